@@ -1310,6 +1310,7 @@ STOCK = (
     ),
 )
 
+SHARE = f"{UNIT}/clients/test_share_core.py"
 HEARTBEATS = f"{UNIT}/clients/test_heartbeat_membership.py"
 
 CONSUMER = (
@@ -1374,6 +1375,35 @@ CONSUMER = (
         "            group.member_id, group.member_epoch = member.member_id, member.generation\n",
         "            group.member_id = None\n",
         (f"{HEARTBEATS}::test_committed_offsets_are_looked_up_as_a_member",),
+    ),
+    Mutation(
+        "a poll of a share consumer accepts only records that an earlier poll returned",
+        "clients/share/core.py",
+        "            self._held.setdefault(record.topic_partition, {})[record.offset] = held\n            taken",
+        "            self._held.setdefault(record.topic_partition, {})[record.offset] = held\n"
+        "            self._held[record.topic_partition] |= {r.offset: h for r, h in self._ready}\n            taken",
+        (f"{SHARE}::test_next_poll_accepts_what_was_returned_and_nothing_else",),
+    ),
+    Mutation(
+        "a share consumer releases corrupt records, so that they are delivered again",
+        "clients/share/core.py",
+        "                    missing[offset] = AcknowledgeType.RELEASE if is_corrupt else GAP\n",
+        "                    missing[offset] = GAP if is_corrupt else GAP\n",
+        (f"{SHARE}::test_corrupt_records_are_released_not_skipped",),
+    ),
+    Mutation(
+        "acknowledgements of a lost share session fail instead of reaching the next session",
+        "clients/share/core.py",
+        "        if queued and not session.is_open:\n",
+        "        if queued and session.is_busy:\n",
+        (f"{SHARE}::test_acknowledgements_after_a_lost_connection_fail_and_the_session_is_reopened",),
+    ),
+    Mutation(
+        "records that were not acquired are not returned",
+        "clients/share/core.py",
+        "            for offset in range(first, last + 1):\n",
+        "            for offset in range(min(found, default=first), max(found, default=last) + 1):\n",
+        (f"{SHARE}::test_records_that_were_not_acquired_are_not_returned",),
     ),
 )
 

@@ -85,7 +85,8 @@ if TYPE_CHECKING:
     )
     from ottla.clients.events import Connected, Disconnected, Event, Problem, Rebalanced, StatisticsReported, Throttled
     from ottla.clients.producer import AppendedRange, AsyncDelivery, AsyncProducer, Delivery, Producer, RecordMetadata
-    from ottla.clients.typed_settings import AdminConfig, ConsumerConfig, ProducerConfig
+    from ottla.clients.share import AcknowledgeType, AsyncShareConsumer, ShareConsumer
+    from ottla.clients.typed_settings import AdminConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
     from ottla.common.ids import TopicPartition
 
 _MODULES = {
@@ -181,15 +182,22 @@ _MODULES = {
         "Producer",
         "RecordMetadata",
     ),
+    "ottla.clients.share": (
+        "AcknowledgeType",
+        "AsyncShareConsumer",
+        "ShareConsumer",
+    ),
     "ottla.clients.typed_settings": (
         "AdminConfig",
         "ConsumerConfig",
         "ProducerConfig",
+        "ShareConsumerConfig",
     ),
     "ottla.common.ids": ("TopicPartition",),
 }
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "AdminConfig",
     "AppendedRange",
@@ -197,6 +205,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncDelivery",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "AuthenticationFailed",
     "BrokerError",
     "BrokerUnavailable",
@@ -257,6 +266,8 @@ __all__ = [
     "RequestTimedOut",
     "ResourceNotFound",
     "SerializationFailed",
+    "ShareConsumer",
+    "ShareConsumerConfig",
     "StatisticsReported",
     "SubscriptionPattern",
     "Throttled",

@@ -161,6 +161,37 @@ class ProducerConfig(AdminConfig, total=False):
     """Serializes values: a function, or "string", "json", "int64" ..."""
 
 
+class ShareConsumerConfig(AdminConfig, total=False):
+    """Settings of `ShareConsumer` and `AsyncShareConsumer`."""
+
+    group_id: str | None
+    """The group that shares the topics and stores committed offsets; None: no group."""
+    max_poll_interval_ms: int
+    """A member that does not poll for this long leaves its group."""
+    fetch_min_bytes: int
+    """A broker waits for this many bytes, or until fetch.max.wait.ms."""
+    fetch_max_wait_ms: int
+    """How long a broker may wait for fetch.min.bytes."""
+    fetch_max_bytes: int
+    """The maximum size of a fetch response."""
+    max_poll_records: int
+    """The maximum number of records that one poll returns."""
+    check_crcs: bool
+    """Whether the checksum of each batch is verified."""
+    client_rack: str
+    """The rack of this client: a replica in the same rack may serve it (KIP-392)."""
+    key_deserializer: Any
+    """A function of bytes, or a format: "string", "json", "int64", ..."""
+    value_deserializer: Any
+    """A function of bytes, or a format: "string", "json", "int64", ..."""
+    on_deserialization_error: Literal["raise", "skip"]
+    """Whether poll raises DeserializationFailed, once, or logs the record and skips it."""
+    share_acknowledgement_mode: Literal["implicit", "explicit"]
+    """implicit: the next poll accepts all records of the previous one; explicit: each needs acknowledge()."""
+    share_acquire_mode: Literal["batch_optimized", "record_limit"]
+    """batch_optimized: whole batches are acquired; record_limit: at most max.poll.records records (Kafka 4.2)."""
+
+
 class ConsumerConfig(AdminConfig, total=False):
     """Settings of `Consumer` and `AsyncConsumer`."""
 

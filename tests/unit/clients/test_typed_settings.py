@@ -12,6 +12,7 @@ import pytest
 from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.options import COMMON_OPTIONS, Option
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
+from ottla.clients.share.settings import SHARE_OPTIONS
 
 ROOT = Path(__file__).parents[3]
 TARGET = ROOT / "src" / "ottla" / "clients" / "typed_settings.py"
@@ -34,6 +35,11 @@ TABLES = {
     "CommonConfig": ("Settings that every client has, but for the address of the cluster.", OTHERS, None),
     "AdminConfig": ("Settings of `Admin` and `AsyncAdmin`.", (ADDRESS,), "CommonConfig"),
     "ProducerConfig": ("Settings of `Producer` and `AsyncProducer`.", PRODUCER_OPTIONS, "AdminConfig"),
+    "ShareConsumerConfig": (
+        "Settings of `ShareConsumer` and `AsyncShareConsumer`.",
+        SHARE_OPTIONS,
+        "AdminConfig",
+    ),
     "ConsumerConfig": ("Settings of `Consumer` and `AsyncConsumer`.", CONSUMER_OPTIONS, "AdminConfig"),
 }
 KINDS = {

@@ -29,7 +29,6 @@ from ottla.clients.consumer.effects import (
     Send,
 )
 from ottla.clients.consumer.problem_reports import ProblemReports
-from ottla.clients.consumer.settings import ConsumerSettings
 from ottla.clients.errors import ClientError, Closed, UnsupportedByBroker
 from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster, client_error
@@ -40,8 +39,17 @@ from ottla.protocol.wire import EncodeError
 logger = logging.getLogger("ottla.clients.consumer")
 
 _OFFSET_COMMIT: Final = 8
-_PURPOSES: Final = {1: "fetch", 11: "group", 14: "group", 12: "group", 68: "group"}
-"""The connection to use, by API key: Fetch; JoinGroup, SyncGroup, Heartbeat and ConsumerGroupHeartbeat."""
+_PURPOSES: Final = {
+    1: "fetch",
+    11: "group",
+    14: "group",
+    12: "group",
+    68: "group",
+    76: "group",
+    78: "fetch",
+    79: "fetch",
+}
+"""The connection to use, by API key: Fetch, ShareFetch, ShareAcknowledge; JoinGroup, SyncGroup and the heartbeats."""
 _THROTTLE_LIMIT_S: Final = 60.0
 _LEAVE_TIMEOUT_S: Final = 2.0
 
@@ -65,6 +73,26 @@ class Core(Protocol):
         """When to call `advance` at the latest, if nothing happens."""
 
 
+class Settings(Protocol):
+    """The settings that the runner reads."""
+
+    @property
+    def group_id(self) -> str | None:
+        """The group's id; None without a group."""
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long a broker may take to answer."""
+
+    @property
+    def allow_auto_create_topics(self) -> bool:
+        """Whether a request for a topic's metadata may create the topic."""
+
+    @property
+    def raise_problems(self) -> bool:
+        """Whether polls raise what the client retries."""
+
+
 C = TypeVar("C", bound=Core)
 R = TypeVar("R")
 
@@ -77,7 +105,7 @@ def now_ms() -> float:
 class EffectRunner(Generic[C]):
     """Runs one core. `notify` is called in any thread when a poll may be able to make progress."""
 
-    def __init__(self, cluster: Cluster, core: C, settings: ConsumerSettings, notify: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, core: C, settings: Settings, notify: Callable[[], None]) -> None:
         self.cluster = cluster
         self.core = core
         self.lock = threading.RLock()

@@ -1,0 +1,420 @@
+"""The share consumer's core: membership, share sessions, acquired records, acknowledgements. No I/O, no clock.
+
+Records are acquired only while a poll waits, because the lock of an acquired record is limited in time. A record is in
+one of three places: `_parcels` (fetched), `_ready` (decoded), `_held` (returned by a poll, not acknowledged yet). An
+acknowledgement is queued for the broker that delivered the record. It is sent with the next fetch of that broker, or by
+itself if there is none.
+
+The caller holds one lock around every call. A poll is `begin_poll`; then, until there are records or the time is over,
+`raise_error`, `fill`, or wait for `is_ready`; and at last `end_poll`. KIP-932, KIP-1206, KIP-1222.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ottla.clients.cluster import ClusterView, check_topics
+from ottla.clients.consumer.decoding import Fetched
+from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
+from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
+from ottla.clients.consumer.heartbeat_states import MemberState
+from ottla.clients.consumer.record import Record
+from ottla.clients.consumer.topic_metadata import TopicMetadata
+from ottla.clients.errors import BrokerError, ClientError, CorruptRecords, NotAssigned, error_for
+from ottla.clients.share.acknowledgements import GAP, AcknowledgeType, CommitOutcome
+from ottla.clients.share.heartbeats import ShareHeartbeats
+from ottla.clients.share.session import ShareSession, has_renewal
+from ottla.clients.share.settings import ShareSettings
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
+from ottla.protocol.messages.share_fetch import PartitionData, ShareFetchResponse
+from ottla.records.column_kernels import whole_batches
+
+logger = logging.getLogger("ottla.clients.share")
+
+_RENEW_VERSION: Final = 2
+_FATAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+
+
+class _Parcel(NamedTuple):
+    """The acquired records of one partition in one response: (first offset, last offset, delivery count)."""
+
+    node: int
+    key: TopicIdPartition
+    fetched: Fetched
+    acquired: tuple[tuple[int, int, int], ...]
+
+
+class _Held(NamedTuple):
+    """Where an acquired record came from, and how often it was delivered."""
+
+    node: int
+    key: TopicIdPartition
+    delivery_count: int
+
+
+@dataclass(slots=True)
+class _Queued:
+    """Acknowledgements of one partition to be sent to one broker, and the commits that wait for their result."""
+
+    tp: TopicPartition
+    types: dict[int, int] = field(default_factory=dict)
+    outcomes: list[CommitOutcome] = field(default_factory=list)
+
+    def resolve(self, error: ClientError | None) -> None:
+        for outcome in self.outcomes:
+            outcome.resolve(self.tp, error)
+        if error is not None:
+            logger.warning("Acknowledgements of %d records of %s failed: %s", len(self.types), self.tp, error)
+
+
+class _Sent(NamedTuple):
+    """A request in flight."""
+
+    node: int
+    queued: dict[TopicIdPartition, _Queued]
+
+
+class ShareCore:
+    """One share consumer. `member_id` differs from that of every other consumer."""
+
+    def __init__(self, settings: ShareSettings, view: ClusterView, member_id: str) -> None:
+        self._settings = settings
+        self._view = view
+        self._member_id = member_id
+        self.outbox = Outbox()
+        self.membership = HeartbeatMembership(settings.group, self.outbox, ShareHeartbeats(settings.group), member_id)
+        self.metadata = TopicMetadata(view, settings.group.backoff, self.outbox)
+        self.topics: frozenset[str] = frozenset()
+        self._polling = self._closing = False
+        self._sessions: dict[int, ShareSession] = {}
+        self._in_flight: dict[EffectId, _Sent] = {}
+        self._queue: dict[int, dict[TopicIdPartition, _Queued]] = {}
+        self._parcels: deque[_Parcel] = deque()
+        self._ready: deque[tuple[Record[Any, Any], _Held]] = deque()
+        self._held: dict[TopicPartition, dict[int, _Held]] = {}
+        self._types: dict[TopicPartition, dict[int, AcknowledgeType]] = {}
+        self._renewed: set[tuple[TopicPartition, int]] = set()
+
+    # -- the user's side ---------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Share these topics with the group; without topics, leave it."""
+        self.topics = frozenset(topics)
+        check_topics(self.topics)
+        self.membership.subscribe(self.topics)
+        self.metadata.expedite()
+        self.outbox.needs_advance = True
+
+    def begin_poll(self, now_ms: float) -> None:
+        """Begin a poll: it accepts the records of the previous poll, or sends their explicit acknowledgements.
+
+        Raises ClientError if explicit acknowledgements are missing.
+        """
+        missing = self._unacknowledged()
+        if self._settings.is_explicit and missing:
+            tp, offset = missing[0]
+            raise ClientError(
+                f"{len(missing)} records of the previous poll are not acknowledged, the first is {tp} at offset "
+                f"{offset}: call acknowledge() for each before the next poll"
+            )
+        self._polling = True
+        self.membership.polling(True, now_ms)
+        self.commit()
+        self._carry_out_duties()
+        self.outbox.needs_advance = True
+
+    def end_poll(self, now_ms: float) -> None:
+        """End a poll: the user processes its records now."""
+        self._polling = False
+        self.membership.polling(False, now_ms)
+
+    def raise_error(self) -> None:
+        """Raise the error that prevents this poll from returning records, if there is one."""
+        error, self.outbox.poll_error = self.outbox.poll_error, None
+        error = error or self.membership.error
+        if error is not None:
+            raise error
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a poll can make progress without waiting."""
+        waits = self.outbox.poll_error is None and self.membership.error is None
+        return not waits or bool(self._parcels or self._ready)
+
+    def fill(self, limit: int) -> list[Record[Any, Any]]:
+        """Return at most `limit` acquired records, which the user holds from now on."""
+        while len(self._ready) < limit and self._parcels:
+            self._open(self._parcels.popleft())
+        taken: list[Record[Any, Any]] = []
+        while self._ready and len(taken) < limit:
+            record, held = self._ready.popleft()
+            self._held.setdefault(record.topic_partition, {})[record.offset] = held
+            taken.append(record)
+        return taken
+
+    def _open(self, parcel: _Parcel) -> None:
+        """Decode a parcel. An acquired offset without a record is a gap; one that cannot be read is released."""
+        found: dict[int, Record[Any, Any]] = {}
+        released: list[range] = []
+        while not parcel.fetched.exhausted:
+            try:
+                found.update((record.offset, record) for record in parcel.fetched.take(1 << 30))
+            except CorruptRecords as error:
+                self.outbox.poll_error = error
+                released.append(range(error.offset, max(error.next_offset, error.offset + 1)))
+        missing: dict[int, int] = {}
+        for first, last, delivery_count in parcel.acquired:
+            held = _Held(parcel.node, parcel.key, delivery_count)
+            for offset in range(first, last + 1):
+                record = found.get(offset)
+                if record is not None:
+                    self._ready.append((record, held))
+                else:
+                    is_corrupt = any(offset in each for each in released)
+                    missing[offset] = AcknowledgeType.RELEASE if is_corrupt else GAP
+        if missing:
+            self._enqueue(parcel.node, parcel.key, parcel.fetched.tp, missing, None)
+
+    def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge one record that a poll returned. Raises ClientError, NotAssigned."""
+        if not self._settings.is_explicit:
+            raise ClientError("acknowledge needs share.acknowledgement.mode=explicit")
+        if offset not in self._held.get(tp, {}):
+            raise NotAssigned(f"This consumer does not hold {tp} at offset {offset}: it is acknowledged already")
+        self._types.setdefault(tp, {})[offset] = kind
+
+    def release(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge a record that the user cannot see because it cannot be deserialized."""
+        if offset in self._held.get(tp, {}):
+            self._types.setdefault(tp, {})[offset] = kind
+
+    def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
+        """Return these records in a later poll."""
+        for record in reversed(list(records)):
+            self._ready.appendleft((record, self._held[record.topic_partition].pop(record.offset)))
+
+    def delivery_count(self, tp: TopicPartition, offset: int) -> int:
+        """Return how often a held record was delivered, this time included. Raises NotAssigned."""
+        held = self._held.get(tp, {}).get(offset)
+        if held is None:
+            raise NotAssigned(f"This consumer does not hold {tp} at offset {offset}: it is acknowledged already")
+        return held.delivery_count
+
+    def _unacknowledged(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (tp, offset)
+            for tp, offsets in self._held.items()
+            for offset in offsets
+            if offset not in self._types.get(tp, {}) and (tp, offset) not in self._renewed
+        ]
+
+    def commit(self) -> CommitOutcome:
+        """Queue the acknowledgements so far; with implicit acknowledgement, those of all returned records."""
+        if not self._settings.is_explicit:
+            for tp, offsets in self._held.items():
+                given = self._types.setdefault(tp, {})
+                for offset in offsets:
+                    given.setdefault(offset, AcknowledgeType.ACCEPT)
+        outcome = CommitOutcome()
+        types, self._types = self._types, {}
+        for tp, given in types.items():
+            held = self._held[tp]
+            for node, key in {(held[offset].node, held[offset].key) for offset in given}:
+                mine = {o: int(kind) for o, kind in given.items() if (held[o].node, held[o].key) == (node, key)}
+                self._enqueue(node, key, tp, mine, outcome)
+            for offset, kind in given.items():
+                if kind is AcknowledgeType.RENEW:
+                    self._renewed.add((tp, offset))
+                else:
+                    self._renewed.discard((tp, offset))
+                    del held[offset]
+            if not held:
+                del self._held[tp]
+        self.outbox.needs_advance = True
+        return outcome
+
+    def _enqueue(
+        self, node: int, key: TopicIdPartition, tp: TopicPartition, types: dict[int, int], outcome: CommitOutcome | None
+    ) -> None:
+        queued = self._queue.setdefault(node, {}).setdefault(key, _Queued(tp))
+        queued.types.update(types)
+        if outcome is not None:
+            outcome.expect()
+            queued.outcomes.append(outcome)
+
+    # -- closing -----------------------------------------------------------------------------------------------
+
+    def begin_close(self, *, settle: bool) -> None:
+        """Acquire no more records. With `settle`, accept (implicit) or send (explicit) what was acknowledged."""
+        self._closing = True
+        if settle or self._settings.is_explicit:
+            self.commit()
+        self.outbox.needs_advance = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in flight or due."""
+        return not self._in_flight and not self._queue
+
+    def leave(self) -> list[Effect]:
+        """Close the share sessions, which releases the acquired records, and leave the group."""
+        for node, session in self._sessions.items():
+            if session.is_open and node in self._view.nodes:
+                queued = self._queue.pop(node, {})
+                types = {key: each.types for key, each in queued.items()}
+                request = session.acknowledge(self._member_id, types, closes=True)
+                self.outbox.send(Owner.FETCHES, node, request)
+        self.membership.leave()
+        return self.outbox.take()
+
+    # -- the network's side ------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: float) -> list[Effect]:
+        """Return the effects that are due."""
+        self.outbox.needs_advance = False
+        watched = self.topics | self.membership.watched_topics()
+        self.metadata.advance(now_ms, topics=watched, requested=self.topics)
+        self.membership.advance(now_ms, self._view)
+        if self.membership.state is not MemberState.STALE:  # only a poll ends that
+            self._carry_out_duties()
+            self.membership.advance(now_ms, self._view)
+        wanted = self._wanted()
+        for node in {*wanted, *self._queue}:
+            self._request(node, wanted.get(node, frozenset()), now_ms)
+        return self.outbox.take()
+
+    def _carry_out_duties(self) -> None:
+        """Adopt assignments. Nothing is lost with a partition: its records can still be acknowledged."""
+        while (duty := self.membership.duty()) is not None:
+            self.membership.duty_done(duty, 0.0)
+
+    def _wanted(self) -> dict[int, frozenset[TopicIdPartition]]:
+        """Return the partitions to fetch by broker."""
+        wanted: dict[int, set[TopicIdPartition]] = {}
+        if self._polling and not self._closing and not self.is_ready:
+            for tp in self.membership.owned:
+                leader = self._view.leader(*tp)
+                if leader is None:
+                    self._view.invalidate()
+                else:
+                    wanted.setdefault(leader, set()).add(TopicIdPartition(self._view.topic_id(tp.topic), tp.partition))
+        return {node: frozenset(keys) for node, keys in wanted.items()}
+
+    def _request(self, node: int, wanted: frozenset[TopicIdPartition], now_ms: float) -> None:
+        session = self._sessions.get(node)
+        if session is None:
+            session = self._sessions[node] = ShareSession(self._settings.group.group_id, self._settings.acquire)
+        if session.is_busy or now_ms < session.not_before_ms:
+            return
+        queued = self._queue.pop(node, {})
+        if queued and not session.is_open:
+            for each in queued.values():
+                each.resolve(error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost"))
+            queued = {}
+        types = {key: each.types for key, each in queued.items()}
+        renews = has_renewal(types)
+        request: Any
+        if wanted and not renews and types.keys() <= wanted:
+            request = session.fetch(self._member_id, wanted, types)
+            min_version = _RENEW_VERSION if self._settings.acquire.is_strict else 0
+        elif types:
+            request = session.acknowledge(self._member_id, types)
+            min_version = _RENEW_VERSION if renews else 0
+        else:
+            return
+        timeout_ms = self._settings.request_timeout_ms + self._settings.acquire.max_wait_ms
+        effect_id = self.outbox.send(Owner.FETCHES, node, request, timeout_ms=timeout_ms, min_version=min_version)
+        self._in_flight[effect_id] = _Sent(node, queued)
+
+    def next_timer_ms(self) -> float | None:
+        """When to call `advance` at the latest, if nothing happens."""
+        waiting = [s.not_before_ms for s in self._sessions.values() if s.not_before_ms and not s.is_busy]
+        wants = (self._polling and not self.is_ready) or bool(self._queue)
+        return earliest(
+            self.metadata.next_timer_ms, self.membership.next_timer_ms(), min(waiting, default=None) if wants else None
+        )
+
+    def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
+        """Pass the outcome of an effect to the machine that issued it."""
+        if effect_id.owner is Owner.METADATA:
+            self.metadata.complete(effect_id, outcome, now_ms)
+        elif effect_id.owner is Owner.MEMBERSHIP:
+            self.membership.complete(effect_id, outcome, now_ms)
+        else:
+            sent = self._in_flight.pop(effect_id)
+            self._sessions[sent.node].not_before_ms = 0.0
+            if isinstance(outcome, ClientError):
+                self._fail(sent, outcome, now_ms)
+            else:
+                assert isinstance(outcome, (ShareFetchResponse, ShareAcknowledgeResponse))
+                self._apply(sent, outcome, now_ms)
+
+    def _fail(self, sent: _Sent, error: ClientError, now_ms: float) -> None:
+        session = self._sessions[sent.node]
+        session.fail()
+        session.not_before_ms = now_ms + self._settings.group.backoff.initial_ms
+        self._view.invalidate()
+        for queued in sent.queued.values():
+            queued.resolve(error)
+        if not error.retriable:
+            self.outbox.poll_error = error
+
+    def _apply(self, sent: _Sent, response: ShareFetchResponse | ShareAcknowledgeResponse, now_ms: float) -> None:
+        session = self._sessions[sent.node]
+        session.apply(response.error_code)
+        if response.error_code:
+            error = error_for(response.error_code, response.error_message)
+            session.not_before_ms = now_ms + self._settings.group.backoff.initial_ms
+            for queued in sent.queued.values():
+                queued.resolve(error)
+            if not error.retriable:
+                self.outbox.poll_error = error
+            return
+        left = dict(sent.queued)
+        for topic in response.responses:
+            for row in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, row.partition_index)
+                queued_for = left.pop(key, None)
+                if isinstance(row, PartitionData):
+                    code, message = row.acknowledge_error_code, row.acknowledge_error_message
+                    self._take(sent.node, key, row, now_ms)
+                else:
+                    code, message = row.error_code, row.error_message
+                if queued_for is not None:
+                    queued_for.resolve(error_for(code, message) if code else None)
+        for queued in left.values():
+            queued.resolve(BrokerError("The broker's answer has nothing about these acknowledgements"))
+
+    def _take(self, node: int, key: TopicIdPartition, row: PartitionData, now_ms: float) -> None:
+        """Take the records of one partition."""
+        name = self._view.topic_name(key.topic_id)
+        if row.error_code:
+            self._sessions[node].not_before_ms = now_ms + self._settings.group.backoff.initial_ms
+            self._view.invalidate()
+            if row.error_code in _FATAL:
+                self.outbox.poll_error = error_for(row.error_code, f"Topic {name}: {error_for(row.error_code)}")
+            return
+        if not row.acquired_records or name is None:
+            return
+        tp = TopicPartition(name, key.partition)
+        buffer = memoryview(row.records or b"")
+        _, end = whole_batches(buffer)
+        acquired = tuple((a.first_offset, a.last_offset, a.delivery_count) for a in row.acquired_records)
+        fetched = Fetched(tp, buffer[:end], acquired[0][0], check_crcs=self._settings.acquire.check_crcs)
+        self._parcels.append(_Parcel(node, key, fetched, acquired))
+
+    def validate(self) -> None:
+        """Raise AssertionError if the state contradicts itself."""
+        self.membership.validate()
+        for tp, offsets in self._types.items():
+            assert offsets.keys() <= self._held.get(tp, {}).keys(), "only held records are acknowledged"
+        ready = {(record.topic_partition, record.offset) for record, _ in self._ready}
+        held = {(tp, offset) for tp, offsets in self._held.items() for offset in offsets}
+        assert not ready & held, "a record is returned once for each delivery"

@@ -1,0 +1,118 @@
+"""A share session with one broker: what it fetches, and the epoch that orders its requests (KIP-932).
+
+One request is in flight at a time. Epoch 0 opens the session and -1 closes it, and the broker then releases the records
+that are acquired and not acknowledged. After a lost connection another session is opened: acknowledgements of
+records of the previous one cannot be sent any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
+from ottla.clients.share.acknowledgements import AcknowledgeType, batches
+from ottla.clients.share.settings import AcquireSettings
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
+from ottla.protocol.messages import share_acknowledge, share_fetch
+
+OPENS: Final = 0
+CLOSES: Final = -1
+_LARGEST_EPOCH: Final = 2**31 - 1
+_LOST: Final = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
+Types = Mapping[TopicIdPartition, Mapping[int, int]]
+"""The acknowledged offsets and their types, by partition."""
+
+
+class ShareSession:
+    """The session with one broker."""
+
+    def __init__(self, group_id: str, settings: AcquireSettings) -> None:
+        self._group_id = group_id
+        self._settings = settings
+        self._epoch = OPENS
+        self._partitions: frozenset[TopicIdPartition] = frozenset()
+        self.is_busy = False
+        """Whether a request is in flight."""
+        self.not_before_ms = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has the session, so that it can take acknowledgements."""
+        return self._epoch != OPENS
+
+    def fetch(self, member_id: str, wanted: frozenset[TopicIdPartition], types: Types) -> share_fetch.ShareFetchRequest:
+        """Build the request that fetches `wanted` from now on and carries acknowledgements."""
+        settings = self._settings
+        known = self._partitions if self.is_open else frozenset()
+        request = share_fetch.ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=member_id,
+            share_session_epoch=self._epoch,
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            max_records=settings.max_records,
+            batch_size=settings.max_records,
+            share_acquire_mode=int(settings.is_strict),
+        )
+        rows: dict[Uuid, list[share_fetch.FetchPartition]] = {}
+        for key in sorted((wanted - known) | types.keys()):
+            made = [share_fetch.AcknowledgementBatch(*row) for row in batches(types.get(key, {}))]
+            rows.setdefault(key.topic_id, []).append(share_fetch.FetchPartition(key.partition, made))
+        request.topics = [share_fetch.FetchTopic(topic_id, partitions) for topic_id, partitions in rows.items()]
+        request.forgotten_topics_data = [
+            share_fetch.ForgottenTopic(topic_id, numbers) for topic_id, numbers in _by_id(known - wanted).items()
+        ]
+        self._partitions = wanted
+        self.is_busy = True
+        return request
+
+    def acknowledge(
+        self, member_id: str, types: Types, *, closes: bool = False
+    ) -> share_acknowledge.ShareAcknowledgeRequest:
+        """Build the request that only acknowledges, and with `closes` ends the session."""
+        rows: dict[Uuid, list[share_acknowledge.AcknowledgePartition]] = {}
+        for key in sorted(types):
+            made = [share_acknowledge.AcknowledgementBatch(*row) for row in batches(types[key])]
+            rows.setdefault(key.topic_id, []).append(share_acknowledge.AcknowledgePartition(key.partition, made))
+        self.is_busy = True
+        return share_acknowledge.ShareAcknowledgeRequest(
+            group_id=self._group_id,
+            member_id=member_id,
+            share_session_epoch=CLOSES if closes else self._epoch,
+            is_renew_ack=has_renewal(types),
+            topics=[share_acknowledge.AcknowledgeTopic(topic_id, partitions) for topic_id, partitions in rows.items()],
+        )
+
+    def apply(self, error_code: int) -> None:
+        """Take the error code of a response."""
+        self.is_busy = False
+        if error_code in _LOST:
+            self._epoch = OPENS
+        else:
+            self._epoch = 1 if self._epoch == _LARGEST_EPOCH else self._epoch + 1
+
+    def fail(self) -> None:
+        """Take note that there was no response: the broker may have closed the session."""
+        self.is_busy = False
+        self._epoch = OPENS
+
+
+def has_renewal(types: Types) -> bool:
+    """Whether an acknowledgement extends a lock."""
+    return any(AcknowledgeType.RENEW in offsets.values() for offsets in types.values())
+
+
+def _by_id(partitions: Iterable[TopicIdPartition]) -> dict[Uuid, list[int]]:
+    rows: dict[Uuid, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        rows.setdefault(topic_id, []).append(partition)
+    return rows
