@@ -239,7 +239,8 @@ def test_group_offsets_and_lag_are_described_altered_and_deleted(
     offsets = ours.list_group_offsets(group)
     assert {p: o.offset for p, o in offsets.items()} == {p0: 4, p1: 0}
     assert offsets[p1].metadata == "by hand"
-    assert list(ours.list_group_offsets(group, [p0])) == [p0]
+    assert list(ours.list_group_offsets(group, [p0], require_stable=True)) == [p0]
+    assert ours.list_offsets_of_groups([group, "absent", group]) == {group: offsets, "absent": {}}
     assert {p: lag.lag for p, lag in ours.group_lag(group).items()} == {p0: 6, p1: 0}
     listed = {g.group_id: g for g in ours.list_groups(states=[GroupState.EMPTY])}
     assert listed[group].type is GroupType.CLASSIC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Final, Self, TypeVar, Unpack
 
 from ottla.clients.admin import access, configs, groups, share_groups, topics, transactions
 from ottla.clients.admin import cluster as cluster_plans
@@ -17,7 +17,7 @@ from ottla.clients.admin.access_model import (
     ScramDeletion,
     ScramUpsertion,
 )
-from ottla.clients.admin.core import Call, Outcome, Plan, several
+from ottla.clients.admin.core import Plan, several
 from ottla.clients.admin.model import (
     ClusterDescription,
     ConfigEntry,
@@ -42,6 +42,7 @@ from ottla.clients.admin.model import (
     TopicDescription,
     TopicListing,
 )
+from ottla.clients.admin.results import every, every_of, only, only_of, optional
 from ottla.clients.admin.settings import read_settings
 from ottla.clients.admin.shell import Shell
 from ottla.clients.typed_settings import CommonConfig
@@ -51,28 +52,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 SALT_BYTES: Final = 24
-
-
-def _optional(name: str, given: Iterable[T] | None) -> list[T] | None:
-    return None if given is None else several(name, given)
-
-
-def _every(call: Call[Any, Any]) -> Plan[Any]:
-    """Return the results by key; raises PartialFailure."""
-    return (yield call).all()
-
-
-def _only(call: Call[Any, Any]) -> Plan[Any]:
-    """Return the result of the only key; raises its error."""
-    return (yield call).one()
-
-
-def _every_of(plan: Plan[Outcome[Any, Any]]) -> Plan[Any]:
-    return (yield from plan).all()
-
-
-def _only_of(plan: Plan[Outcome[Any, Any]]) -> Plan[Any]:
-    return (yield from plan).one()
 
 
 class AsyncAdmin:
@@ -136,21 +115,21 @@ class AsyncAdmin:
         retriable. With `validate_only` nothing is created.
         """
         topic = NewTopic(name, partitions, replication_factor, config or {})
-        return await self._run(_only(topics.create([topic], validate_only)), timeout_s)
+        return await self._run(only(topics.create([topic], validate_only)), timeout_s)
 
     async def create_topics(
         self, new_topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> dict[str, TopicCreated]:
         """Create topics in one request; a string is a topic with the broker's defaults. Returns results by name."""
-        return await self._run(_every(topics.create(several("new_topics", new_topics), validate_only)), timeout_s)
+        return await self._run(every(topics.create(several("new_topics", new_topics), validate_only)), timeout_s)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic and its records. Raises UnknownTopicOrPartition."""
-        await self._run(_only(topics.delete([name])), timeout_s)
+        await self._run(only(topics.delete([name])), timeout_s)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete topics and their records."""
-        await self._run(_every(topics.delete(several("names", names))), timeout_s)
+        await self._run(every(topics.delete(several("names", names))), timeout_s)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
@@ -160,13 +139,13 @@ class AsyncAdmin:
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
         """Return the partitions of a topic with their leaders and replicas. Raises UnknownTopicOrPartition."""
-        return await self._run(_only(topics.describe([name])), timeout_s)
+        return await self._run(only(topics.describe([name])), timeout_s)
 
     async def describe_topics(
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Return the partitions of each topic with their leaders and replicas."""
-        return await self._run(_every(topics.describe(several("names", names))), timeout_s)
+        return await self._run(every(topics.describe(several("names", names))), timeout_s)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -175,7 +154,7 @@ class AsyncAdmin:
 
         Most keys then map to another partition, so the records of one key may be in two partitions.
         """
-        await self._run(_every(topics.grow(counts, validate_only)), timeout_s)
+        await self._run(every(topics.grow(counts, validate_only)), timeout_s)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float | None = None
@@ -184,7 +163,7 @@ class AsyncAdmin:
 
         Raises OffsetOutOfRange for an offset beyond the end.
         """
-        return await self._run(_every(topics.delete_before(before)), timeout_s)
+        return await self._run(every(topics.delete_before(before)), timeout_s)
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition], *, unclean: bool = False, timeout_s: float | None = None
@@ -193,13 +172,13 @@ class AsyncAdmin:
 
         With `unclean`, a partition without a leader gets a replica that may have lost records.
         """
-        return await self._run(_every(topics.elect(several("partitions", partitions), unclean)), timeout_s)
+        return await self._run(every(topics.elect(several("partitions", partitions), unclean)), timeout_s)
 
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
     ) -> None:
         """Start to move partitions to these brokers (node ids, the preferred leader first); None cancels a move."""
-        await self._run(_every(topics.reassign(replicas)), timeout_s)
+        await self._run(every(topics.reassign(replicas)), timeout_s)
 
     async def list_partition_reassignments(
         self, *, timeout_s: float | None = None
@@ -218,7 +197,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[str, ConfigEntry]:
         """Return every setting of a topic, broker or group by name."""
-        return await self._run(_only_of(configs.describe([resource], synonyms, documentation)), timeout_s)
+        return await self._run(only_of(configs.describe([resource], synonyms, documentation)), timeout_s)
 
     async def describe_configs(
         self,
@@ -230,7 +209,7 @@ class AsyncAdmin:
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Return every setting of each resource by name; with `synonyms` also all sources of each value."""
         wanted = several("resources", resources)
-        return await self._run(_every_of(configs.describe(wanted, synonyms, documentation)), timeout_s)
+        return await self._run(every_of(configs.describe(wanted, synonyms, documentation)), timeout_s)
 
     async def alter_config(
         self,
@@ -244,7 +223,7 @@ class AsyncAdmin:
 
         Other settings keep their values. Raises InvalidConfig, and then changes nothing.
         """
-        await self._run(_only_of(configs.alter({resource: changes}, validate_only)), timeout_s)
+        await self._run(only_of(configs.alter({resource: changes}, validate_only)), timeout_s)
 
     async def alter_configs(
         self,
@@ -254,7 +233,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Set settings of each resource, as `alter_config` does."""
-        await self._run(_every_of(configs.alter(changes, validate_only)), timeout_s)
+        await self._run(every_of(configs.alter(changes, validate_only)), timeout_s)
 
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout_s: float | None = None
@@ -276,43 +255,58 @@ class AsyncAdmin:
         The offset is -1 if no such record exists. LATEST is the next offset to be written or, with `read_committed`,
         the first offset of an open transaction.
         """
-        return await self._run(_every(groups.offsets_at(specs, read_committed)), timeout_s)
+        return await self._run(every(groups.offsets_at(specs, read_committed)), timeout_s)
 
     async def list_group_offsets(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_s: float | None = None,
     ) -> dict[TopicPartition, GroupOffset]:
-        """Return the committed offsets of a group for these or all partitions. Partitions without one are omitted."""
-        return await self._run(groups.committed(group, _optional("partitions", partitions)), timeout_s)
+        """Return the committed offsets of a group for these or all partitions. Partitions without one are omitted.
+
+        With `require_stable`, waits for the end of transactions that commit offsets of these partitions.
+        """
+        wanted = optional("partitions", partitions)
+        return await self._run(groups.committed(group, wanted, require_stable=require_stable), timeout_s)
+
+    async def list_offsets_of_groups(
+        self, group_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """Return all committed offsets of several groups. Brokers before Kafka 3.0 raise UNSUPPORTED_VERSION."""
+        return await self._run(every(groups.committed_by_groups(several("group_ids", group_ids))), timeout_s)
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, GroupOffset | int], *, timeout_s: float | None = None
     ) -> None:
         """Set the committed offsets of a group. A group with members raises UnknownMember."""
-        await self._run(_every(groups.alter(group, offsets)), timeout_s)
+        await self._run(every(groups.alter(group, offsets)), timeout_s)
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> None:
         """Delete committed offsets. Raises GroupSubscribedToTopic, GroupNotFound per partition."""
-        await self._run(_every(groups.forget(group, several("partitions", partitions))), timeout_s)
+        await self._run(every(groups.forget(group, several("partitions", partitions))), timeout_s)
 
     async def list_share_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
         """Return where a share group starts in these or all partitions. Partitions that it never read are omitted."""
-        return await self._run(share_groups.offsets(group, _optional("partitions", partitions)), timeout_s)
+        return await self._run(share_groups.offsets(group, optional("partitions", partitions)), timeout_s)
 
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
         """Set where a share group starts in partitions. Raises NonEmptyGroup for a group with members."""
-        await self._run(_every(share_groups.alter(group, offsets)), timeout_s)
+        await self._run(every(share_groups.alter(group, offsets)), timeout_s)
 
     async def delete_share_group_offsets(
         self, group: str, topics: Iterable[str], *, timeout_s: float | None = None
     ) -> None:
         """Delete the offsets of a share group for topics. Raises NonEmptyGroup for a group with members."""
-        await self._run(_every(share_groups.forget(group, several("topics", topics))), timeout_s)
+        await self._run(every(share_groups.forget(group, several("topics", topics))), timeout_s)
 
     async def group_lag(self, group: str, *, timeout_s: float | None = None) -> dict[TopicPartition, PartitionLag]:
         """Return the lag of a group in each partition with a committed offset."""
@@ -332,21 +326,21 @@ class AsyncAdmin:
 
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> GroupDescription:
         """Return the state of a group, and its members with their assignments. Raises GroupNotFound."""
-        return await self._run(_only_of(groups.describe([group])), timeout_s)
+        return await self._run(only_of(groups.describe([group])), timeout_s)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, GroupDescription]:
         """Return the state of each group, and its members with their assignments."""
-        return await self._run(_every_of(groups.describe(several("group_ids", group_ids))), timeout_s)
+        return await self._run(every_of(groups.describe(several("group_ids", group_ids))), timeout_s)
 
     async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:
         """Delete a group and its committed offsets. Raises NonEmptyGroup, GroupNotFound."""
-        await self._run(_only(groups.delete([group])), timeout_s)
+        await self._run(only(groups.delete([group])), timeout_s)
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete groups and their committed offsets."""
-        await self._run(_every(groups.delete(several("group_ids", group_ids))), timeout_s)
+        await self._run(every(groups.delete(several("group_ids", group_ids))), timeout_s)
 
     async def remove_group_members(
         self,
@@ -357,7 +351,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Remove static members (group.instance.id) from a group; their partitions are reassigned."""
-        await self._run(_every(groups.remove_members(group, several("instance_ids", instance_ids), reason)), timeout_s)
+        await self._run(every(groups.remove_members(group, several("instance_ids", instance_ids), reason)), timeout_s)
 
     # -- the cluster -------------------------------------------------------------------------------------------
 
@@ -375,8 +369,8 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> dict[int, tuple[LogDirectory, ...]]:
         """Return the log directories of these or all brokers (node ids), with the bytes of these or all partitions."""
-        wanted = _optional("brokers", brokers), _optional("partitions", partitions)
-        return await self._run(_every(cluster_plans.log_directories(*wanted)), timeout_s)
+        wanted = optional("brokers", brokers), optional("partitions", partitions)
+        return await self._run(every(cluster_plans.log_directories(*wanted)), timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> Features:
         """Return the finalized features, and those that a broker supports."""
@@ -391,7 +385,7 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Set the levels of features; `downgrade` allows lower levels than the current ones, 0 disables a feature."""
-        await self._run(_every(cluster_plans.alter_features(levels, downgrade, validate_only)), timeout_s)
+        await self._run(every(cluster_plans.alter_features(levels, downgrade, validate_only)), timeout_s)
 
     async def describe_quorum(self, *, timeout_s: float | None = None) -> Quorum:
         """Return the leader, voters and observers of the metadata quorum with their log end offsets."""
@@ -401,7 +395,7 @@ class AsyncAdmin:
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
         """Return the active idempotent producers of each partition, and their open transactions."""
-        return await self._run(_every(cluster_plans.producers(several("partitions", partitions))), timeout_s)
+        return await self._run(every(cluster_plans.producers(several("partitions", partitions))), timeout_s)
 
     async def unregister_broker(self, broker: int, *, timeout_s: float | None = None) -> None:
         """Remove a broker (node id) that is down from the cluster."""
@@ -430,7 +424,7 @@ class AsyncAdmin:
     ) -> dict[str, transactions.TransactionDescription]:
         """Describe transactional ids. An unknown id is a TransactionalIdNotFound. Raises PartialFailure."""
         names = several("transactional_ids", transactional_ids)
-        return await self._run(_every(transactions.describe(names)), timeout_s)
+        return await self._run(every(transactions.describe(names)), timeout_s)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
@@ -446,36 +440,36 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Abort the transaction of a producer in a partition where it hangs: its coordinator has ended it already."""
-        await self._run(_only(transactions.abort(TopicPartition(*partition), producer)), timeout_s)
+        await self._run(only(transactions.abort(TopicPartition(*partition), producer)), timeout_s)
 
     # -- access ------------------------------------------------------------------------------------------------
 
     async def create_acls(self, acls: Iterable[Acl], *, timeout_s: float | None = None) -> None:
         """Create ACLs; every broker applies them soon after. Raises PartialFailure by Acl."""
-        await self._run(_every(access.create(several("acls", acls))), timeout_s)
+        await self._run(every(access.create(several("acls", acls))), timeout_s)
 
     async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
         """Return the matching ACLs, all without a filter. Raises ClusterAuthorizationFailed."""
-        return await self._run(_only(access.describe(wanted or AclFilter())), timeout_s)
+        return await self._run(only(access.describe(wanted or AclFilter())), timeout_s)
 
     async def delete_acls(
         self, filters: Iterable[AclFilter | Acl], *, timeout_s: float | None = None
     ) -> dict[AclFilter, tuple[Acl, ...]]:
         """Delete the matching ACLs and return them by filter. An Acl as a filter matches only itself."""
-        return await self._run(_every(access.delete(several("filters", filters))), timeout_s)
+        return await self._run(every(access.delete(several("filters", filters))), timeout_s)
 
     async def describe_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, tuple[ScramCredential, ...]]:
         """Return the SCRAM mechanisms of these or all users. A user without credentials is a ResourceNotFound."""
-        return await self._run(access.describe_scram(_optional("users", users)), timeout_s)
+        return await self._run(access.describe_scram(optional("users", users)), timeout_s)
 
     async def alter_scram_credentials(
         self, changes: Iterable[ScramUpsertion | ScramDeletion], *, timeout_s: float | None = None
     ) -> None:
         """Set or delete SCRAM credentials. Raises PartialFailure by user, ConfigurationError."""
         salts = iter(lambda: secrets.token_bytes(SALT_BYTES), b"")
-        await self._run(_every_of(access.alter_scram(several("changes", changes), salts)), timeout_s)
+        await self._run(every_of(access.alter_scram(several("changes", changes), salts)), timeout_s)
 
     async def describe_client_quotas(
         self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None
@@ -485,7 +479,7 @@ class AsyncAdmin:
         With `strict`, entities with further fields do not match. Quotas are named
         producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate.
         """
-        return await self._run(_only(access.describe_quotas(wanted or QuotaEntity(), strict)), timeout_s)
+        return await self._run(only(access.describe_quotas(wanted or QuotaEntity(), strict)), timeout_s)
 
     async def alter_client_quotas(
         self,
@@ -495,4 +489,4 @@ class AsyncAdmin:
         timeout_s: float | None = None,
     ) -> None:
         """Set quotas of entities; None deletes a quota. Raises PartialFailure by entity, ConfigurationError."""
-        await self._run(_every(access.alter_quotas(changes, validate_only)), timeout_s)
+        await self._run(every(access.alter_quotas(changes, validate_only)), timeout_s)

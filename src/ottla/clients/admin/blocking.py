@@ -108,6 +108,7 @@ class Admin:
 
     list_offsets = blocking(AsyncAdmin.list_offsets)
     list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
+    list_offsets_of_groups = blocking(AsyncAdmin.list_offsets_of_groups)
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
     list_share_group_offsets = blocking(AsyncAdmin.list_share_group_offsets)

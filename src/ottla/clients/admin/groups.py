@@ -186,7 +186,9 @@ def remove_members(group: str, instance_ids: Iterable[str], reason: str) -> Call
 # -- offsets of groups -----------------------------------------------------------------------------------------
 
 
-def committed(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[dict[TopicPartition, GroupOffset]]:
+def committed(
+    group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+) -> Plan[dict[TopicPartition, GroupOffset]]:
     """Return the committed offsets of a group, of all partitions if `partitions` is None. Others are omitted."""
     topics = None if partitions is None else by_topic(partitions)
 
@@ -199,29 +201,48 @@ def committed(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[d
             else [module.OffsetFetchRequestTopics(name, partition_indexes=rows) for name, rows in topics.items()]
         )
         wanted = module.OffsetFetchRequestGroup(group, topics=new)
-        return module.OffsetFetchRequest(group, old, [wanted], require_stable=False)
+        return module.OffsetFetchRequest(group, old, [wanted], require_stable=require_stable)
 
     def read(
         response: Any, keys: Sequence[str]
     ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | BrokerError]]:
-        answer = response.groups[0] if response.groups else response
-        if answer.error_code:
-            yield keys[0], error_for(answer.error_code)
-            return
-        offsets = {}
-        for topic in answer.topics:
-            for row in topic.partitions:
-                if row.error_code:
-                    yield keys[0], error_for(row.error_code)
-                    return
-                if row.committed_offset >= 0:
-                    offset = GroupOffset(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
-                    offsets[TopicPartition(topic.name, row.partition_index)] = offset
-        yield keys[0], offsets
+        yield keys[0], _offsets_or_error(response.groups[0] if response.groups else response)
 
     call: Call[str, Any] = Call(Route.COORDINATORS, [group], request, read, version_limit=LAST_VERSION_WITH_NAMES)
     found: dict[TopicPartition, GroupOffset] = (yield call).one()
     return dict(sorted(found.items()))
+
+
+def committed_by_groups(groups: Iterable[str]) -> Call[str, dict[TopicPartition, GroupOffset]]:
+    """Return all committed offsets of several groups, with one request for each coordinator. Kafka 3.0 or newer."""
+
+    def request(keys: Sequence[str]) -> Message:
+        wanted = [offset_fetch.OffsetFetchRequestGroup(group, topics=None) for group in keys]
+        return offset_fetch.OffsetFetchRequest(groups=wanted, require_stable=False)
+
+    def read(
+        response: Any, keys: Sequence[str]
+    ) -> Iterator[tuple[str, dict[TopicPartition, GroupOffset] | BrokerError]]:
+        found = {row.group_id: _offsets_or_error(row) for row in response.groups}
+        for group in keys:
+            yield group, found.get(group, error_for(ErrorCode.UNSUPPORTED_VERSION, "several groups need Kafka 3.0"))
+
+    return Call(Route.COORDINATORS, list(dict.fromkeys(groups)), request, read, version_limit=LAST_VERSION_WITH_NAMES)
+
+
+def _offsets_or_error(answer: Any) -> dict[TopicPartition, GroupOffset] | BrokerError:
+    """The offsets in the response for one group, or its first error."""
+    if answer.error_code:
+        return error_for(answer.error_code)
+    offsets = {}
+    for topic in answer.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                return error_for(row.error_code)
+            if row.committed_offset >= 0:
+                offset = GroupOffset(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                offsets[TopicPartition(topic.name, row.partition_index)] = offset
+    return offsets
 
 
 def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Call[TopicPartition, None]:
