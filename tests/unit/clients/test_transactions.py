@@ -62,7 +62,7 @@ CALLS: dict[str, Callable[[Transactions], object]] = {
 POSSIBLE = {
     State.UNINITIALIZED: {"init_transactions"},
     State.INITIALIZING: {"init_transactions"},
-    State.READY: {"begin_transaction"},
+    State.READY: {"init_transactions", "begin_transaction"},
     State.IN_TRANSACTION: {"commit_transaction", "abort_transaction", "send", "send_offsets_to_transaction"},
     State.COMMITTING: {"commit_transaction"},
     State.ABORTING: {"abort_transaction"},
@@ -222,6 +222,18 @@ def test_requests_are_limited_to_the_versions_of_the_protocol(level: int) -> Non
         }  # fmt: skip
     else:
         assert limits == {"TxnOffsetCommitRequest": (5, None), "EndTxnRequest": (5, None)}
+
+
+@BOTH
+def test_producer_is_initialized_again_between_two_transactions_without_its_fenced_id(level: int) -> None:
+    machine = machine_in(State.READY, level)
+    machine.initialize()
+    asked = machine.ask()
+    assert asked is not None
+    assert isinstance(asked.request, InitProducerIdRequest)
+    assert (asked.request.producer_id, asked.request.producer_epoch) == (-1, -1)
+    machine.answered(answer_to(asked.request, epoch=9), machine.now_ms)
+    assert (machine.state, machine.identity.epoch) == (State.READY, 9)
 
 
 @BOTH

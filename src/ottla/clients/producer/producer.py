@@ -215,9 +215,11 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
     def init_transactions(self, timeout_s: float | None = None) -> None:
         """Begin to use the transactional id: fence its earlier producer, and end what that one left open. Blocks.
 
-        Call this once, before `begin_transaction`. Waits at most `timeout_s` (max.block.ms), then raises
-        RequestTimedOut: call it again to wait longer. Raises TransactionalIdAuthorizationFailed and other BrokerErrors,
-        after which it may be called again; and InvalidTransactionState without a transactional.id.
+        Call this before the first `begin_transaction`. Unlike in Java, it may be called again between two transactions:
+        a program that shares the transactional id with others then fences them. Waits at most `timeout_s`
+        (max.block.ms), then raises RequestTimedOut: call it again to wait longer. Raises
+        TransactionalIdAuthorizationFailed and other BrokerErrors, after which it may be called again; and
+        InvalidTransactionState without a transactional.id.
         """
         self._wait_for(lambda transactions: transactions.initialize(), timeout_s)
 

@@ -113,7 +113,13 @@ class Transactions:
     # --- calls of the program -----------------------------------------------------------------------------------
 
     def initialize(self) -> Call:
-        """Request a producer id; ends what an earlier producer with this transactional id left open."""
+        """Request a producer id; ends what another producer with this transactional id left open.
+
+        Between two transactions the request does not name the present id, so that it succeeds also if another producer
+        has fenced this one.
+        """
+        if self.state is State.READY:
+            self.identity = Identity(self.transactional_id, NO_ID, NO_ID)
         return self._begin_call(Event.INITIALIZE)
 
     def begin(self) -> None:
