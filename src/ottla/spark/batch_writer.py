@@ -13,14 +13,12 @@ from pyspark.taskcontext import TaskContext
 from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
 from ottla.spark.client_pool import ClientPool
+from ottla.spark.exactly_once import BATCH_ID, QUERY_ID
 from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
-from ottla.spark.workers import tune_worker
 
 if TYPE_CHECKING:
     from ottla.clients.producer.delivery import BlockingBatches
 
-BATCH_ID: Final = "streaming.sql.batchId"
-QUERY_ID: Final = "sql.streaming.queryId"
 COLUMNS: Final = ("key", "value", "partition", "timestamp", "headers")
 """The columns of a row that are sent, to the topic in the column `topic`."""
 SETTINGS: Final[Mapping[str, object]] = {"linger.ms": 0}
@@ -33,26 +31,34 @@ _producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
 
 def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write the rows of one task. Raises SinkError, WriteFailed."""
-    tune_worker()
-    context = TaskContext.get()
     settings = {**SETTINGS, **plan.client}
     with _producers.client(settings) as producer:
-        task = _Task(producer, plan)
+        task = TaskRows(producer, plan)
         for batch in batches:
             task.take(batch)
         task.finish()
+    return task_result(task.written)
+
+
+def task_result(
+    written: dict[tuple[str, int], tuple[int, int]], write_name: str | None = None, *, is_first_of_run: bool = False
+) -> Written:
+    """What the task that runs now reports to the driver."""
+    context = TaskContext.get()
     batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
     return Written(
         partition_id=-1 if context is None else context.partitionId(),
         batch_id=None if batch_id is None else int(batch_id),
         query_id=None if context is None else context.getLocalProperty(QUERY_ID),
-        records=sum(records for records, _ in task.written.values()),
-        by_partition=task.written,
+        records=sum(records for records, _ in written.values()),
+        by_partition=written,
+        write_name=write_name,
+        is_first_of_run=is_first_of_run,
     )
 
 
-class _Task:
-    """One task: joins small batches, sends them, and counts the acknowledged records."""
+class TaskRows:
+    """The rows of one task: joins small batches, sends them, and counts the acknowledged records."""
 
     def __init__(self, producer: Producer, plan: Plan) -> None:
         self.written: dict[tuple[str, int], tuple[int, int]] = {}

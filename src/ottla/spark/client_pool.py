@@ -1,7 +1,8 @@
 """A pool of clients that Spark's Python workers reuse between tasks: connecting costs more than a small task.
 
-A client is out of the pool while a task uses it, so tasks never share one. Idle clients are closed after a while. A
-forked child starts with an empty pool, because the threads of the parent's clients do not exist there.
+A client is out of the pool while a task uses it, so tasks never share one. Idle clients are closed after a while, or if
+there are too many: each task of an exactly-once write has settings of its own. A forked child starts with an empty
+pool, because the threads of the parent's clients do not exist there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ logger = logging.getLogger("ottla.spark")
 
 IDLE_S: Final = 120.0
 """How long an idle client stays open."""
+MOST_IDLE: Final = 32
 
 
 class _Closes(Protocol):
@@ -54,7 +56,10 @@ class ClientPool(Generic[C]):
             raise
         with self._lock:
             self._idle.setdefault(key, []).append((time.monotonic(), client))
+            surplus = self._take_oldest() if sum(map(len, self._idle.values())) > MOST_IDLE else None
             self._start_timer()
+        if surplus is not None:
+            _close(surplus)
 
     def close(self) -> None:
         """Close the idle clients."""
@@ -72,6 +77,13 @@ class ClientPool(Generic[C]):
             client = rows.pop()[1] if rows else None
             if not rows:
                 self._idle.pop(key, None)
+        return client
+
+    def _take_oldest(self) -> C:
+        key = min(self._idle, key=lambda key: self._idle[key][0][0])
+        client = self._idle[key].pop(0)[1]
+        if not self._idle[key]:
+            del self._idle[key]
         return client
 
     def _start_timer(self) -> None:

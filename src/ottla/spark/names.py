@@ -33,7 +33,8 @@ SOURCE_NAMES: Final = (
 )  # fmt: skip
 STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """These have no effect on a batch read. A batch read rejects commitGroup."""
-SINK_NAMES: Final = ("topic", "includeHeaders", *FORMAT_NAMES)
+EXACTLY_ONCE_NAMES: Final = ("exactlyOnce", "exactlyOnceId", "exactlyOnceName", "transactionalIdPrefix")
+SINK_NAMES: Final = ("topic", "includeHeaders", *EXACTLY_ONCE_NAMES, *FORMAT_NAMES)
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark passes them to the writer of a stream with the options
 
 _NO_EFFECT: Final = frozenset(
@@ -47,7 +48,6 @@ _NO_EFFECT: Final = frozenset(
         "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
         "sasl.login.retry.backoff.max.ms", "sasl.login.retry.backoff.ms", "send.buffer.bytes",
         "share.acknowledgement.mode", "share.acquire.mode", "socket.connection.setup.timeout.max.ms",
-        "transaction.timeout.ms",
         # Brokers validate tokens; clients only send them.
         "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer",
         "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
@@ -123,8 +123,8 @@ _REFUSED_BY: Final[Mapping[Side, Mapping[str, str]]] = {
         "value.serializer": "values are bytes; convert columns with value.format or Spark's functions",
         "partitioner.class": "JVM classes cannot run in Python; add a column 'partition' with each row's partition",
         "partitioner.ignore.keys": "add a column 'partition' with each row's partition",
-        "transactional.id": "this sink has no transactions",
-        "transaction.two.phase.commit.enable": "this sink has no transactions",
+        "transactional.id": "set exactlyOnce=true; the ids begin with the option transactionalIdPrefix",
+        "transaction.two.phase.commit.enable": "brokers do not serve two-phase commit; set exactlyOnce=true",
     },
 }
 _HINTS: Final = {

@@ -18,6 +18,7 @@ from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option, read_options
 from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
+from ottla.spark import exactly_once
 from ottla.spark.names import ENDING, FORMAT_NAMES, FORMATS, STARTING, STRATEGIES, Side, check_names, with_effect
 from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
 from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
@@ -124,6 +125,7 @@ class SinkOptions:
     key_format: str = "raw"
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)
+    exactly_once: exactly_once.ExactlyOnce | None = None
 
 
 # -- reading the options ------------------------------------------------------------------------------------------
@@ -416,6 +418,9 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.text("topic")
     if topic == "":
         raise OptionError("topic is empty; omit it if the column 'topic' has the topic of each row")
+    once = exactly_once.from_options(options.text, topic)
+    if once is not None:
+        _check_transactional(client)
     return SinkOptions(
         topic=topic,
         client=client,
@@ -423,7 +428,17 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         key_format=options.choice("key.format", FORMATS, "raw"),
         value_format=options.choice("value.format", FORMATS, "raw"),
         formats=options.formats(),
+        exactly_once=once,
     )
+
+
+def _check_transactional(client: Mapping[str, str]) -> None:
+    from ottla.clients.producer.settings import read_settings
+
+    try:
+        read_settings({**client, "transactional.id": exactly_once.PREFIX})
+    except ConfigurationError as error:
+        raise OptionError(f"exactlyOnce does not go with these settings: {error}") from None
 
 
 # -- settings of clients ------------------------------------------------------------------------------------------
@@ -445,7 +460,7 @@ def _names(rows: tuple[Option, ...]) -> set[str]:
     return {name for row in rows for name in (row.name, *row.aliases)}
 
 
-def common_settings(client: Mapping[str, str]) -> dict[str, str]:
+def common_settings(client: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that all clients have, for an admin client."""
     from ottla.clients.options import COMMON_OPTIONS
 

@@ -4,8 +4,11 @@ To start quickly, this module imports neither pyarrow nor the producer. `batch_w
 workers of the tasks.
 
 Delivery is at least once: Spark re-runs a failed task and an uncommitted micro-batch, and their rows are written again.
-The producer is idempotent, so its own retries write no duplicates. The columns are those of Spark's Kafka sink (key,
-value, headers, topic, partition) and `timestamp`; other columns are ignored.
+The producer is idempotent, so its own retries write no duplicates. With the option exactlyOnce, each task writes in a
+transaction, and a task that runs again writes nothing (`exactly_once`, `transactional_writer`).
+
+The columns are those of Spark's Kafka sink (key, value, headers, topic, partition) and `timestamp`; other columns are
+ignored.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from ottla.spark.workers import tune_worker
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+    from ottla.spark.exactly_once import ExactlyOnce
     from ottla.spark.options import SinkOptions
 
 logger = logging.getLogger("ottla.spark")
@@ -60,6 +64,10 @@ class Written(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
     records: int = 0
     by_partition: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(topic, partition): (records, offset after the last; -1 if unknown)."""
+    write_name: str | None = None
+    """With exactlyOnce, if the task has rows: the query and the sink."""
+    is_first_of_run: bool = False
+    """Whether the task had not written in this run of the query, so that another run may have written the batch."""
 
 
 Encode = Callable[[Any], Any]
@@ -74,6 +82,7 @@ class Plan:
     """The topic of all rows, which overrides the column `topic`."""
     encode: Encode | None = None
     """Encodes typed columns to key and value bytes."""
+    exactly_once: ExactlyOnce | None = None
 
 
 class _Writer:
@@ -82,20 +91,33 @@ class _Writer:
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
         tune_worker()
         check_schema(schema, options.topic, encoded_parts(encode))
-        self.plan = Plan(dict(options.client), options.topic, encode)
+        self.plan = Plan(dict(options.client), options.topic, encode, options.exactly_once)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write the rows of one task, and wait until all are acknowledged. Raises WriteFailed."""
+        """Write the rows of one task, and wait until all are acknowledged. Raises WriteFailed, ExactlyOnceError."""
+        if self.plan.exactly_once is not None:
+            from ottla.spark.transactional_writer import write_task_once
+
+            return write_task_once(self.plan, self.plan.exactly_once, iterator)
         from ottla.spark.batch_writer import write_task
 
         return write_task(self.plan, iterator)
+
+    def _check_tasks(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """In the first batch of a run: raise ExactlyOnceError if other tasks than these have written it, too."""
+        done = [message for message in messages if isinstance(message, Written) and message.write_name is not None]
+        if any(message.is_first_of_run for message in done):
+            from ottla.spark.markers import check_tasks
+
+            check_tasks(self.plan.client, done)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
     """Writes a DataFrame. Raises SinkError for invalid columns."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log that all tasks have succeeded."""
+        """Log that all tasks have succeeded. Raises ExactlyOnceError."""
+        self._check_tasks(messages)
         _log("Written", messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -107,7 +129,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc,u
     """Writes micro-batches. Raises SinkError for invalid columns."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Log that all tasks of the micro-batch have succeeded."""
+        """Log that all tasks of the micro-batch have succeeded. Raises ExactlyOnceError."""
+        self._check_tasks(messages)
         _log("Written", messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's

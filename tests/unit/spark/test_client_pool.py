@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.clients.errors import RequestTimedOut
-from ottla.spark.client_pool import ClientPool
+from ottla.spark.client_pool import MOST_IDLE, ClientPool
 
 
 class FailingClose:
@@ -52,4 +52,15 @@ def test_idle_client_with_equal_settings_is_reused_but_a_client_in_use_is_not_sh
         assert first is not second
     with pool.client({"a": 1}) as third:
         assert third in (first, second)
+    pool.close()
+
+
+def test_oldest_idle_client_is_closed_when_there_are_too_many() -> None:
+    pool = ClientPool(FailingClose)
+    for number in range(MOST_IDLE + 2):
+        with pool.client({"a": number}):
+            pass
+    assert [client.is_closed for client in FailingClose.made] == [True] * 2 + [False] * MOST_IDLE
+    with pool.client({"a": 2}) as client:
+        assert client is FailingClose.made[2]
     pool.close()

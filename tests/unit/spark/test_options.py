@@ -252,7 +252,7 @@ def test_sink_rejects_source_options_and_unsupported_settings() -> None:
         ("subscribe", "'subscribe' is an option of the source"),
         ("topik", "did you mean 'topic'"),
         ("kafka.key.serializer", "not supported"),
-        ("kafka.transactional.id", "no transactions"),
+        ("kafka.transactional.id", "set exactlyOnce=true"),
         ("kafka.fetch.min.bytes", "There is no option"),
         ("kafka.acks", "acks"),
     ):
