@@ -22,13 +22,15 @@ from .peers.cache import in_ci, missing_for_jvm
 
 OTTLA, KAFKA = "ottla", "kafka"
 # Tests join groups by the hundred; a person's first group may wait three seconds for more members.
-TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": 0}
-# The brokers choose the timers of KIP-848 groups.
-BROKER_ASSIGNED = {
+TEST_PROPERTIES = {
+    "group.initial.rebalance.delay.ms": 0,
+    # The brokers choose the timers of KIP-848 groups.
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.session.timeout.ms": 5000,
     "group.consumer.session.timeout.ms": 5000,
+}
+SHARE_PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": 300,
     "group.share.heartbeat.interval.ms": 300,
 }
@@ -73,7 +75,7 @@ class _Kafka:
         from .peers.kafka import StockKafka
 
         running = os.environ.get("OTTLA_TEST_KAFKA")
-        self._stock = None if running else StockKafka(directory, overrides=TEST_PROPERTIES | BROKER_ASSIGNED)
+        self._stock = None if running else StockKafka(directory, overrides=TEST_PROPERTIES | SHARE_PROPERTIES)
         if self._stock is not None:
             self._stock.start()
         self.bootstrap = running or self._stock.bootstrap  # type: ignore[union-attr]

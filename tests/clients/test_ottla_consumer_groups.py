@@ -129,6 +129,8 @@ def test_members_share_a_group_with_librdkafka(broker: RunningBroker, make_topic
 def test_group_migrates_with_members_of_both_protocols(
     broker: RunningBroker, make_topic: MakeTopic, first: str
 ) -> None:
+    if broker.kind != KAFKA:
+        pytest.skip("Ottla does not migrate groups between the protocols yet")
     story = Story(broker, make_topic)
     parity = 0 if first == "classic" else 1
     rebalance_story(lambda: story.classic() if story.joined % 2 == parity else story.ours(), story.send)
