@@ -301,7 +301,6 @@ class StockKafka:
             "transaction.state.log.num.partitions": 8,
             "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": max(1, replicas - 1),
-            "share.coordinator.state.topic.num.partitions": 8,
             "group.initial.rebalance.delay.ms": 0,
             **self._overrides,
         }
