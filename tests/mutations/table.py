@@ -1487,6 +1487,34 @@ SHARES = (
         "        return max(stored.snapshot_offset for stored in self._states.values())\n",
         (f"{SHARE_COORDINATOR}::test_log_is_pruned_below_the_earliest_snapshot_that_counts",),
     ),
+    Mutation(
+        "share acknowledgements are answered after they are stored",
+        "broker/shared_partition.py",
+        "        return Completion.of(DONE) if outcome is None else self._store(outcome)\n",
+        "        return Completion.of(DONE) if outcome is None or self._store(outcome) else self._store(outcome)\n",
+        (f"{UNIT}/broker/test_shared_partitions.py::test_acknowledgement_is_answered_only_after_it_is_stored",),
+    ),
+    Mutation(
+        "a share partition that was fenced is loaded again",
+        "broker/shared_partition.py",
+        "        if error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):\n",
+        "        if error is ErrorCode.UNKNOWN_SERVER_ERROR:\n",
+        (f"{UNIT}/broker/test_shared_partitions.py::test_reset_of_the_offsets_fences_the_share_partition",),
+    ),
+    Mutation(
+        "a share fetch of a lost connection acquires nothing",
+        "broker/share_fetching.py",
+        "        if not connection.closed:\n",
+        "        if connection is not None:\n",
+        (f"{UNIT}/broker/test_share_fetching.py::test_lost_connection_acquires_nothing",),
+    ),
+    Mutation(
+        "a lost connection releases the records of its members of share groups",
+        "broker/share_fetching.py",
+        "                shared.release(member_id)\n",
+        "                shared.release(group_id)\n",
+        (f"{UNIT}/broker/test_share_fetching.py::test_lost_connection_releases_the_records_of_its_member",),
+    ),
 )
 
 TRANSACTIONS = f"{UNIT}/clients/test_transactions.py"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator_runtime import CoordinatorOptions
 from ottla.broker.share_coordinator import ShareCoordinator
+from ottla.broker.share_fetching import ShareRequests
 from ottla.broker.share_settings import ShareSettings, share_settings
 from ottla.broker.shared_partitions import SharedPartitions
 from ottla.common.errors import ErrorCode, KafkaError
@@ -53,6 +54,7 @@ class ShareGroups:
             call_later=call_later,
         )
         self.sessions = ShareSessions(config.int("group.share.max.share.sessions"))
+        self.requests = ShareRequests(self, broker.clock, call_later, broker.config.int("fetch.max.bytes"))
 
     def settings(self, group_id: str) -> ShareSettings:
         """The present settings of a share group."""

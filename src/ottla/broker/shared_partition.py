@@ -98,13 +98,23 @@ class SharedPartition:
 
     # -- delivery --------------------------------------------------------------------------------------------------
 
+    def peek(self, max_bytes: int, isolation_level: int) -> int:
+        """About how many bytes `acquire` would find, without acquiring them. Raises the same errors."""
+        share, partition = self.share, self.partition
+        partition.check_open()
+        share.advance_log_start(partition.log.log_start_offset)
+        offset = share.next_fetch_offset()
+        if self.closed or not share.can_acquire() or offset >= partition.visible_end(isolation_level):
+            return 0
+        return len(partition.look_up(offset, max(1, max_bytes), isolation_level, min_one_batch=True))
+
     def acquire(self, request: Acquisition, max_bytes: int, isolation_level: int) -> Delivery | None:
         """Acquire records from the log; None if there are none now. Raises KafkaError if the log cannot be read."""
         share, partition = self.share, self.partition
         partition.check_open()
         share.advance_log_start(partition.log.log_start_offset)
         offset = share.next_fetch_offset()
-        if not share.can_acquire() or offset >= partition.visible_end(isolation_level):
+        if self.closed or not share.can_acquire() or offset >= partition.visible_end(isolation_level):
             return None
         budget = max(1, min(max_bytes, MOST_BYTES_AT_ONCE))
         data = partition.look_up(offset, budget, isolation_level, min_one_batch=True)

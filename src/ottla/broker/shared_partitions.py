@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partitions
     from ottla.broker.share_coordinator import ShareCoordinator
     from ottla.common.clock import Clock
+    from ottla.common.ids import Uuid
 
 logger = logging.getLogger(__name__)
 
 # Segments whose timestamps are looked up in one slice.
 SLICE_SEGMENTS = 4
+LOAD_ATTEMPTS, LOAD_PAUSE_MS = 20, 100
 
 
 class SharedPartitions:
@@ -51,12 +53,17 @@ class SharedPartitions:
         self._settings = settings
         self._run = run
         self._clock = clock
+        self._call_later = call_later
         self._around = Surroundings(storage.submit, clock, call_later, self._drop)
         self._loaded: dict[ShareKey, SharedPartition] = {}
         self._loading: dict[ShareKey, Completion[SharedPartition]] = {}
 
     def __len__(self) -> int:
         return len(self._loaded)
+
+    def knows_topic(self, topic_id: Uuid) -> bool:
+        """Whether this node serves partitions of the topic."""
+        return self._logs.topic_name(topic_id) is not None
 
     def existing(self, key: ShareKey) -> SharedPartition | None:
         """The share partition if it is loaded: only a fetch loads one."""
@@ -105,8 +112,15 @@ class SharedPartitions:
 
     def _load(self, key: ShareKey, partition: Partition) -> Slices[SharedPartition]:
         leader_epoch = partition.leader_epoch
-        result = yield from result_of(self._storage.submit(ReadState(key, leader_epoch)))
-        error = error_of(result)
+        for _ in range(LOAD_ATTEMPTS):
+            result = yield from result_of(self._storage.submit(ReadState(key, leader_epoch)))
+            error = error_of(result)
+            if error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                break
+            # The coordinator is loading, too. Members do not expect its errors in a response to a fetch.
+            pause: Completion[bool] = Completion()
+            self._call_later(LOAD_PAUSE_MS / 1000, partial(_complete, pause))
+            yield from result_of(pause)
         if error is not ErrorCode.NONE:
             raise KafkaError(error, result.message)
         settings = self._settings(key.group_id)
@@ -137,3 +151,7 @@ class SharedPartitions:
             yield
         found = partition.log.offset_for_timestamp(timestamp_ms, partition.high_watermark)
         return partition.high_watermark if found is None else min(found[1], partition.high_watermark)
+
+
+def _complete(pause: Completion[bool]) -> None:
+    pause.complete(True)

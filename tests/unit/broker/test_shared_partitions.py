@@ -82,6 +82,26 @@ def test_records_are_delivered_acknowledged_and_not_delivered_again(node: Node) 
     assert node.read(node.load(), "n") == [(2, b"c"), (3, b"d")]
 
 
+def test_acknowledged_records_are_not_delivered_after_a_restart(tmp_path: Path) -> None:
+    with open_harness(tmp_path) as harness:
+        node = Node(harness)
+        node.initialize()
+        shared = node.load()
+        node.read(shared)
+        assert node.acknowledge(shared, 0, 1) == DONE
+        assert node.acknowledge(shared, 3, 3, RELEASE) == DONE
+        key = node.key
+    with open_harness(tmp_path) as harness:
+        harness.broker.coordinators.start()
+        harness.loop.run()
+        found = harness.broker.coordinators.shares.partitions.find(key)
+        harness.loop.advance(1_000)
+        shared = found.result() if isinstance(found, Completion) else found
+        delivery = shared.acquire(Acquisition("m", 100, 500), 1 << 20, 0)
+        assert delivery is not None
+        assert delivery.acquired == [(2, 2, 1), (3, 3, 2)]
+
+
 def test_acknowledgement_is_answered_only_after_it_is_stored(tmp_path: Path) -> None:
     with open_harness(tmp_path, {"log.flush.interval.messages": "1"}) as harness:
         node = Node(harness)
