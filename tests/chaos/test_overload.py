@@ -308,7 +308,9 @@ def test_too_many_large_requests_slow_down_and_release_their_memory(tmp_path: Pa
         "socket.request.max.bytes": 16 * MIB,
         "log.retention.check.interval.ms": 100,
     }
-    with WatchedProcess(tmp_path, {**SETTINGS, **limits}) as process:
+    process = WatchedProcess(tmp_path, {**SETTINGS, **limits})
+    process.period_s = 0.05  # so that a report falls into a moment with much data
+    with process:
         _overload(process, limits["queued.max.request.bytes"])
     process.assert_no_traceback()
 
