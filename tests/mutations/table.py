@@ -1588,6 +1588,154 @@ PRODUCER_TRANSACTIONS = (
     ),
 )
 
+TRANSACTION = f"{UNIT}/coordinators/transaction"
+COORDINATED_TRANSACTIONS = (
+    Mutation(
+        "a failed decision about a transaction did not happen",
+        "coordinators/transaction/shard.py",
+        "        if event.error is ErrorCode.NONE:\n",
+        "        if event.error is not None:\n",
+        (f"{TRANSACTION}/test_end_transaction.py::test_decision_that_could_not_be_appended_did_not_happen",),
+    ),
+    Mutation(
+        "no transaction begins before the markers of the previous one are written",
+        "coordinators/transaction/core.py",
+        "        return transactional_id in self.pending or transactional_id in self.completions\n",
+        "        return transactional_id in self.pending\n",
+        (f"{TRANSACTION}/test_add_partitions.py::test_partitions_wait_until_the_previous_transaction_is_complete",),
+    ),
+    Mutation(
+        "no two changes of a transactional id are in flight",
+        "coordinators/transaction/core.py",
+        "        return transactional_id in self.pending or transactional_id in self.completions\n",
+        "        return transactional_id in self.completions\n",
+        (f"{TRANSACTION}/test_end_transaction.py::test_end_of_the_last_epoch_waits_for_the_new_producer_id",),
+    ),
+    Mutation(
+        "an open transaction is aborted before a new producer gets its epoch",
+        "coordinators/transaction/init_producer_id.py",
+        "    if metadata.state is State.ONGOING:\n",
+        "    if metadata is None:\n",
+        (f"{TRANSACTION}/test_init_producer_id.py::test_open_transaction_is_aborted_before_a_new_epoch_is_given",),
+    ),
+    Mutation(
+        "a producer that names an old epoch is fenced",
+        "coordinators/transaction/metadata.py",
+        "            if expected_epoch != self.last_producer_epoch:\n",
+        "            if expected_epoch is None:\n",
+        (f"{TRANSACTION}/test_init_producer_id.py::test_producer_that_names_an_old_epoch_is_fenced",),
+    ),
+    Mutation(
+        "a fenced producer cannot add partitions",
+        "coordinators/transaction/add_partitions.py",
+        "    if metadata.producer_epoch != request.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n",
+        "",
+        (f"{TRANSACTION}/test_init_producer_id.py::test_open_transaction_is_aborted_before_a_new_epoch_is_given",),
+    ),
+    Mutation(
+        "a record that belongs to no transaction is not verified",
+        "coordinators/transaction/add_partitions.py",
+        "    part, other = ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE\n",
+        "    part = other = ErrorCode.NONE\n",
+        (f"{TRANSACTION}/test_add_partitions.py::test_verification_tells_partitions_of_the_transaction_from_others",),
+    ),
+    Mutation(
+        "a late EndTxn does not end the next transaction",
+        "coordinators/transaction/end_transaction.py",
+        "    if metadata.producer_epoch != request.producer_epoch:\n"
+        "        return ErrorCode.PRODUCER_FENCED\n"
+        "    if metadata.state is State.ONGOING or not request.committed:\n",
+        "    if metadata.state is State.ONGOING or not request.committed:\n",
+        (
+            f"{TRANSACTION}/test_end_transaction.py::test_transaction_that_began_after_a_retry_was_sent_is_not_ended_by_it",
+        ),
+    ),
+    Mutation(
+        "a retry of EndTxn gets the outcome that was decided",
+        "coordinators/transaction/end_transaction.py",
+        "    return metadata.state is (State.COMPLETE_COMMIT if request.committed else State.COMPLETE_ABORT)\n",
+        "    return metadata.state in COMPLETED\n",
+        (
+            f"{TRANSACTION}/test_end_transaction.py::test_retry_of_version_1_is_recognised_by_the_state",
+            f"{TRANSACTION}/test_end_transaction.py::test_retry_of_version_2_is_recognised_by_the_previous_epoch",
+        ),
+    ),
+    Mutation(
+        "a producer does not get the epoch of its successor",
+        "coordinators/transaction/end_transaction.py",
+        "    is_versioned = metadata.client_transaction_version >= EPOCH_BUMP_SINCE\n",
+        "    is_versioned = True\n",
+        (f"{TRANSACTION}/test_end_transaction.py::test_predecessor_does_not_get_the_epoch_of_its_successor",),
+    ),
+    Mutation(
+        "a producer id is replaced when its epochs are exhausted",
+        "coordinators/transaction/end_transaction.py",
+        "        if metadata.is_exhausted and next_producer_id == NO_PRODUCER_ID:\n",
+        "        if not metadata:\n",
+        (f"{TRANSACTION}/test_end_transaction.py::test_end_of_the_last_epoch_gives_a_new_producer_id",),
+    ),
+    Mutation(
+        "a partition without a marker keeps its transaction undone",
+        "coordinators/transaction/markers.py",
+        "        error = event.results.get(partition, ErrorCode.REQUEST_TIMED_OUT)\n",
+        "        error = event.results.get(partition, ErrorCode.NONE)\n",
+        (f"{TRANSACTION}/test_markers.py::test_partition_without_an_outcome_is_retried",),
+    ),
+    Mutation(
+        "markers that failed are written again",
+        "coordinators/transaction/markers.py",
+        "    if completion.unwritten:\n"
+        "        _retry_later(core, transactional_id, completion, now)\n"
+        "        return effects\n",
+        "    completion.unwritten.clear()\n",
+        (f"{TRANSACTION}/test_markers.py::test_only_missing_markers_are_written_again_after_a_growing_pause",),
+    ),
+    Mutation(
+        "markers of decided transactions are written after a restart",
+        "coordinators/transaction/shard.py",
+        "            core.timers.set((Kind.MARKERS, transactional_id), now.monotonic_ms)\n",
+        "            pass\n",
+        (f"{TRANSACTION}/test_markers.py::test_restart_writes_all_markers_again",),
+    ),
+    Mutation(
+        "transactions that were open before a restart time out",
+        "coordinators/transaction/shard.py",
+        "            core.expect_end(transactional_id, now)\n",
+        "            pass\n",
+        (f"{TRANSACTION}/test_timeouts.py::test_time_continues_after_a_restart",),
+    ),
+    Mutation(
+        "a wall clock that was set back does not keep a transaction open",
+        "coordinators/transaction/core.py",
+        "min(max(remaining_ms, 0), metadata.timeout_ms))\n",
+        "max(remaining_ms, 0))\n",
+        (
+            f"{TRANSACTION}/test_timeouts.py::test_wall_clock_that_was_set_back_before_a_restart_does_not_keep_a_transaction_open",
+        ),
+    ),
+    Mutation(
+        "a check of timeouts aborts a bounded number of transactions",
+        "coordinators/transaction/timeouts.py",
+        "    for _ in range(MOST_ABORTS):\n",
+        "    for _ in range(1 << 30):\n",
+        (f"{TRANSACTION}/test_timeouts.py::test_check_aborts_a_bounded_number_of_transactions",),
+    ),
+    Mutation(
+        "a wall clock that is wrong for a moment expires no transactional ids",
+        "coordinators/transaction/expiry.py",
+        "    if clock.was_set(now):\n",
+        "    if clock is None:\n",
+        (f"{TRANSACTION}/test_timeouts.py::test_wall_clock_that_is_wrong_for_a_short_time_does_not_expire_ids",),
+    ),
+    Mutation(
+        "a record of transactions in an unknown state is not ignored",
+        "coordinators/transaction/records.py",
+        "    if state is None:\n",
+        "    if state is None and (state := State.EMPTY) is None:\n",
+        (f"{TRANSACTION}/test_records.py::test_unknown_state_is_an_error",),
+    ),
+)
+
 MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
@@ -1603,4 +1751,5 @@ MUTATIONS = (
     *CONSUMER,
     *SHARES,
     *PRODUCER_TRANSACTIONS,
+    *COORDINATED_TRANSACTIONS,
 )
