@@ -196,8 +196,9 @@ def test_features_are_advertised_as_they_are_served(trip: RoundTrip) -> None:
     shown = {row[1]: (row[5], row[7]) for row in rows}
     assert shown.pop("metadata.version") == ("4.3-IV0", "4.3-IV0")
     assert shown.pop("transaction.version") == ("2", "2")
+    assert shown.pop("group.version") == ("1", "1")
     assert set(shown.values()) == {("0", "0")}, "the highest supported level, and the finalized one"
-    refused = trip.tools.fails("features", "upgrade", "--feature", "group.version=1")
+    refused = trip.tools.fails("features", "upgrade", "--feature", "share.version=1")
     assert "only supports versions 0-0" in refused
 
 
@@ -225,13 +226,15 @@ def test_groups_of_every_kind_are_listed_and_offsets_of_consumer_groups_read(tri
     assert row[3] == "5", "the aborted transactions did not move it"
 
 
-def test_consumer_protocol_is_refused_and_a_share_group_refuses_classic_members(trip: RoundTrip) -> None:
+def test_consumer_group_continues_and_a_share_group_refuses_classic_members(trip: RoundTrip) -> None:
     def consume(group: str, *options: str) -> str:
         wanted = ("--topic", "guarded", "--group", group, "--max-messages", 1, "--timeout-ms", 10_000, *options)
         done = trip.tools.run("console-consumer", *wanted)
         return done.stdout + done.stderr
 
-    assert "does not support CONSUMER_GROUP_HEARTBEAT" in consume("modern", *KIP_848)
+    assert LINES[7].partition("\t")[2] in consume("modern", *KIP_848)
+    (row,) = described(trip.tools, "modern")
+    assert row[3] == "8"
     assert "supported protocols are incompatible" in consume("sharers")
 
 

@@ -7,9 +7,8 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group.consumer import expressions
 from ottla.coordinators.group.consumer.matching import MOST_NAMES_AT_ONCE
+from ottla.testing.consumer_members import Member, settle
 from ottla.testing.groups import GroupDriver
-
-from .consumer_members import Member, settle
 
 pytest.importorskip("re2", reason="needs the extra `regex`")
 

@@ -11,9 +11,8 @@ from ottla.coordinators.group import DeleteGroup, DescribeConsumerGroup, Describ
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.keyed import decode_keyed
-from ottla.testing.groups import GroupDriver, Joiner, topic_id
-
-from .consumer_members import Member, settle
+from ottla.testing.consumer_members import Member, settle
+from ottla.testing.groups import GroupDriver, Joiner
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_partition_moves_only_after_its_owner_gave_it_up(driver: GroupDriver) ->
     assert (response.member_epoch, len(response.assignment.topic_partitions[0].partitions)) == (1, 2)
     b.beat()
     assert b.partitions == {}, "the other member still reports the partitions"
-    a.owned, a.clings = {topic_id("a"): {0, 1}}, False
+    a.owned, a.clings = a.assigned, False
     a.beat()
     assert a.epoch == 2
     b.beat()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.group.group import Group
-    from ottla.coordinators.group.member import Member
+    from ottla.coordinators.group.member import Member, Protocols
+    from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.protocol.messages.join_group import JoinGroupRequest
 
 
@@ -48,7 +49,27 @@ class JoinConvertedGroup(NamedTuple):
     request: JoinGroupRequest
 
 
-FollowUp: TypeAlias = AnswerCall | AnswerSyncs | ReplaceStaticMember | JoinConvertedGroup
+class JoinUpgradedGroup(NamedTuple):
+    """Let a consumer member join a group that was converted from the classic group `former`."""
+
+    call: Call
+    request: ConsumerGroupHeartbeatRequest
+    former: Group
+
+
+class RebalanceDowngradedGroup(NamedTuple):
+    """Let the members of a group that was converted to a classic group rebalance."""
+
+    group_id: str
+    protocols: dict[str, Protocols]
+    """The protocols of each member."""
+    request: tuple[Call, object] | None
+    """The request by which the last consumer member left, and its response."""
+
+
+FollowUp: TypeAlias = (
+    AnswerCall | AnswerSyncs | ReplaceStaticMember | JoinConvertedGroup | JoinUpgradedGroup | RebalanceDowngradedGroup
+)
 
 
 class InFlight(NamedTuple):

@@ -19,7 +19,9 @@ from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.consumer import classic_members, fencing
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import heartbeat as consumer_heartbeat
+from ottla.coordinators.group.consumer.heartbeat import upgrade_appended
 from ottla.coordinators.group.consumer.matching import matching_elapsed
+from ottla.coordinators.group.consumer.migration import downgrade_appended
 from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
 from ottla.coordinators.group.core import NO_PRODUCER_ID, Core
 from ottla.coordinators.group.errors import answer_appended
@@ -32,7 +34,14 @@ from ottla.coordinators.group.events import (
     ListGroups,
     TopicsDeleted,
 )
-from ottla.coordinators.group.follow_ups import AnswerCall, AnswerSyncs, JoinConvertedGroup, ReplaceStaticMember
+from ottla.coordinators.group.follow_ups import (
+    AnswerCall,
+    AnswerSyncs,
+    JoinConvertedGroup,
+    JoinUpgradedGroup,
+    RebalanceDowngradedGroup,
+    ReplaceStaticMember,
+)
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join, static_member_appended
 from ottla.coordinators.group.modern import Topics
@@ -85,11 +94,16 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
 # Requests of the classic protocol, if the group is a consumer group.
 _CLASSIC_REQUESTS: dict[type, Callable[[Core, Call, Any, ConsumerGroup, Moment], Effects]] = {
     JoinGroupRequest: classic_members.join,
+    SyncGroupRequest: classic_members.sync,
+    HeartbeatRequest: classic_members.heartbeat,
+    LeaveGroupRequest: classic_members.leave,
 }
 _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     AnswerCall: answer_appended,
     AnswerSyncs: assignment_appended,
     JoinConvertedGroup: unserved.conversion_appended,
+    JoinUpgradedGroup: upgrade_appended,
+    RebalanceDowngradedGroup: downgrade_appended,
     ReplaceStaticMember: static_member_appended,
 }
 _KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)}
@@ -270,14 +284,16 @@ class GroupShard:
                 core.forget_group(group)
                 group.state = State.DEAD
             return
-        if self.phase is Phase.LOADING or now is None:
+        known = core.groups.get(group_id)
+        # A conversion creates a classic group, if only in place of a simple group, which has no members.
+        is_converted = bool(row.members) and (known is None or known.protocol_type is None)
+        if self.phase is Phase.LOADING or now is None or is_converted:
             core.unserved.pop(group_id, None)
             core.consumer_groups.pop(group_id, None)
             core.groups[group_id] = Group.from_record(group_id, row)
             return
-        group = core.groups.get(group_id)
-        if group is not None:
-            group.persisted(row, now.wall_ms)
+        if known is not None:
+            known.persisted(row, now.wall_ms)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker."""

@@ -8,13 +8,15 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Call, Effects, Moment, log_line
+from ottla.coordinators.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.change import Change
 from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.member import NOTHING_OWNED, ConsumerMember, MemberState
+from ottla.coordinators.group.consumer.migration import can_downgrade, downgrade_records
 from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.follow_ups import AnswerCall, RebalanceDowngradedGroup
 from ottla.coordinators.group.modern.epochs import STATIC_LEAVE_EPOCH
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -23,6 +25,11 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 )
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
+_REASONS = {
+    Kind.SESSION: "the member session expired",
+    Kind.JOIN: "the classic member failed to join within the rebalance timeout",
+    Kind.SYNC: "the member failed to sync within timeout",
+}
 
 
 def expect_heartbeat(core: Core, group_id: str, member: ConsumerMember, now: Moment) -> None:
@@ -79,20 +86,37 @@ def leave(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, group:
         record = encode.current_record(group.group_id, away)
         return [line, *core.reply_after_append(call, [record], response)]
     line = log_line("[GroupId %s] Member %s left the consumer group.", group.group_id, member_id)
-    return [line, *core.reply_after_append(call, _removal(core, group, [member], now), response)]
+    return [line, removal(core, group, [member], now, (call, response))]
 
 
 def fence(core: Core, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment) -> Effects:
     """Remove members without a request of theirs."""
-    return [core.append(_removal(core, group, members, now))] if members else []
+    return [removal(core, group, members, now)] if members else []
 
 
-def _removal(
-    core: Core, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment
-) -> list[tuple[bytes, bytes | None]]:
+def removal(
+    core: Core,
+    group: ConsumerGroup,
+    members: Collection[ConsumerMember],
+    now: Moment,
+    request: tuple[Call, object] | None = None,
+) -> Append:
+    """Write that members left, then answer the `request` of a leaving member with its response.
+
+    If only classic members are left, the group becomes a classic group.
+    """
+    leaving = {member.member_id for member in members}
+    if can_downgrade(core, group, leaving):
+        protocols = {
+            member_id: member.classic.protocols
+            for member_id, member in group.members.items()
+            if member.classic is not None
+        }
+        records = downgrade_records(core, group, leaving, now)
+        return core.append(records, RebalanceDowngradedGroup(group.group_id, protocols, request))
     change = Change(core, group, now)
     change.remove_members(members)
-    return change.records
+    return core.append(change.records, None if request is None else AnswerCall(*request))
 
 
 def timer_elapsed(core: Core, kind: Kind, group: ConsumerGroup, member_id: str, now: Moment) -> Effects:
@@ -109,7 +133,7 @@ def timer_elapsed(core: Core, kind: Kind, group: ConsumerGroup, member_id: str, 
         )  # fmt: skip
         retry_ms = member.rebalance_timeout_ms
     else:
-        reason = "the member session expired" if kind is Kind.SESSION else "it failed to join or sync within timeout"
+        reason = _REASONS[kind]
         line = log_line("[GroupId %s] Member %s fenced from the group because %s.", group.group_id, member_id, reason)
         retry_ms = core.config.consumer.session_timeout_ms
     # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.

@@ -12,17 +12,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Call, Effects, Moment, Reply
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.consumer.change import Change, owned_partitions
 from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.fencing import check_static, expect_heartbeat, known_member, leave
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.matching import maybe_start, update_expression
 from ottla.coordinators.group.consumer.member import ConsumerMember
-from ottla.coordinators.group.consumer.migration import group_to_join
+from ottla.coordinators.group.consumer.migration import upgrade_records
 from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.follow_ups import JoinUpgradedGroup
 from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from ottla.coordinators.group.rebalance import fail_joins, fail_syncs
+from ottla.coordinators.group.records import group_tombstone
 from ottla.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -95,12 +98,16 @@ def _stay(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, now: M
     """Handle the heartbeat of a member that joins or stays."""
     joins = request.member_epoch == JOIN_EPOCH
     if joins:
-        group, conversion, effects = group_to_join(core, request.group_id, now)
+        classic = core.groups.get(request.group_id)
+        if classic is not None and not (classic.is_empty and not classic.pending_joins):
+            records = upgrade_records(core, classic, now)
+            return [core.append(records, JoinUpgradedGroup(call, request, classic))]
+        group, records = _group_to_join(core, request.group_id)
     else:
-        group, conversion, effects = existing_group(core, request.group_id), [], []
+        group, records = existing_group(core, request.group_id), []
     check_room(core, group, request.member_id)
     change = Change(core, group, now)
-    change.records += conversion
+    change.records += records
     owned = None
     if request.topic_partitions is not None:
         owned = owned_partitions((row.topic_id, row.partitions) for row in request.topic_partitions)
@@ -116,7 +123,31 @@ def _stay(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, now: M
     moved = change.advance(before, after, owned, has_new_subscription=names_changed or regex_changed)
     expect_heartbeat(core, group.group_id, moved, now)
     response = _response(core, request, before, moved)
-    return [*effects, *change.lines, *lines, *core.reply_after_append(call, change.records, response)]
+    return [*change.lines, *lines, *core.reply_after_append(call, change.records, response)]
+
+
+def _group_to_join(core: Core, group_id: str) -> tuple[ConsumerGroup, list[RecordBytes]]:
+    """Return the group, and the record that deletes an empty classic group; raises GROUP_ID_NOT_FOUND."""
+    group = core.consumer_groups.get(group_id)
+    if group is not None:
+        return group, []
+    if group_id in core.unserved:
+        existing_group(core, group_id)
+    return ConsumerGroup(group_id), [group_tombstone(group_id)] if group_id in core.groups else []
+
+
+def upgrade_appended(core: Core, follow_up: JoinUpgradedGroup, error: ErrorCode, now: Moment) -> Effects:
+    """Let the consumer member join the group that was converted; its classic members learn of it by a rebalance."""
+    call, request, former = follow_up
+    if error is not ErrorCode.NONE:
+        return [Reply(call, ConsumerGroupHeartbeatResponse(error_code=error))]
+    effects = fail_joins(former, ErrorCode.REBALANCE_IN_PROGRESS)
+    effects += fail_syncs(core, former, ErrorCode.REBALANCE_IN_PROGRESS, now)
+    group = core.consumer_groups[request.group_id]
+    for member in group.members.values():
+        expect_heartbeat(core, group.group_id, member, now)
+    line = log_line("[GroupId %s] Converted the classic group to a consumer group.", group.group_id)
+    return [line, *effects, *heartbeat(core, call, request, now)]
 
 
 def check_room(core: Core, group: ConsumerGroup, member_id: str) -> None:

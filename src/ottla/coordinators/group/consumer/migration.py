@@ -1,25 +1,181 @@
-"""The conversion of classic groups to consumer groups, and back."""
+"""The conversion of classic groups to consumer groups, and back, with their members (KIP-848).
+
+A classic group becomes a consumer group when a consumer member joins. Its members stay, as classic members, with the
+partitions that their leader assigned. A consumer group becomes a classic group when its last consumer member leaves
+and classic members are left. `group.consumer.migration.policy` may forbid either.
+
+A conversion is one batch that deletes the group of one type and writes that of the other. What follows happens when
+the batch was appended: the consumer member joins, or the classic members rebalance.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Effects, Moment, RecordBytes
+from ottla.common.ids import Uuid
+from ottla.coordinators.events import Effects, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.group import ConsumerGroup
+from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, Owned
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.records import group_tombstone
+from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.follow_ups import RebalanceDowngradedGroup
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.modern import Topics, metadata_hash
+from ottla.coordinators.group.rebalance import prepare
+from ottla.coordinators.group.records import group_record, group_tombstone
+from ottla.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from ottla.protocol.wire import DecodeError
 
 
-def group_to_join(core: Core, group_id: str, _now: Moment) -> tuple[ConsumerGroup, list[RecordBytes], Effects]:
-    """Return the group that a consumer member joins, the records that convert it, and effects that precede them.
+def encode_partitions(topics: Topics, owned: Mapping[Uuid, Iterable[int]], metadata: bytes) -> bytes:
+    """A classic member's assignment, in the version of the metadata with which it joined."""
+    rows = [
+        ConsumerProtocolAssignmentTopicPartition(topic=topics.by_id[topic_id].name, partitions=sorted(partitions))
+        for topic_id, partitions in owned.items()
+        if topic_id in topics.by_id
+    ]
+    version = min(int.from_bytes(metadata[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), version)
 
-    Raises GROUP_ID_NOT_FOUND if the group is of another type and cannot be converted.
-    """
-    group = core.consumer_groups.get(group_id)
-    if group is not None:
-        return group, [], []
-    classic = core.groups.get(group_id)
-    if classic is None and group_id not in core.unserved:
-        return ConsumerGroup(group_id), [], []
-    if classic is not None and classic.is_empty and not classic.pending_joins:
-        return ConsumerGroup(group_id), [group_tombstone(group_id)], []
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+# -- classic to consumer ---------------------------------------------------------------------------------------
+
+
+def upgrade_records(core: Core, classic: Group, now: Moment) -> list[RecordBytes]:
+    """The records that convert a classic group with members; raises GROUP_ID_NOT_FOUND if it cannot be converted."""
+    problem = None
+    if not core.config.consumer.may_upgrade:
+        problem = "online upgrade is disabled"
+    elif not classic.is_consumer_group:
+        problem = "the group does not use the consumer embedded protocol"
+    elif len(classic.members) > core.config.consumer.max_size:
+        problem = "the group size exceeds the consumer group maximum size"
+    if problem is None:
+        try:
+            group = _upgraded(core, classic)
+        except (DecodeError, ValueError) as error:
+            problem = f"the embedded consumer protocol is malformed: {error}"
+    if problem is not None:
+        message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {problem}."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    group_id, members = group.group_id, group.members.values()
+    topics_hash = metadata_hash(group.state.topics, core.topics)
+    return [
+        group_tombstone(group_id),
+        *(encode.member_record(group_id, member) for member in members),
+        encode.epoch_record(group_id, classic.generation, topics_hash),
+        *(encode.target_record(group_id, m.member_id, _partitions(m.assigned)) for m in members),
+        encode.target_epoch_record(group_id, classic.generation, now.wall_ms),
+        *(encode.current_record(group_id, member) for member in members),
+    ]
+
+
+def _partitions(owned: Owned) -> dict[Uuid, frozenset[int]]:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+
+
+def _upgraded(core: Core, classic: Group) -> ConsumerGroup:
+    """The consumer group with the members of the classic group, in the epoch of its generation."""
+    group = ConsumerGroup(classic.group_id)
+    by_name, generation = core.topics.by_name, classic.generation
+    taken: set[tuple[Uuid, int]] = set()
+    for member in classic.members.values():
+        name = classic.protocol_name or member.protocols[0][0]
+        subscription = decode_subscription(member.metadata(name))
+        assigned: dict[Uuid, dict[int, int]] = {}
+        if member.assignment:
+            assignment = decode_assignment(member.assignment)
+            if assignment.user_data:
+                raise ValueError("userData from a custom assignor would be lost")
+            for row in assignment.assigned_partitions:
+                if row.topic not in by_name:
+                    continue
+                topic_id = by_name[row.topic].topic_id
+                # A faulty leader may have assigned a partition twice: one member keeps it.
+                mine = [partition for partition in row.partitions if (topic_id, partition) not in taken]
+                taken.update((topic_id, partition) for partition in mine)
+                if mine:
+                    assigned.setdefault(topic_id, {}).update(dict.fromkeys(mine, generation))
+        group.put(
+            ConsumerMember(
+                member.member_id,
+                epoch=generation,
+                previous_epoch=generation,
+                instance_id=member.instance_id,
+                rack_id=subscription.rack_id,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topic_names=frozenset(subscription.topics),
+                assigned=assigned,
+                classic=ClassicMember(member.session_timeout_ms, member.protocols),
+            )
+        )
+    return group
+
+
+# -- consumer to classic ---------------------------------------------------------------------------------------
+
+
+def can_downgrade(core: Core, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    """Whether only classic members are left without those that leave, and the group may be converted."""
+    left = [member for member_id, member in group.members.items() if member_id not in leaving]
+    if not left or any(member.classic is None for member in left):
+        return False
+    return core.config.consumer.may_downgrade and len(left) <= core.config.max_size
+
+
+def downgrade_records(core: Core, group: ConsumerGroup, leaving: Collection[str], now: Moment) -> list[RecordBytes]:
+    """The records that convert the group, without the members that leave."""
+    classic = Group(group.group_id, now.wall_ms)
+    classic.generation = group.epoch
+    for member_id, member in group.members.items():
+        if member_id not in leaving and member.classic is not None:
+            classic.add(_classic_member(member, member.classic), PROTOCOL_TYPE)
+    name = classic.protocol_name = classic.select_protocol()
+    assignments = {
+        member.member_id: encode_partitions(core.topics, group.target.of(member.member_id), member.metadata(name))
+        for member in classic.members.values()
+    }
+    record = group_record(classic, classic.members.values(), classic.leader, assignments)
+    return [*encode.group_tombstones(group), record]
+
+
+def _classic_member(member: ConsumerMember, classic: ClassicMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+        protocols=classic.protocols,
+    )
+
+
+def downgrade_appended(core: Core, follow_up: RebalanceDowngradedGroup, error: ErrorCode, now: Moment) -> Effects:
+    """Answer the request by which the last consumer member left, and let the classic members rebalance."""
+    group_id, protocols, request = follow_up
+    effects: Effects = []
+    if request is not None:
+        call, response = request
+        effects.append(Reply(call, response if error is ErrorCode.NONE else error_response(call, error)))
+    group = core.groups.get(group_id)
+    if error is not ErrorCode.NONE or group is None:
+        return effects
+    for member in group.members.values():
+        group.update(member, protocols[member.member_id], member.rebalance_timeout_ms, member.session_timeout_ms)
+        core.expect_heartbeat(group, member, now)
+    line = log_line("[GroupId %s] Converted the consumer group to a classic group.", group_id)
+    reason = f"Downgrade group {group_id} from consumer to classic for member leaving."
+    return [line, *prepare(core, group, now, reason), *effects]

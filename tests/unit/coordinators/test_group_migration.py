@@ -1,0 +1,191 @@
+"""Groups with members of both protocols: upgrade, downgrade, and classic members of a consumer group."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.common.errors import ErrorCode
+from ottla.coordinators.group import DescribeConsumerGroup, DescribeGroup, GroupConfig
+from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    encode_assignment,
+)
+from ottla.testing.consumer_members import ClassicConsumer, Member
+from ottla.testing.groups import GroupDriver, Joiner
+
+DELAY_MS = GroupConfig().initial_rebalance_delay_ms
+
+
+def assignment_of(**partitions: list[int]) -> bytes:
+    rows = [ConsumerProtocolAssignmentTopicPartition(topic=t, partitions=p) for t, p in partitions.items()]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), 1)
+
+
+def new_driver(**policy: bool) -> GroupDriver:
+    driver = GroupDriver(GroupConfig(consumer=ConsumerGroupConfig(**policy)))
+    driver.change_topics(a=4)
+    return driver
+
+
+@pytest.fixture
+def driver() -> GroupDriver:
+    return new_driver()
+
+
+def classic_group(driver: GroupDriver, **options: str | int | None) -> ClassicConsumer:
+    """A classic group with one member that owns all partitions."""
+    member = ClassicConsumer(driver, "a", **options)
+    call = member.join()
+    driver.advance(DELAY_MS)
+    member.joined(call)
+    assert member.take({member.member_id: assignment_of(a=[0, 1, 2, 3])}) is ErrorCode.NONE
+    return member
+
+
+def kind(driver: GroupDriver) -> str:
+    is_classic, is_consumer = "g" in driver.shard.groups, "g" in driver.shard.consumer_groups
+    assert not (is_classic and is_consumer)
+    return "classic" if is_classic else "consumer" if is_consumer else "none"
+
+
+def settle_all(driver: GroupDriver, *members: Member | ClassicConsumer, rounds: int = 5) -> None:
+    for _ in range(rounds):
+        driver.advance(3_000)
+        for member in members:
+            assert member.beat() is ErrorCode.NONE
+
+
+def test_consumer_member_upgrades_a_classic_group_and_both_share_the_partitions(driver: GroupDriver) -> None:
+    classic = classic_group(driver)
+    modern = Member(driver, "m", "a")
+    assert modern.beat() is ErrorCode.NONE
+    assert kind(driver) == "consumer"
+    assert modern.partitions == {}, "the classic member owns all partitions"
+    settle_all(driver, classic, modern)
+    assert len(classic.owned["a"]) == len(modern.partitions["a"]) == 2
+    assert sorted(classic.owned["a"] + modern.partitions["a"]) == [0, 1, 2, 3]
+    group = driver.ask(DescribeConsumerGroup("g"))
+    assert sorted(member.member_type for member in group.members) == [0, 1]
+    assert group.group_state == "Stable"
+    driver.restart()
+    settle_all(driver, classic, modern, rounds=1)
+
+
+def test_group_is_downgraded_when_the_last_consumer_member_leaves(driver: GroupDriver) -> None:
+    classic, modern = classic_group(driver), Member(driver, "m", "a")
+    modern.beat()
+    settle_all(driver, classic, modern)
+    assert modern.leave() is ErrorCode.NONE
+    assert kind(driver) == "classic"
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    call = classic.join()
+    assert classic.joined(call).error_code == ErrorCode.NONE
+    assert classic.take({classic.member_id: assignment_of(a=[0, 1, 2, 3])}) is ErrorCode.NONE
+    assert driver.ask(DescribeGroup("g"), 6).group_state == "Stable"
+    driver.restart()
+    assert kind(driver) == "classic"
+    assert classic.heartbeat() is ErrorCode.NONE
+
+
+def test_group_is_downgraded_when_the_session_of_the_last_consumer_member_ends(driver: GroupDriver) -> None:
+    classic, modern = classic_group(driver), Member(driver, "m", "a")
+    modern.beat()
+    settle_all(driver, classic, modern)
+    for _ in range(20):
+        driver.advance(3_000)
+        classic.heartbeat()
+    assert kind(driver) == "classic"
+
+
+def test_policy_forbids_upgrade_and_downgrade() -> None:
+    driver = new_driver(may_upgrade=False)
+    classic_group(driver)
+    assert Member(driver, "m", "a").beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert kind(driver) == "classic"
+    driver = new_driver(may_downgrade=False)
+    classic, modern = classic_group(driver), Member(driver, "m", "a")
+    modern.beat()
+    settle_all(driver, classic, modern)
+    modern.leave()
+    assert kind(driver) == "consumer"
+    settle_all(driver, classic)
+    assert classic.owned == {"a": [0, 1, 2, 3]}
+
+
+def test_group_of_another_protocol_is_not_upgraded(driver: GroupDriver) -> None:
+    other = Joiner(driver, protocol_type="connect")
+    call = other.join()
+    driver.advance(DELAY_MS)
+    other.joined(call)
+    assert Member(driver, "m", "a").beat() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_upgrade_during_a_join_phase_answers_the_waiting_members(driver: GroupDriver) -> None:
+    classic = ClassicConsumer(driver, "a")
+    call = classic.join()
+    assert Member(driver, "m", "a").beat() is ErrorCode.NONE
+    assert driver.answers[call].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert kind(driver) == "consumer"
+    assert classic.enter() is ErrorCode.NONE
+
+
+def test_failed_upgrade_leaves_the_classic_group(driver: GroupDriver) -> None:
+    classic = classic_group(driver)
+    driver.append_error = ErrorCode.NOT_COORDINATOR
+    assert Member(driver, "m", "a").beat() is ErrorCode.NOT_COORDINATOR
+    driver.append_error = ErrorCode.NONE
+    assert kind(driver) == "classic"
+    assert classic.heartbeat() is ErrorCode.NONE
+
+
+def test_classic_member_joins_a_consumer_group(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a")
+    modern.beat()
+    classic = ClassicConsumer(driver, "a")
+    driver.advance(1_000)
+    assert classic.enter() is ErrorCode.NONE
+    settle_all(driver, modern, classic)
+    assert sorted(classic.owned["a"] + modern.partitions["a"]) == [0, 1, 2, 3]
+    classic.generation -= 1
+    assert classic.heartbeat() is ErrorCode.ILLEGAL_GENERATION
+    classic.generation += 1
+    assert classic.leave() is ErrorCode.NONE
+    settle_all(driver, modern)
+    assert modern.partitions == {"a": [0, 1, 2, 3]}
+    assert kind(driver) == "consumer"
+
+
+def test_classic_requests_of_consumer_members_and_strangers_are_rejected(driver: GroupDriver) -> None:
+    Member(driver, "m", "a").beat()
+    stranger = Joiner(driver)
+    stranger.member_id, stranger.generation = "m", 1
+    assert stranger.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.answers[stranger.sync()].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    stranger.member_id = "other"
+    assert stranger.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stranger.leave() is ErrorCode.UNKNOWN_MEMBER_ID
+    connect = Joiner(driver, protocol_type="connect")
+    assert driver.answers[connect.join()].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    corrupt = Joiner(driver, protocols=(("range", b"\0"),))
+    assert driver.answers[corrupt.join()].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_classic_member_that_does_not_join_again_in_time_is_removed(driver: GroupDriver) -> None:
+    classic, modern = classic_group(driver, rebalance_timeout_ms=20_000), Member(driver, "m", "a")
+    modern.beat()
+    for _ in range(10):
+        driver.advance(3_000)
+        classic.heartbeat()
+        modern.beat()
+    assert modern.partitions == {"a": [0, 1, 2, 3]}
+    assert any("failed to join within the rebalance timeout" in line for line in driver.log_lines)
+
+
+def test_static_member_moves_to_the_consumer_protocol(driver: GroupDriver) -> None:
+    classic_group(driver, instance_id="i")
+    modern = Member(driver, "m", "a", instance_id="i")
+    assert modern.beat() is ErrorCode.NONE
+    assert modern.partitions == {"a": [0, 1, 2, 3]}
+    assert [m.member_id for m in driver.ask(DescribeConsumerGroup("g")).members] == ["m"]
