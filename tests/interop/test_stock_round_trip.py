@@ -235,6 +235,8 @@ def test_consumer_group_continues_and_a_share_group_refuses_classic_members(trip
     assert LINES[7].partition("\t")[2] in consume("modern", *KIP_848)
     (row,) = described(trip.tools, "modern")
     assert row[3] == "8"
+    back = ("--reset-offsets", "--to-offset", 7, "--topic", "guarded", "--execute")
+    trip.tools.ok("consumer-groups", "--group", "modern", *back)
     assert "supported protocols are incompatible" in consume("sharers")
 
 

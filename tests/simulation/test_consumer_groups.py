@@ -32,7 +32,7 @@ TOPICS = ("a", "b", "c")
 class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        # A classic group would need a leader: test_group_migration.py covers the way back.
+        # A classic group would need a leader: test_group_migration.py covers downgrades.
         self.driver = GroupDriver(GroupConfig(consumer=ConsumerGroupConfig(may_downgrade=False)), seed)
         self.counts = {"a": 4, "b": 3}
         self.driver.change_topics(**self.counts)
