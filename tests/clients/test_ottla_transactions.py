@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -38,12 +41,6 @@ MakeProducer = Callable[..., Producer]
 
 
 pytestmark = pytest.mark.both
-
-
-@pytest.fixture(autouse=True)
-def _needs_transactions(broker: RunningBroker) -> None:
-    if broker.kind == "ottla":
-        pytest.skip("the broker has no transactions yet")
 
 
 @pytest.fixture
@@ -405,7 +402,8 @@ def test_admin_lists_and_describes_transactions(
     topic, name = make_topic(2), unique("listed")
     producer = make_producer(name, **{"transaction.timeout.ms": 34_000})
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        assert [row.state for row in admin.list_transactions(pattern=name)] == [TransactionState.EMPTY]
+        ours = [row for row in admin.list_transactions() if row.transactional_id == name]
+        assert [row.state for row in ours] == [TransactionState.EMPTY]
         with producer.transaction():
             producer.send(topic, b"x", partition=1).result(WAIT_S)
             described = admin.describe_transactions([name])[name]
@@ -413,10 +411,12 @@ def test_admin_lists_and_describes_transactions(
             assert described.partitions == (TopicPartition(topic, 1),)
             assert described.start_ms is not None
             assert abs(described.start_ms - time.time() * 1000) < 60_000
-            (listed,) = admin.list_transactions(states=[TransactionState.ONGOING], pattern="listed.*")
+            (listed,) = admin.list_transactions(states=[TransactionState.ONGOING], producer_ids=[described.producer_id])
             assert (listed.transactional_id, listed.producer_id) == (name, described.producer_id)
-            assert admin.list_transactions(producer_ids=[listed.producer_id]) == [listed]
-            assert admin.list_transactions(min_duration_ms=60_000, pattern=name) == []
+            assert listed not in admin.list_transactions(min_duration_ms=60_000)
+            if broker.kind == "kafka":  # Ottla's broker refuses patterns so far
+                assert admin.list_transactions(pattern=f"{name[:-1]}.") == [listed]
+                assert admin.list_transactions(pattern=name[:-1]) == []
         with pytest.raises(PartialFailure) as raised:
             admin.describe_transactions([name, "unknown"])
         assert isinstance(raised.value.errors["unknown"], TransactionalIdNotFound)
@@ -454,3 +454,64 @@ def test_admin_aborts_a_transaction_in_one_partition(
         (ended,) = admin.describe_producers([(topic, 0)])[TopicPartition(topic, 0)]
         assert ended.transaction_start_offset is None
     assert read(broker, topic) == []
+
+
+def test_example_copies_each_record_once_although_it_fails_in_between(
+    broker: RunningBroker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = make_topic(2), make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for i in range(100):
+            producer.send(source, b"v%02d" % i, partition=i % 2)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    exactly_once = importlib.import_module("exactly_once")
+    monkeypatch.setattr(exactly_once, "Consumer", partial(Consumer, max_poll_records=30, group_id=unique("g")))
+    name, sent = unique("copy"), []
+    send = Producer.send
+
+    def fail_once(self: Producer, topic: str, *args: object, **kwargs: object) -> object:
+        sent.append(topic)
+        if len(sent) == 45:
+            raise TransactionFailed("injected")
+        return send(self, topic, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exactly_once, "Producer", type("Failing", (Producer,), {"send": fail_once}))
+    assert exactly_once.transform(broker.bootstrap, source, target, name, idle_polls=2) == 100
+    assert sorted(read(broker, target)) == [b"V%02d" % i for i in range(100)]
+    assert len(sent) > 100
+
+
+def test_aborted_records_and_markers_are_skipped_by_all_readers(
+    broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
+    topic, producer = make_topic(), make_producer(**{"compression.type": "lz4"})
+    for number in range(6):
+        producer.begin_transaction()
+        for i in range(50):
+            producer.send(topic, b"%d %d" % (number, i))
+        producer.flush()
+        (producer.abort_transaction if number % 2 else producer.commit_transaction)()
+    producer.begin_transaction()
+    producer.send(topic, b"open").result(WAIT_S)
+    expected = [b"%d %d" % (number, i) for number in (0, 2, 4) for i in range(50)]
+    settings = {"bootstrap_servers": broker.bootstrap, "isolation_level": "read_committed"}
+    with Consumer(settings, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        columns: list[bytes] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(columns) < 150 and time.monotonic() < deadline:
+            columns += consumer.poll_arrow(0.5).column("value").to_pylist()
+        assert columns == expected
+        assert consumer.poll(0.3) == [], "the last transaction is open"
+        assert consumer.position((topic, 0)) == 306
+        assert consumer.lag((topic, 0)) == 0
+        assert consumer.end_offsets([(topic, 0)])[TopicPartition(topic, 0)] == 306
+        producer.commit_transaction()
+        assert [record.value for record in consumer.poll(WAIT_S)] == [b"open"]
+    shell = subprocess.run(
+        [sys.executable, "-m", "ottla", "consume", topic, "--bootstrap-server", broker.bootstrap, "--isolation",
+         "read_committed", "--exit-at-end"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert shell.returncode == 0, shell.stderr
+    assert len(shell.stdout.splitlines()) == 151

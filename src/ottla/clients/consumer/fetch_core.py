@@ -60,6 +60,11 @@ class FetchCore:
         self.positions.of(tp).reset(timestamp)
         self._outbox.needs_advance = True
 
+    def seek_to_committed(self, tp: TopicPartition) -> None:
+        """Read `tp` from its committed offset on."""
+        self.positions.of(tp).forget()
+        self._outbox.needs_advance = True
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`. They keep their positions."""
         for state in [self.positions.of(tp) for tp in partitions]:

@@ -191,6 +191,21 @@ class ConsumerInterface(Generic[K, V]):
         """
         self._reset(partitions, as_timestamp_ms(timestamp_ms))
 
+    def seek_to_committed(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None = None) -> None:
+        """Start the next poll of these partitions (None: all assigned) at their committed offsets. Raises NotAssigned.
+
+        A partition without a committed offset starts where auto.offset.reset says. Use this after a transaction was
+        aborted, to read its records again.
+        """
+        tps = self.assignment() if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        self._drop_pending(tps)
+
+        def forget(core: ConsumerCore) -> None:
+            for tp in tps:
+                core.fetch.seek_to_committed(tp)
+
+        self._client.change(forget)
+
     def _reset(self, partitions: Iterable[TopicPartition | tuple[str, int]] | None, timestamp: int) -> None:
         tps = self.assignment() if partitions is None else [TopicPartition(*tp) for tp in partitions]
         self._drop_pending(tps)
@@ -240,6 +255,10 @@ class ConsumerInterface(Generic[K, V]):
         """
         offsets = _offsets_after(records)
         self._client.change(lambda core: core.store(offsets))
+
+    def offsets_to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that `commit` would commit now, for `send_offsets_to_transaction` of a producer."""
+        return self._client.change(lambda core: core.returned(self._pending))
 
     def group_metadata(self) -> GroupMetadata:
         """Return the group, generation, member id and instance id of this consumer."""

@@ -93,6 +93,13 @@ class PartitionState:
         self.phase = Phase.RESET
         self.reset_timestamp = timestamp
 
+    def forget(self) -> None:
+        """Read from the committed offset on, which is looked up first; or from where auto.offset.reset says."""
+        self._invalidate()
+        self.phase = Phase.UNKNOWN
+        self.offset = self.fetch_offset = self.epoch = self.checked_epoch = -1
+        self.processed = self.settled = None
+
     def must_check(self, leader_epoch: int) -> bool:
         """Whether the log of a leader of this epoch may lack records that were read (KIP-320).
 

@@ -41,6 +41,9 @@ from ottla.clients.producer.waiting import BlockingWaits, settle, wait, wait_asy
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.common.ids import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.clients.consumer import AsyncConsumer, Consumer
+
 T = TypeVar("T")
 CLOSE_TIMEOUT_S = 30.0
 
@@ -261,9 +264,12 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
         """
         self._wait_for(lambda transactions: transactions.abort(), timeout_s)
 
-    def transaction(self) -> TransactionScope:
-        """Begin a transaction in a with statement, which commits it; an exception aborts it and is raised again."""
-        return TransactionScope(self)
+    def transaction(self, consumer: Consumer[Any, Any] | None = None) -> TransactionScope:
+        """Begin a transaction in a with statement, which commits it; an exception aborts it and is raised again.
+
+        The offsets of `consumer` are committed with it. After an abort the consumer reads the same records again.
+        """
+        return TransactionScope(self, consumer)
 
     def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
         if self._driver.is_current_thread:
@@ -448,9 +454,9 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
         """Abort the transaction, as `Producer.abort_transaction`."""
         await self._wait_for(lambda transactions: transactions.abort(), timeout_s)
 
-    def transaction(self) -> AsyncTransactionScope:
+    def transaction(self, consumer: AsyncConsumer[Any, Any] | None = None) -> AsyncTransactionScope:
         """Begin a transaction in an async with statement, as `Producer.transaction`."""
-        return AsyncTransactionScope(self)
+        return AsyncTransactionScope(self, consumer)
 
     async def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
         if in_callback.get():

@@ -17,6 +17,7 @@ from ottla.clients.producer.waiting import settle
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.clients.consumer import AsyncConsumer, Consumer
     from ottla.clients.producer.producer import AsyncProducer, Producer
 
 logger = logging.getLogger("ottla.clients.producer")
@@ -99,10 +100,14 @@ def _timed_out(timeout_s: float) -> RequestTimedOut:
 
 
 class TransactionScope:
-    """A transaction in a `with` statement: committed at its end, aborted after an exception."""
+    """A transaction in a `with` statement: committed at its end, aborted after an exception.
 
-    def __init__(self, producer: Producer[Any, Any]) -> None:
+    The offsets of a consumer are committed in it; after an abort the consumer returns to its committed offsets.
+    """
+
+    def __init__(self, producer: Producer[Any, Any], consumer: Consumer[Any, Any] | None) -> None:
         self._producer = producer
+        self._consumer = consumer
 
     def __enter__(self) -> None:
         self._producer.begin_transaction()
@@ -116,6 +121,13 @@ class TransactionScope:
             self._abort(error)
             return
         try:
+            if self._consumer is not None:
+                offsets, group = self._consumer.offsets_to_commit(), self._consumer.group_metadata()
+                self._producer.send_offsets_to_transaction(offsets, group)
+        except BaseException as failed:
+            self._abort(failed)
+            raise
+        try:
             self._producer.commit_transaction()
         except TransactionFailed as failed:
             self._abort(failed)
@@ -125,16 +137,19 @@ class TransactionScope:
         try:
             self._producer.abort_transaction()
         except ClientError as failed:
-            if not supersedes(failed, error):
-                return
-            raise
+            if supersedes(failed, error):
+                raise
+        finally:
+            if self._consumer is not None:
+                self._consumer.seek_to_committed()
 
 
 class AsyncTransactionScope:
     """As `TransactionScope`, in an `async with` statement."""
 
-    def __init__(self, producer: AsyncProducer[Any, Any]) -> None:
+    def __init__(self, producer: AsyncProducer[Any, Any], consumer: AsyncConsumer[Any, Any] | None) -> None:
         self._producer = producer
+        self._consumer = consumer
 
     async def __aenter__(self) -> None:
         await self._producer.begin_transaction()
@@ -148,6 +163,13 @@ class AsyncTransactionScope:
             await self._abort(error)
             return
         try:
+            if self._consumer is not None:
+                offsets, group = self._consumer.offsets_to_commit(), self._consumer.group_metadata()
+                await self._producer.send_offsets_to_transaction(offsets, group)
+        except BaseException as failed:
+            await self._abort(failed)
+            raise
+        try:
             await self._producer.commit_transaction()
         except TransactionFailed as failed:
             await self._abort(failed)
@@ -157,9 +179,11 @@ class AsyncTransactionScope:
         try:
             await self._producer.abort_transaction()
         except ClientError as failed:
-            if not supersedes(failed, error):
-                return
-            raise
+            if supersedes(failed, error):
+                raise
+        finally:
+            if self._consumer is not None:
+                self._consumer.seek_to_committed()
 
 
 def supersedes(failed: ClientError, error: BaseException) -> bool:
