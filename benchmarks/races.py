@@ -154,7 +154,9 @@ RACES: dict[str, Race] = {
     "groups": Race(many_clients.groups(many_clients.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
     "groups-0": Race(many_clients.groups(0), {"seconds": 1}, once=True),
     **{
-        f"transactions-{name}-{records}": Race(transactions.transactional(size, records, count), transactions.AIMS)
+        f"transactions-{name}-{records}": Race(
+            transactions.transactional(size, records, count), transactions.AIMS, warm_up_s=15
+        )
         for name, size in (("100", 100), ("1k", 1000))
         for records, count in ((10, 500), (1000, 100))
     },
