@@ -2,7 +2,8 @@
 
 Reading order: producer (public classes; base has what they share), _encoder (a record into its open batch, and its
 future; compiled if possible), accumulator (topics, queues, memory), batch (the life of a batch), partition_queue (order
-and sequence numbers), core (what is sent when, and outcomes), sender (I/O), requests, waiting, columns (Arrow).
+and sequence numbers), core (what is sent when, and outcomes), transaction_states and transactions (KIP-98, KIP-890),
+sender (I/O), requests, waiting, columns (Arrow), transaction_calls (the `with` statement of a transaction).
 """
 
 from ottla.clients.producer._encoder import BlockingDelivery as Delivery
