@@ -28,6 +28,10 @@ def request_for(key: int, version: int) -> Any:
     """One that asks about one thing, where it lists things."""
     request: Any = registry.request_class(key)()
     rows = rows_of(NAMES[key], version)
+    if NAMES[key] == "WriteTxnMarkers":
+        marker = element_class(type(request), "markers")()
+        marker.topics = [element_class(type(marker), "topics")("one", [0])]
+        request.markers = [marker]
     if rows is None:
         return request
     if not rows.key:
@@ -42,7 +46,7 @@ def request_for(key: int, version: int) -> Any:
 
 
 def errors_in(message: Any) -> list[int]:
-    found = [message.error_code] if "error_code" in message.FIELDS else []
+    found = [getattr(message, name) for name in ("error_code", "partition_error_code") if name in message.FIELDS]
     for name in message.FIELDS:
         value = getattr(message, name)
         if isinstance(value, list):

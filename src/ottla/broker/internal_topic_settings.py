@@ -12,21 +12,24 @@ from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 class _Names:
     """The settings' names, and the topic's fixed settings."""
 
-    prefix: str
     partitions: str
+    replication_factor: str
+    segment_bytes: str
     configs: Mapping[str, str]
     min_isr: str | None = None
 
 
 INTERNAL_TOPIC_SETTINGS = {
     OFFSETS_TOPIC: _Names(
-        prefix="offsets.topic",
         partitions="offsets.topic.num.partitions",
+        replication_factor="offsets.topic.replication.factor",
+        segment_bytes="offsets.topic.segment.bytes",
         configs={"cleanup.policy": "compact", "compression.type": "producer"},
     ),
     TRANSACTIONS_TOPIC: _Names(
-        prefix="transaction.state.log",
         partitions="transaction.state.log.num.partitions",
+        replication_factor="transaction.state.log.replication.factor",
+        segment_bytes="transaction.state.log.segment.bytes",
         configs={
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -49,11 +52,11 @@ class InternalTopicSettings:
     def of(cls, topic: str, setting: Callable[[str], object]) -> InternalTopicSettings:
         """Read the settings with `setting(name)`, by Kafka's names. Raises KeyError for another topic."""
         names = INTERNAL_TOPIC_SETTINGS[topic]
-        configs = {**names.configs, "segment.bytes": str(setting(f"{names.prefix}.segment.bytes"))}
+        configs = {**names.configs, "segment.bytes": str(setting(names.segment_bytes))}
         if names.min_isr is not None:
             configs["min.insync.replicas"] = str(setting(names.min_isr))
         return cls(
             partitions=int(str(setting(names.partitions))),
-            replication_factor=int(str(setting(f"{names.prefix}.replication.factor"))),
+            replication_factor=int(str(setting(names.replication_factor))),
             configs=configs,
         )

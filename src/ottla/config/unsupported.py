@@ -27,8 +27,11 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("early.start.listeners",), "there is no authorizer to wait for"),
     (("group.share.", "share."), "share groups are not supported yet"),
     (("group.streams.", "streams."), "streams groups are not supported yet"),
-    (("group.coordinator.", "offsets.load."), "the coordinator runs on the event loop and sizes its own buffers"),
-    (("transaction.", "transactional.", "add.partitions.to.txn."), "transactions are not supported yet"),
+    (
+        ("group.coordinator.", "offsets.load.", "transaction.state.log.load."),
+        "the coordinator runs on the event loop and sizes its own buffers",
+    ),
+    (("transaction.two.phase.",), "KIP-939 is not served, as in Kafka 4.3"),
     (
         ("alter.log.dirs.", "cordoned.", "num.replica.alter.log.dirs.", "replica.alter.log.dirs."),
         "partitions do not move between directories yet",

@@ -43,6 +43,7 @@ ROWS: dict[str, Rows] = {
     "Produce": Rows("topic_data", "responses", "name", "", "partition_data", "index", "partition_responses", "index"),
     "ListOffsets": _PARTITIONS,
     "OffsetCommit": _PARTITIONS,
+    "TxnOffsetCommit": _PARTITIONS,
     "DeleteRecords": _PARTITIONS,
     "OffsetForLeaderEpoch": Rows("topics", "topics", "topic", "", "partitions", "partition", "partitions", "partition"),
     "DescribeProducers": Rows("topics", "topics", "name", "", "partition_indexes", "", "partitions", "partition_index"),
@@ -53,9 +54,17 @@ ROWS: dict[str, Rows] = {
     "IncrementalAlterConfigs": Rows("resources", "responses", "resource_name"),
     "DescribeGroups": Rows("groups", "groups", "", "group_id"),
     "DeleteGroups": Rows("groups_names", "results", "", "group_id"),
+    "ConsumerGroupDescribe": Rows("group_ids", "groups", "", "group_id"),
+    "StreamsGroupDescribe": Rows("group_ids", "groups", "", "group_id"),
+    "DescribeTransactions": Rows("transactional_ids", "transaction_states", "", "transactional_id"),
 }
+_ADDED_PARTITIONS = Rows(
+    "v3_and_below_topics", "results_by_topic_v3_and_below", "name", "", "partitions", "", "results_by_partition",
+    "partition_index",
+)  # fmt: skip
 # Versions below the number use the first rows, later ones the second.
 VERSIONED: dict[str, tuple[int, Rows | None, Rows | None]] = {
+    "AddPartitionsToTxn": (4, _ADDED_PARTITIONS, None),
     "DeleteTopics": (6, Rows("topic_names", "responses", "", "name"), Rows("topics", "responses")),
     "FindCoordinator": (4, None, Rows("coordinator_keys", "coordinators", "", "key")),
     "OffsetFetch": (8, None, Rows("groups", "groups", "group_id")),
@@ -79,6 +88,8 @@ def failed(
     info = registry.API[request.API_KEY]
     rows = rows_of(info.name, version)
     answer: Any = registry.response_class(request.API_KEY)()
+    if info.name == "WriteTxnMarkers":
+        return _failed_markers(request, answer, code), None, []
     if rows is None:
         _put_error(answer, code)
         _old_offset_fetch(info.name, request, answer, version, code)
@@ -150,9 +161,23 @@ def _put_error(row: Any, code: ErrorCode) -> None:
     for name, value in _NOTHING.items():
         if name in row.FIELDS:
             setattr(row, name, value)
-    row.error_code = int(code)
+    setattr(row, "error_code" if "error_code" in row.FIELDS else "partition_error_code", int(code))
     if "error_message" in row.FIELDS:
         row.error_message = f"Injected by a test: {code.text}"
+
+
+def _failed_markers(request: Any, answer: Any, code: ErrorCode) -> Any:
+    """WriteTxnMarkers has the outcomes one level deeper than other APIs, and none for the whole request."""
+    marker_class = element_class(type(answer), "markers")
+    topic_class = element_class(marker_class, "topics")
+    part_class = element_class(topic_class, "partitions")
+    for marker in request.markers:
+        topics = [
+            topic_class(name=topic.name, partitions=[part_class(index, code) for index in topic.partition_indexes])
+            for topic in marker.topics
+        ]
+        answer.markers.append(marker_class(marker.producer_id, topics))
+    return answer
 
 
 def _old_offset_fetch(api: str, request: Any, answer: Any, version: int, code: ErrorCode) -> None:
