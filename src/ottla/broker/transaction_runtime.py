@@ -140,12 +140,18 @@ class TransactionRuntime:
         if done.error is not None:
             logger.error("Failed to write transaction markers; they are written again", exc_info=done.error)
         # The shard retries partitions without an outcome.
-        event = MarkersWritten(effect_id, {} if done.error is not None else done.result())
+        event = MarkersWritten(effect_id, {} if done.error is not None else _without_deleted(done.result()))
         self.shards.resume(index, shard, lambda shard, now: shard.handle_markers(event, now))
 
 
 def _loaded(_index: int, shard: TransactionShard, now: Moment) -> TransactionEffects:
     return shard.loaded(now)
+
+
+def _without_deleted(outcomes: Errors) -> Errors:
+    """Nothing is left to end in partitions that the metadata no longer has. Offline ones have other errors."""
+    deleted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {partition: ErrorCode.NONE if error is deleted else error for partition, error in outcomes.items()}
 
 
 def _complete(completion: Completion[None]) -> None:

@@ -302,6 +302,13 @@ def test_answer_of_the_coordinator_is_void_after_a_marker(cluster: BrokerHarness
     assert stable(cluster) == cluster.partition("t").high_watermark
 
 
+def test_topic_that_is_deleted_does_not_hold_up_its_transactions(producer: TransactionalProducer) -> None:
+    producer.send("t")
+    producer.harness.delete("t")
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert state(producer.harness) == "CompleteCommit"
+
+
 def test_transactions_are_listed(producer: TransactionalProducer) -> None:
     producer.send("t")
     harness = producer.harness
