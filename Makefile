@@ -1,8 +1,8 @@
 # `make run` and `make test` set up .venv themselves, with any Python 3.11+ on the machine; PYTHON=... names one.
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers of `make test`: one more than the cores of CI, because a third of the tests' time is waiting.
-WORKERS := 3
+# Workers of `make test`. A third of the tests' time is waiting, so that a third worker helps on a quiet machine.
+WORKERS := 2
 # After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
 OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
 install = @trap : INT; \
