@@ -11,12 +11,11 @@ from collections.abc import Iterable
 import confluent_kafka
 import pytest
 
-from ottla.broker.served import SERVED
 from ottla.clients import Admin, AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
 from ottla.clients.admin import GroupState, GroupType
 from ottla.clients.errors import BrokerError, ConfigurationError, UnknownMember
 from ottla.common.errors import ErrorCode
-from tests.conftest import KAFKA, RunningBroker
+from tests.conftest import RunningBroker
 
 from .conftest import MakeTopic
 from .support import WAIT_S, Member, rebalance_story, unique, wait_until
@@ -24,13 +23,6 @@ from .test_confluent_groups import ConfluentMember
 from .test_ottla_consumer import OurMember, numbered, poll_all, produce, values
 
 pytestmark = pytest.mark.both
-CONSUMER_GROUP_HEARTBEAT = 68
-
-
-@pytest.fixture(autouse=True)
-def _broker_serves_the_protocol(broker: RunningBroker) -> None:
-    if broker.kind != KAFKA and CONSUMER_GROUP_HEARTBEAT not in SERVED:
-        pytest.skip("Ottla does not serve KIP-848 groups yet")
 
 
 class BrokerAssigned(Member):
@@ -129,8 +121,6 @@ def test_members_share_a_group_with_librdkafka(broker: RunningBroker, make_topic
 def test_group_migrates_with_members_of_both_protocols(
     broker: RunningBroker, make_topic: MakeTopic, first: str
 ) -> None:
-    if broker.kind != KAFKA:
-        pytest.skip("Ottla does not migrate groups between the protocols yet")
     story = Story(broker, make_topic)
     parity = 0 if first == "classic" else 1
     rebalance_story(lambda: story.classic() if story.joined % 2 == parity else story.ours(), story.send)

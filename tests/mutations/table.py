@@ -1310,6 +1310,59 @@ STOCK = (
     ),
 )
 
+MODERN = f"{UNIT}/coordinators/test_consumer_groups.py"
+CONSUMER_GROUPS = (
+    Mutation(
+        "a partition is given to a member only when no other member owns it",
+        "coordinators/group/consumer/reconciliation.py",
+        "if partition not in owners or partition in revoking]",
+        "]",
+        (f"{MODERN}::test_partition_moves_only_after_its_owner_gave_it_up",),
+    ),
+    Mutation(
+        "a member stays in its epoch until it gave up its partitions",
+        "coordinators/group/consumer/reconciliation.py",
+        "    if revoking and _owns_any(goal, revoking):\n",
+        "    if False:\n",
+        (f"{MODERN}::test_partition_moves_only_after_its_owner_gave_it_up",),
+    ),
+    Mutation(
+        "a member that reports nothing still owns its partitions",
+        "coordinators/group/consumer/reconciliation.py",
+        "    if goal.owned is None:\n        return True\n",
+        "    if goal.owned is None:\n        return False\n",
+        (f"{MODERN}::test_member_that_reports_nothing_keeps_its_partitions",),
+    ),
+    Mutation(
+        "a member that keeps partitions too long is removed",
+        "coordinators/group/consumer/change.py",
+        "            self.core.timers.set(key, self.now.monotonic_ms + member.rebalance_timeout_ms)\n",
+        "            pass\n",
+        (f"{MODERN}::test_member_that_keeps_partitions_too_long_is_removed",),
+    ),
+    Mutation(
+        "members with another epoch are fenced",
+        "coordinators/group/consumer/heartbeat.py",
+        "        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)\n",
+        "        pass\n",
+        (f"{MODERN}::test_wrong_epochs_are_fenced_and_the_previous_one_of_a_lost_response_is_not",),
+    ),
+    Mutation(
+        "the session of a member ends even if its removal could not be written",
+        "coordinators/group/consumer/fencing.py",
+        "    core.timers.set((kind, group.group_id, member_id), now.monotonic_ms + max(retry_ms, 1))\n",
+        "",
+        (f"{MODERN}::test_failed_append_changes_nothing_and_the_session_still_ends",),
+    ),
+    Mutation(
+        "a commit of a member with an epoch of the past is rejected",
+        "coordinators/group/membership.py",
+        "        (got_at := member.assignment_epoch(*partition)) is not None and got_at <= committer.epoch\n",
+        "        True\n",
+        (f"{MODERN}::test_commits_are_accepted_from_the_epoch_at_which_the_partition_was_assigned",),
+    ),
+)
+
 SHARE = f"{UNIT}/clients/test_share_core.py"
 HEARTBEATS = f"{UNIT}/clients/test_heartbeat_membership.py"
 
@@ -1748,6 +1801,7 @@ MUTATIONS = (
     *SHORTAGES,
     *SETTINGS,
     *STOCK,
+    *CONSUMER_GROUPS,
     *CONSUMER,
     *SHARES,
     *PRODUCER_TRANSACTIONS,

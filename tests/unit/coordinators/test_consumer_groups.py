@@ -7,12 +7,25 @@ from typing import Any
 import pytest
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.group import DeleteGroup, DescribeConsumerGroup, DescribeGroup, GroupConfig, ListGroups
+from ottla.coordinators.group import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    FetchOffsets,
+    GroupConfig,
+    ListGroups,
+)
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.keyed import decode_keyed
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.testing.consumer_members import Member, settle
-from ottla.testing.groups import GroupDriver, Joiner
+from ottla.testing.groups import GroupDriver, Joiner, topic_id
 
 
 @pytest.fixture
@@ -71,6 +84,17 @@ def test_partition_moves_only_after_its_owner_gave_it_up(driver: GroupDriver) ->
     b.beat()
     assert (a.partitions, b.partitions) == ({"a": [0, 1]}, {"a": [2, 3]})
     assert state(driver) == "Stable"
+
+
+def test_member_that_reports_nothing_keeps_its_partitions(driver: GroupDriver) -> None:
+    a, b = Member(driver, "a", "a"), Member(driver, "b", "a")
+    a.beat()
+    driver.advance(1_000)
+    b.beat()
+    assert a.beat(topic_partitions=None) is ErrorCode.NONE
+    b.beat()
+    assert b.partitions == {}
+    assert a.epoch == 1
 
 
 def test_assignments_of_many_joins_are_computed_once_per_interval(driver: GroupDriver) -> None:
@@ -294,6 +318,45 @@ def test_failed_append_changes_nothing_and_the_session_still_ends(driver: GroupD
     driver.append_error = ErrorCode.NONE
     driver.advance(50_000)
     assert state(driver) == "Empty"
+
+
+# -- offsets ---------------------------------------------------------------------------------------------------
+
+
+def commit_at(driver: GroupDriver, member: str, epoch: int, partition: int, version: int = 10) -> ErrorCode:
+    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
+    topic = OffsetCommitRequestTopic(name="a", topic_id=topic_id("a"), partitions=[row])
+    request = OffsetCommitRequest("g", epoch, member, None, topics=[topic])
+    return ErrorCode(driver.ask(request, version).topics[0].partitions[0].error_code)
+
+
+def fetch_at(driver: GroupDriver, member: str | None, epoch: int) -> ErrorCode:
+    group = OffsetFetchRequestGroup(group_id="g", member_id=member, member_epoch=epoch, topics=None)
+    return ErrorCode(driver.ask(FetchOffsets(group), 9).error_code)
+
+
+def test_commits_are_accepted_from_the_epoch_at_which_the_partition_was_assigned(driver: GroupDriver) -> None:
+    a, b = Member(driver, "a", "a"), Member(driver, "b", "a")
+    a.beat()
+    settle(a, b)
+    assert (a.epoch, a.partitions, b.partitions) == (2, {"a": [0, 1]}, {"a": [2, 3]})
+    assert commit_at(driver, "a", 2, 0) is ErrorCode.NONE
+    assert commit_at(driver, "a", 1, 0) is ErrorCode.NONE, "it owns the partition since epoch 1 (KIP-1251)"
+    assert commit_at(driver, "a", 1, 2) is ErrorCode.STALE_MEMBER_EPOCH, "the partition is of another member"
+    assert commit_at(driver, "b", 1, 2) is ErrorCode.STALE_MEMBER_EPOCH, "it got the partition at epoch 2"
+    assert commit_at(driver, "a", 3, 0) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit_at(driver, "a", 2, 0, version=8) is ErrorCode.UNSUPPORTED_VERSION
+    assert commit_at(driver, "c", 2, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit_at(driver, "", -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID, "the group is not empty"
+
+
+def test_fetches_of_members_name_their_present_epoch(driver: GroupDriver) -> None:
+    a = Member(driver, "a", "a")
+    a.beat()
+    assert fetch_at(driver, "a", 1) is ErrorCode.NONE
+    assert fetch_at(driver, None, -1) is ErrorCode.NONE
+    assert fetch_at(driver, "a", 0) is ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch_at(driver, "b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # -- administration --------------------------------------------------------------------------------------------
