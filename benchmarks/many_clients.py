@@ -126,3 +126,44 @@ def _join(broker: Broker) -> Figures:
     for consumer in consumers:
         consumer.close()
     return {"seconds": seconds, "broker CPU seconds": used}
+
+
+def consumer_groups(broker: Broker, scale: float) -> Figures:  # noqa: ARG001 - the number of members is the point
+    """100 members join a group of 100 partitions, then one leaves; librdkafka, consumer protocol (KIP-848)"""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as home, broker.another(Path(home)) as fresh:
+        topic = new_topic(fresh, MEMBERS)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": fresh.bootstrap,
+            "group.id": topic,
+            "group.protocol": "consumer",
+            "log_level": 0,
+        }
+        cpu, start = fresh.cpu_seconds(), time.perf_counter()
+        consumers = [Consumer(settings) for _ in range(MEMBERS)]
+        for consumer in consumers:
+            consumer.subscribe([topic])
+        _await_assignment(fresh, consumers)
+        joined = time.perf_counter()
+        consumers.pop().close()
+        left = time.perf_counter()
+        _await_assignment(fresh, consumers)
+        rebalanced, used = time.perf_counter() - left, fresh.cpu_seconds() - cpu
+        for consumer in consumers:
+            consumer.unsubscribe()
+        for consumer in consumers:
+            consumer.close()
+    return {"seconds to join": joined - start, "seconds after a leave": rebalanced, "broker CPU seconds": used}
+
+
+def _await_assignment(broker: Broker, consumers: list[Consumer]) -> None:
+    """Poll until each partition has an owner and no member is idle."""
+    deadline = time.perf_counter() + DEADLINE_S
+    while True:
+        for consumer in consumers:
+            consumer.poll(0)
+        shares = [{row.partition for row in consumer.assignment()} for consumer in consumers]
+        if all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == MEMBERS:
+            return
+        if time.perf_counter() > deadline:
+            raise RuntimeError(f"the group is not balanced by {broker.name}")
+        time.sleep(0.005)

@@ -153,6 +153,9 @@ RACES: dict[str, Race] = {
     ),
     "groups": Race(many_clients.groups(many_clients.DEFAULT_DELAY_MS), {"seconds": 1}, once=True),
     "groups-0": Race(many_clients.groups(0), {"seconds": 1}, once=True),
+    "groups-consumer": Race(
+        many_clients.consumer_groups, {"seconds to join": 1, "seconds after a leave": 1}, once=True, by_name=True
+    ),
     **{
         f"transactions-{name}-{records}": Race(
             transactions.transactional(size, records, count), transactions.AIMS, warm_up_s=15
