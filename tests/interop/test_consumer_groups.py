@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.clients.support import wait_until
+from tests.peers import kafka
+
 from .conftest import Tools
 
 pytestmark = [pytest.mark.jvm, pytest.mark.both]
@@ -124,3 +127,25 @@ def test_empty_group_is_deleted_once(tools: Tools, finished_group: str) -> None:
     assert finished_group not in tools.ok("consumer-groups", "--list").split()
     again = tools.run(*deletion)
     assert "GroupIdNotFoundException" in again.stdout + again.stderr
+
+
+def test_group_of_the_consumer_protocol_is_described_like_stock_kafka(tools: Tools, name: str) -> None:
+    tools.create_topic(name, partitions=3)
+    tools.produce(name, ["k\tv"])
+    options = ("--from-beginning", "--command-property", "group.protocol=consumer")
+    running = tools.start("console-consumer", "--topic", name, "--group", name, *options)
+    try:
+        wait_until(
+            lambda: "Stable" in tools.run("consumer-groups", "--describe", "--group", name, "--state").stdout,
+            f"group {name} is stable",
+            60,
+        )
+        (state,) = tools.rows("consumer-groups", "--describe", "--group", name, "--state", "--verbose")
+        assert {"uniform", "Stable", "1"} <= set(state)
+        (member,) = tools.rows("consumer-groups", "--describe", "--group", name, "--members", "--verbose")
+        assert f"{name}:0,1,2" in member
+        assert [name, "Consumer", "consumer"] in tools.rows("groups", "--list")
+    finally:
+        kafka.stop_process(running)
+        if running.stdout is not None:
+            running.stdout.close()
