@@ -1789,6 +1789,86 @@ COORDINATED_TRANSACTIONS = (
     ),
 )
 
+TASKS = "tests/spark/test_exactly_once.py"
+DECISIONS = f"{UNIT}/spark/test_exactly_once.py"
+OTTLA_ONLY = (("OTTLA_TEST_BROKERS", "ottla"),)
+
+SPARK_EXACTLY_ONCE = (
+    Mutation(
+        "a task of Spark fences earlier attempts before it reads the marker",
+        "spark/transactional_writer.py",
+        "        producer.init_transactions()\n        marker = read_marker(admin, attempt)\n",
+        "        marker = read_marker(admin, attempt)\n        producer.init_transactions()\n",
+        (f"{TASKS}::test_zombie_that_commits_when_the_next_attempt_has_read_the_marker_is_fenced",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a task of Spark commits its marker in the transaction of its rows",
+        "spark/transactional_writer.py",
+        "    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
+        "    assert offsets\n",
+        (f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a task of Spark that has written writes nothing",
+        "spark/transactional_writer.py",
+        "        if has_written(attempt, marker):\n",
+        "        if False:\n",
+        (
+            f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",
+            f"{TASKS}::test_commit_without_a_response_is_not_written_again",
+        ),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a second write of the same name is refused after a restart, too",
+        "spark/transactional_writer.py",
+        "    if marker.run != attempt.run:\n",
+        "    if False:\n",
+        (f"{TASKS}::test_two_writes_of_one_name_in_one_batch_are_refused_also_after_a_restart",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a second write of the same name is refused",
+        "spark/exactly_once.py",
+        "    if marker.run == attempt.run and marker.write != attempt.write:\n",
+        "    if False:\n",
+        (f"{DECISIONS}::test_a_marker_of_another_write_is_refused",),
+    ),
+    Mutation(
+        "changed settings are refused while a batch is half written",
+        "spark/markers.py",
+        "        check_layout(attempt, map(_marker, admin.list_offsets_of_groups(tasks).values()))\n",
+        "        assert tasks is not None\n",
+        (f"{TASKS}::test_changed_layout_of_a_half_written_batch_is_refused",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "another number of rows is refused while a batch is half written",
+        "spark/exactly_once.py",
+        "    if marker.layout is not None and rows != marker.rows:\n",
+        "    if False:\n",
+        (f"{DECISIONS}::test_another_number_of_rows_is_refused",),
+    ),
+    Mutation(
+        "another number of tasks is noticed while a batch is half written",
+        "spark/markers.py",
+        "        if marker.batches > batch:\n",
+        "        if False:\n",
+        (f"{TASKS}::test_task_that_no_longer_exists_is_noticed_and_what_it_left_open_is_ended",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "transactions of tasks that no longer exist are ended",
+        "spark/markers.py",
+        "        admin.fence_producers(others)\n",
+        "",
+        (f"{TASKS}::test_task_that_no_longer_exists_is_noticed_and_what_it_left_open_is_ended",),
+        OTTLA_ONLY,
+    ),
+)
+
 MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
@@ -1806,4 +1886,5 @@ MUTATIONS = (
     *SHARES,
     *PRODUCER_TRANSACTIONS,
     *COORDINATED_TRANSACTIONS,
+    *SPARK_EXACTLY_ONCE,
 )

@@ -1,6 +1,7 @@
 """The sink of a streaming query: the query is killed with SIGKILL at any point of a write, or brokers reject records.
 
-Delivery is at least once: no record is lost, and only records of a killed attempt are written twice.
+Delivery is at least once: no record is lost, and only records of a killed attempt are written twice. With exactlyOnce,
+a reader with read_committed sees each record once.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from ottla.clients import Consumer
 from ottla.testing import Ottla
 from ottla.testing.faults import Fault
 
 from .test_faults_killed import Driver, Home
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_S = 100
 ROWS = 10
@@ -69,6 +72,7 @@ spark.dataSource.register(Source)
 brokers = {"kafka.bootstrap.servers": bootstrap}
 stream = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
 writes = stream.select("value", "partition").coalesce(1).writeStream.format("watched").options(**brokers, topic=target)
+writes = writes.options(**json.loads(open(home + "/options").read()))
 query = writes.option("checkpointLocation", home + "/checkpoint").trigger(processingTime="100 milliseconds")
 query.start().awaitTermination()
 '''
@@ -86,10 +90,12 @@ def run(spark: SparkSession, ottla: Ottla, source: str, target: str, checkpoint:
 class Killed:
     """A query that copies a topic of two partitions to another one, with its own driver process."""
 
-    def __init__(self, ottla: Ottla, directory: Path) -> None:
+    def __init__(self, ottla: Ottla, directory: Path, **options: str) -> None:
         self.ottla = ottla
         self.home = Home(directory)
         self.driver = Driver(ottla, self.home, DRIVER)
+        self.options = options
+        (directory / "options").write_text(json.dumps(options))
         self.target = ottla.topic(self.driver.group, partitions=2)
         self.hold = directory / "hold"
 
@@ -116,6 +122,17 @@ class Killed:
     def refused(self) -> Fault:
         """Reject writes to partition 1 until the fault ends. Writes to partition 0 succeed."""
         return self.ottla.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None, topic=self.target, partition=1)
+
+    def committed(self) -> Counter[str]:
+        """What a reader with read_committed sees now."""
+        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        with Consumer(bootstrap_servers=self.ottla.bootstrap, **settings) as consumer:
+            ends = consumer.end_offsets([(self.target, 0), (self.target, 1)])
+            consumer.assign(list(ends))
+            found: Counter[str] = Counter()
+            while any(consumer.position(tp) < end for tp, end in ends.items()):
+                found.update(record.value.decode() for record in consumer.poll(1.0))
+            return found
 
     def copies(self) -> dict[tuple[int, int], set[int]]:
         """Return the numbers of copies of the records, by batch and partition."""
@@ -171,6 +188,71 @@ def test_sink_killed_at_any_point_loses_nothing_and_rewrites_only_that_attempt(
         (2, 0): {2}, (2, 1): {1},  # the driver was killed after half of them
     }  # fmt: skip
     assert len(ottla.records(killed.target)) == 10 * ROWS
+
+
+@pytest.mark.timeout(300)
+def test_exactly_once_sink_killed_at_any_point_writes_each_record_once(
+    spark: SparkSession, ottla: Ottla, tmp_path: Path
+) -> None:
+    killed = Killed(ottla, tmp_path / "query", exactlyOnce="true")
+    home, driver = killed.home, killed.driver
+    killed.hold.touch()
+    killed.send(0)
+    with driver:
+        driver.until(lambda: killed.told("commit"), "the tasks of batch 0 have committed")
+        driver.kill()
+    assert not home.has("commits", 0)
+    assert sum(killed.committed().values()) == 2 * ROWS
+    killed.hold.unlink()
+
+    with driver:
+        driver.until(lambda: home.has("commits", 0), "batch 0 is finished")
+        assert [row[1][0][2] for row in killed.told("commit")] == [2 * ROWS, 0], "the second attempt wrote nothing"
+        with killed.refused() as refused:
+            killed.send(1)
+            driver.until(lambda: refused.count > 1 and killed.has(0, 2 * ROWS), "half of batch 1 is written")
+            os.kill(killed.told("task")[-1][0], signal.SIGKILL)
+            driver.until(lambda: killed.has(0, 3 * ROWS), "another worker re-runs the task")
+        driver.until(lambda: home.has("commits", 1), "batch 1 is finished")
+        assert sum(killed.committed().values()) == 4 * ROWS
+        with killed.refused() as refused:
+            killed.send(2)
+            driver.until(lambda: refused.count > 1 and killed.has(0, 4 * ROWS), "half of batch 2 is written")
+            driver.kill()
+    assert sum(killed.committed().values()) == 4 * ROWS
+
+    run(spark, ottla, driver.topic, killed.target, home.path / "checkpoint", exactlyOnce="true")
+    assert killed.committed() == Counter(
+        f"{batch}-{partition}-{i}" for batch in range(3) for partition in (0, 1) for i in range(ROWS)
+    )
+
+
+@pytest.mark.timeout(200)
+def test_counts_in_update_mode_are_written_once_although_the_function_fails_after_the_write(
+    spark: SparkSession, ottla: Ottla, tmp_path: Path
+) -> None:
+    source, target = ottla.topic(), ottla.topic()
+    brokers = {"kafka.bootstrap.servers": ottla.bootstrap}
+    ottla.produce(source, *(f"{i % 3}" for i in range(30)))
+    failures = [1]
+
+    def write(counts: DataFrame, batch: int) -> None:
+        rows = counts.selectExpr("concat(cast(value as string), '=', count) value")
+        rows.write.format("ottla").mode("append").options(**brokers, topic=target, exactlyOnce="true").save()
+        if failures:
+            failures.pop()
+            raise ZeroDivisionError
+
+    def count() -> StreamingQuery:
+        rows = spark.readStream.format("ottla").options(**brokers, subscribe=source, startingOffsets="earliest").load()
+        writes = rows.groupBy("value").count().writeStream.outputMode("update").foreachBatch(write)
+        return writes.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+
+    with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
+        count().awaitTermination(WAIT_S)
+    assert count().awaitTermination(WAIT_S)
+    committed = [record.text for record in ottla.records(target) if record.text]
+    assert sorted(committed) == ["0=10", "1=10", "2=10"]
 
 
 @pytest.mark.timeout(200)
