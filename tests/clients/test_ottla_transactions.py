@@ -414,9 +414,8 @@ def test_admin_lists_and_describes_transactions(
             (listed,) = admin.list_transactions(states=[TransactionState.ONGOING], producer_ids=[described.producer_id])
             assert (listed.transactional_id, listed.producer_id) == (name, described.producer_id)
             assert listed not in admin.list_transactions(min_duration_ms=60_000)
-            if broker.kind == "kafka":  # Ottla's broker refuses patterns so far
-                assert admin.list_transactions(pattern=f"{name[:-1]}.") == [listed]
-                assert admin.list_transactions(pattern=name[:-1]) == []
+            assert admin.list_transactions(pattern=f"{name[:-1]}.") == [listed]
+            assert admin.list_transactions(pattern=name[:-1]) == []
         with pytest.raises(PartialFailure) as raised:
             admin.describe_transactions([name, "unknown"])
         assert isinstance(raised.value.errors["unknown"], TransactionalIdNotFound)

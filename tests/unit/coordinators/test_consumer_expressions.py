@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.common import expressions
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.group.consumer import expressions
 from ottla.coordinators.group.consumer.matching import MOST_NAMES_AT_ONCE
 from ottla.testing.consumer_members import Member, settle
 from ottla.testing.groups import GroupDriver
@@ -86,7 +86,7 @@ def test_invalid_expressions_are_rejected(driver: GroupDriver, regex: str) -> No
 def test_missing_library_is_named(driver: GroupDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expressions, "re2", None)
     with pytest.raises(KafkaError, match=r"install ottla\[regex\]"):
-        expressions.compile_expression("a")
+        expressions.compile_expression("a", "SubscribedTopicRegex")
 
 
 def test_names_are_matched_in_parts() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import KafkaError
+from ottla.common.expressions import compile_expression
 from ottla.common.slices import Slices
 from ottla.coordinators.transaction.admin import unknown_states
 from ottla.coordinators.transaction.events import ListTransactions
@@ -19,11 +20,14 @@ def handle(
     broker: HasTransactions, _context: RequestContext, request: ListTransactionsRequest
 ) -> Slices[ListTransactionsResponse]:
     """List the transactions that match all filters, one shard after the other."""
+    pattern = request.transactional_id_pattern
+    try:
+        matches = compile_expression(pattern, "TransactionalIdPattern") if pattern else None
+    except KafkaError as invalid:
+        return ListTransactionsResponse(error_code=invalid.code)
     question = ListTransactions(
-        frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter
+        frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter, matches
     )
     error, rows = yield from broker.transactions.list_transactions(question)
-    if request.transactional_id_pattern:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     unknown = unknown_states(request.state_filters)
     return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=rows)

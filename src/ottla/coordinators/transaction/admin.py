@@ -67,4 +67,4 @@ def _matches(transactional_id: str, metadata: Metadata, question: ListTransactio
         return False
     if question.duration_ms >= 0 and now.wall_ms - metadata.start_ms <= question.duration_ms:
         return False
-    return question.pattern is None or question.pattern.fullmatch(transactional_id) is not None
+    return question.matches is None or bool(question.matches(transactional_id))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode
+from ottla.common.expressions import Matcher
 from ottla.coordinators.events import Effect
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -44,13 +45,6 @@ class DescribeTransaction:
     transactional_id: str
 
 
-class TextPattern(Protocol):
-    """A compiled regular expression."""
-
-    def fullmatch(self, text: str, /) -> object | None:
-        """Whether the whole text matches: anything but None."""
-
-
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
     """List the transactions of this shard that match all filters; the response is a list of TransactionStates.
@@ -63,7 +57,7 @@ class ListTransactions:
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
-    pattern: TextPattern | None = None
+    matches: Matcher | None = None
 
 
 @dataclass(frozen=True, slots=True)

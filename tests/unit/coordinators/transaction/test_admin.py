@@ -65,7 +65,7 @@ def test_unknown_id_is_an_error(driver: TransactionDriver) -> None:
         (ListTransactions(duration_ms=0), ["empty", "deciding"]),
         (ListTransactions(duration_ms=999), ["empty", "deciding"]),
         (ListTransactions(duration_ms=1_000), ["empty"]),
-        (ListTransactions(pattern=re.compile("d.*|e")), ["deciding"]),
+        (ListTransactions(matches=re.compile("d.*|e").fullmatch), ["deciding"]),
         (ListTransactions(frozenset({"Ongoing"}), frozenset({FIRST_PRODUCER_ID})), []),
     ],
 )

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ottla.common.errors import KafkaError
+from ottla.common.expressions import Matcher, compile_expression
 from ottla.coordinators.events import Effects, LogLine, Moment
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.change import Change
-from ottla.coordinators.group.consumer.expressions import Matcher, compile_expression
 from ottla.coordinators.group.consumer.group import ConsumerGroup, ResolvedExpression
 from ottla.coordinators.group.consumer.member import ConsumerMember
 from ottla.coordinators.group.core import Core
@@ -25,6 +25,7 @@ LEAST_REFRESH_INTERVAL_MS = 10_000
 # The names that one step matches with all expressions of a group.
 MOST_NAMES_AT_ONCE = 500
 NOTHING_MATCHED: frozenset[str] = frozenset()
+FIELD = "SubscribedTopicRegex"
 
 
 class MatchingJob:
@@ -53,7 +54,7 @@ def update_expression(change: Change, before: ConsumerMember, after: ConsumerMem
     if not new:
         return True, True
     if not group.expression_counts[new]:
-        compile_expression(new)
+        compile_expression(new, FIELD)
     return True, new in group.expressions
 
 
@@ -81,7 +82,7 @@ def maybe_start(change: Change, before: ConsumerMember, after: ConsumerMember) -
     lines: Effects = []
     for regex in regexes:
         try:
-            matchers[regex] = compile_expression(regex)
+            matchers[regex] = compile_expression(regex, FIELD)
         except KafkaError as error:
             # Another software accepted it, or the library was removed.
             lines.append(LogLine("[GroupId %s] Ignoring a subscription: %s", (group.group_id, error.message), True))

@@ -1,6 +1,6 @@
-"""Regular expressions of subscriptions, in RE2's syntax, whose cost is linear in the length of the topic's name.
+"""Regular expressions of clients, in RE2's syntax, whose cost is linear in the length of the text.
 
-The library is optional: without it such subscriptions are rejected, and everything else works.
+The library is optional: without it these expressions are rejected, and everything else works.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ except ImportError:  # the extra `regex` is not installed
     re2 = None
 
 Matcher: TypeAlias = Callable[[str], object]
-"""Returns a true value if the expression matches a whole topic name."""
+"""Returns a true value if the expression matches the whole text."""
 
 LONGEST_EXPRESSION = 4_096
-_MISSING = "this broker has no RE2: install ottla[regex] on its machine, or subscribe to topics by name"
+_MISSING = "this broker has no RE2: install ottla[regex] on its machine, or use names"
 
 
-def compile_expression(regex: str) -> Matcher:
-    """Compile a regular expression; raises INVALID_REGULAR_EXPRESSION."""
+def compile_expression(regex: str, field: str) -> Matcher:
+    """Compile the regular expression in a request's field; raises INVALID_REGULAR_EXPRESSION."""
     if re2 is None:
         problem = _MISSING
     elif len(regex) > LONGEST_EXPRESSION:
@@ -38,5 +38,5 @@ def compile_expression(regex: str) -> Matcher:
             problem = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         else:
             return fullmatch
-    message = f"SubscribedTopicRegex `{regex[:200]}` is not a valid regular expression: {problem}."
+    message = f"{field} `{regex[:200]}` is not a valid regular expression: {problem}."
     raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
