@@ -95,6 +95,7 @@ class Teller(threading.Thread):
             value = b"%d %d %d" % (self.number, number, change)
             producer.produce(TOPIC, value, partition=account)
         if self._random.random() < 0.2:
+            producer.flush(WAIT_S)  # an abort drops what was not sent
             producer.abort_transaction(WAIT_S)
             self.outcomes[number] = ABORTED
         else:

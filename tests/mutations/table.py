@@ -698,6 +698,13 @@ CRASHES = (
         (f"{TRANSACTIONS}::test_markers_wait_until_the_decision_is_on_disk[2]",),
     ),
     Mutation(
+        "committed readers learn of aborted transactions",
+        "log/producer_state.py",
+        "        if marker.aborted and aborted is not None:\n",
+        "        if not marker:\n",
+        (f"{CHAOS}/test_transfers.py::test_sums_balance_for_committed_readers_while_the_broker_is_killed",),
+    ),
+    Mutation(
         "groups are loaded from their log",
         "broker/coordinator_loading.py",
         "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
