@@ -12,6 +12,7 @@ HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
 CORRUPT_BYTE = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
 MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
+TRANSACTIONAL_OFFSETS = f"{CHAOS}/test_transactional_offsets.py"
 TRANSACTIONS = f"{UNIT}/broker/test_transactions.py"
 FAILING = f"{STORAGE}/test_failing_disk.py"
 RESTARTS = f"{CHAOS}/test_restarts.py"
@@ -696,6 +697,13 @@ CRASHES = (
         "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n",
         "        if runner:\n",
         (f"{TRANSACTIONS}::test_markers_wait_until_the_decision_is_on_disk[2]",),
+    ),
+    Mutation(
+        "offsets of a committed transaction count",
+        "coordinators/group/offset_store.py",
+        "        if not commit:\n",
+        "        if offsets:\n",
+        (f"{TRANSACTIONAL_OFFSETS}::test_records_and_offsets_of_transactions_agree_while_the_broker_is_killed",),
     ),
     Mutation(
         "committed readers learn of aborted transactions",
