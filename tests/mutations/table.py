@@ -1304,9 +1304,9 @@ STOCK = (
     ),
     Mutation(
         "offsets of a group that is not served do not make a simple group",
-        "coordinators/group/shard.py",
-        "        if not (group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved):\n",
-        "        if not (group_id in core.groups or group_id in core.consumer_groups):\n",
+        "coordinators/group/core.py",
+        "(self.groups, self.consumer_groups, self.share_groups, self.unserved)",
+        "(self.groups, self.consumer_groups, self.share_groups)",
         (f"{UNSERVED}::test_offsets_loaded_before_or_after_the_group_belong_to_it",),
     ),
     Mutation(
@@ -1477,7 +1477,50 @@ CONSUMER = (
 
 SHARE = f"{UNIT}/coordinators/test_share_partition.py"
 SHARE_COORDINATOR = f"{UNIT}/coordinators/test_share_coordinator.py"
+SHARE_GROUP = f"{UNIT}/coordinators/test_share_groups.py"
 SHARES = (
+    Mutation(
+        "a share group does not assign partitions whose share state is still being created",
+        "coordinators/group/share/states.py",
+        "            initializing=union(self.initializing, partitions),\n",
+        "            initialized=union(self.initialized, partitions),\n",
+        (f"{SHARE_GROUP}::test_creation_of_share_state_that_failed_or_was_lost_is_repeated",),
+    ),
+    Mutation(
+        "share state is created only after the group recorded it",
+        "coordinators/group/share/heartbeat.py",
+        "if error is not ErrorCode.NONE:\n        return [Reply(call, ShareGroup",
+        "if error is None:\n        return [Reply(call, ShareGroup",
+        (f"{SHARE_GROUP}::test_share_state_is_created_after_the_record_and_not_twice",),
+    ),
+    Mutation(
+        "a group is not deleted while its share state is being created",
+        "coordinators/group/share/initialization.py",
+        " or group.initializing_since_ms:\n",
+        ":\n",
+        (f"{SHARE_GROUP}::test_group_is_not_deleted_while_its_share_state_is_created",),
+    ),
+    Mutation(
+        "share state that is being deleted is not created again",
+        "coordinators/group/share/initialization.py",
+        "    if group.group_id in core.deleting_shares:\n        return None\n",
+        "",
+        (f"{SHARE_GROUP}::test_member_that_joins_during_a_deletion_prevents_it",),
+    ),
+    Mutation(
+        "a member that joined during the deletion of a share group keeps the group",
+        "coordinators/group/share/initialization.py",
+        "and not group.is_empty:\n        error = ErrorCode.NON_EMPTY_GROUP\n",
+        "and not group.is_empty:\n        error = ErrorCode.NONE\n",
+        (f"{SHARE_GROUP}::test_member_that_joins_during_a_deletion_prevents_it",),
+    ),
+    Mutation(
+        "a share group does not take the id of another group",
+        "coordinators/group/share/heartbeat.py",
+        "if core.has_group(group_id) else ShareGroup(group_id)",
+        "if group_id in core.share_groups else ShareGroup(group_id)",
+        (f"{SHARE_GROUP}::test_group_id_of_another_type_is_refused",),
+    ),
     Mutation(
         "only the member that acquired a record acknowledges it",
         "coordinators/share/acknowledgement.py",

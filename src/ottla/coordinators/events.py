@@ -85,5 +85,10 @@ def log_line(message: str, *arguments: object) -> LogLine:
     return LogLine(message, arguments)
 
 
-Effect: TypeAlias = Append | Reply | LogLine
+@dataclass(frozen=True, slots=True)
+class OwnEffect:
+    """Base of effects that only one coordinator has. They wait like a `Reply`, and its runtime executes them."""
+
+
+Effect: TypeAlias = Append | Reply | LogLine | OwnEffect
 Effects: TypeAlias = list[Effect]

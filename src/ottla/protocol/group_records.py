@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: classic groups, their offsets, and KIP-848 groups.
+"""Records of `__consumer_offsets`: classic groups, their offsets, KIP-848 groups and share groups (KIP-932).
 
 `API_KEY` of a class is the record's type, which stands before the key as a 16-bit number; before the value stands its
 version. A null value deletes. Type 0 is what type 1 once was: an offset, with the same key.
@@ -31,6 +31,18 @@ __all__ = [
     "GroupMetadataValue",
     "OffsetCommitKey",
     "OffsetCommitValue",
+    "ShareGroupCurrentMemberAssignmentKey",
+    "ShareGroupCurrentMemberAssignmentValue",
+    "ShareGroupMemberMetadataKey",
+    "ShareGroupMemberMetadataValue",
+    "ShareGroupMetadataKey",
+    "ShareGroupMetadataValue",
+    "ShareGroupStatePartitionMetadataKey",
+    "ShareGroupStatePartitionMetadataValue",
+    "ShareGroupTargetAssignmentMemberKey",
+    "ShareGroupTargetAssignmentMemberValue",
+    "ShareGroupTargetAssignmentMetadataKey",
+    "ShareGroupTargetAssignmentMetadataValue",
     "decode_record",
     "encode_key",
     "encode_value",
@@ -220,6 +232,106 @@ class TopicPartitions(Struct):
     assignment_epochs: list[Int32] | None = tagged(0, 0)
 
 
+class ShareGroupMemberMetadataKey(Message, key=10, versions="0"):
+    """Key (10) of a member of a share group."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ShareGroupMemberMetadataValue(Message, key=10, versions="0", flexible="0+"):
+    """A member of a share group, as it described itself."""
+
+    rack_id: str | None = ""
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = []
+
+
+class ShareGroupMetadataKey(Message, key=11, versions="0"):
+    """Key (11) of a share group."""
+
+    group_id: str = ""
+
+
+class ShareGroupMetadataValue(Message, key=11, versions="0", flexible="0+"):
+    """The epoch of a share group."""
+
+    epoch: Int32 = 0
+    metadata_hash: Int64 = 0
+
+
+class ShareGroupTargetAssignmentMetadataKey(Message, key=12, versions="0"):
+    """Key (12) of the epoch of a share group's target assignment."""
+
+    group_id: str = ""
+
+
+class ShareGroupTargetAssignmentMetadataValue(Message, key=12, versions="0", flexible="0+"):
+    """The epoch of a share group's target assignment."""
+
+    assignment_epoch: Int32 = 0
+    assignment_timestamp: Int64 = tagged(0, 0)
+
+
+class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions="0"):
+    """Key (13) of a member's part of a share group's target assignment."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions="0", flexible="0+"):
+    """What a member of a share group shall consume."""
+
+    topic_partitions: list[TopicPartition] = []
+
+
+class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions="0"):
+    """Key (14) of what a member of a share group consumes."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+
+class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions="0", flexible="0+"):
+    """What a member of a share group consumes."""
+
+    member_epoch: Int32 = 0
+    previous_member_epoch: Int32 = 0
+    state: Int8 = 0
+    assigned_partitions: list[TopicPartition] = []
+
+
+class ShareGroupStatePartitionMetadataKey(Message, key=15, versions="0"):
+    """Key (15) of the partitions whose share state a share group created."""
+
+    group_id: str = ""
+
+
+class ShareGroupStatePartitionMetadataValue(Message, key=15, versions="0", flexible="0+"):
+    """The partitions whose share state is being created, exists, or is being deleted."""
+
+    initializing_topics: list[TopicPartitionsInfo] = []
+    initialized_topics: list[TopicPartitionsInfo] = []
+    deleting_topics: list[TopicInfo] = []
+
+
+class TopicPartitionsInfo(Struct):
+    """An element of `ShareGroupStatePartitionMetadataValue.initializing_topics` and others."""
+
+    topic_id: Uuid = ZERO_UUID
+    topic_name: str = ""
+    partitions: list[Int32] = []
+
+
+class TopicInfo(Struct):
+    """An element of `ShareGroupStatePartitionMetadataValue.deleting_topics`."""
+
+    topic_id: Uuid = ZERO_UUID
+    topic_name: str = ""
+
+
 class ConsumerGroupRegularExpressionKey(Message, key=16, versions="0"):
     """Key (16) of a resolved regular expression."""
 
@@ -245,6 +357,12 @@ RECORD_TYPES: dict[int, tuple[type[Message], type[Message]]] = {
     6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
     7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.coordinators.events import OwnEffect
 from ottla.coordinators.group import Append, Appended, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
 from ottla.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -44,6 +45,8 @@ class GroupDriver:
         """If set, appends fail with it."""
         self.answers: dict[Call, Any] = {}
         self.log_lines: list[str] = []
+        self.own_effects: list[OwnEffect] = []
+        """Effects that a test executes."""
         self.image = EMPTY_IMAGE
         self._random = random.Random(seed)
         self.shard = self._new_shard()
@@ -99,8 +102,10 @@ class GroupDriver:
                 self.answers[effect.call] = effect.response
             elif isinstance(effect, LogLine):
                 self.log_lines.append(effect.message % effect.arguments)
-            else:
+            elif isinstance(effect, Append):
                 pending.extendleft(reversed(self._append(effect)))
+            else:
+                self.own_effects.append(effect)
 
     def _append(self, append: Append) -> Effects:
         base = len(self.log)

@@ -8,16 +8,17 @@ The caller's duties, in this order:
 3. `Append`: append the records as one batch, then pass the outcome to `handle_appended` as `Appended` and obey the
    effects that it returns before any later effect.
 4. `Reply`: send it once everything appended so far is committed, not before.
-5. `LogLine`: write it to the broker's log.
+5. `LogLine`: write it to the broker's log. `InitializeShares` and `DeleteShares`: execute them like a `Reply`, then
+   pass the outcome to `shares_initialized` or `shares_deleted`.
 6. Pass the cluster's metadata to `metadata_changed`, before the first request and after each change.
 7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
 
 Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `rebalance`, `join`, `sync`, `session`,
 `offsets`, `transactional_offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-447,
 KIP-496, KIP-800, KIP-814.
-Groups of the consumer protocol (KIP-848) are in `consumer`, what they share with share groups in `modern`, and the
-assignors in `assignors`. Not implemented: share groups (KIP-932) and streams groups (KIP-1071). `unserved` preserves
-their records.
+Groups of the consumer protocol (KIP-848) are in `consumer`, share groups (KIP-932) in `share`, their common state and
+rules in `modern`, and the assignors in `assignors`. `unserved` preserves the records of streams groups (KIP-1071),
+which are not implemented, and of share groups unless `GroupConfig.share` is set: the broker does not serve them yet.
 """
 
 from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply

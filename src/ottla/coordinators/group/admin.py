@@ -12,6 +12,8 @@ from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
 from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
+from ottla.coordinators.group.share import admin as share_admin
+from ottla.coordinators.group.share import initialization as share_states
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -39,6 +41,7 @@ def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Ef
         for group in core.groups.values()
     ]
     rows += consumer_admin.list_groups(core)
+    rows += share_admin.list_groups(core)
     rows += unserved.list_groups(core, now)
     chosen = [
         row
@@ -52,7 +55,8 @@ def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> E
     """Describe a group and its members. Their subscriptions are only reported while the group is Stable."""
     group = core.groups.get(question.group_id)
     if group is None:
-        is_other = question.group_id in core.consumer_groups or question.group_id in core.unserved
+        group_id = question.group_id
+        is_other = any(group_id in groups for groups in (core.consumer_groups, core.share_groups, core.unserved))
         return [Reply(call, _not_found(call, question.group_id, is_other=is_other))]
     protocol = group.protocol_name if group.state is State.STABLE else None
     members = [
@@ -91,6 +95,9 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
     """Delete a group that has no members, with its offsets."""
     if question.group_id in core.consumer_groups:
         return consumer_admin.delete(core, call, question)
+    share_group = core.share_groups.get(question.group_id)
+    if share_group is not None:
+        return share_states.delete(core, call, share_group)
     group = core.groups.get(question.group_id)
     error = _check_delete(group)
     result = DeletableGroupResult(group_id=question.group_id, error_code=error)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
+from ottla.coordinators.group.share.config import ShareGroupConfig
 
 MINUTE_MS = 60_000
 # The minimum initial rebalance delay, which is extended while members join. Without a delay, the first of many members
@@ -30,6 +31,8 @@ class GroupConfig:
     # Kafka's group.streams.session.timeout.ms.
     unserved_session_timeout_ms: int = 45_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig | None = None
+    """None: share groups are retained, and not served."""
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:

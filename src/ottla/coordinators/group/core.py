@@ -25,6 +25,7 @@ from ottla.protocol.messages.sync_group import SyncGroupResponse
 if TYPE_CHECKING:
     from ottla.coordinators.group.consumer.group import ConsumerGroup
     from ottla.coordinators.group.consumer.matching import MatchingJob
+    from ottla.coordinators.group.share.group import ShareGroup
     from ottla.coordinators.group.unserved import UnservedGroup
 
 NO_PRODUCER_ID = -1
@@ -41,6 +42,7 @@ class Core:
         "_next_append_id",
         "config",
         "consumer_groups",
+        "deleting_shares",
         "groups",
         "image",
         "in_flight",
@@ -48,6 +50,7 @@ class Core:
         "matching",
         "offsets",
         "random_bytes",
+        "share_groups",
         "timers",
         "topics",
         "topics_created_at",
@@ -57,9 +60,10 @@ class Core:
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
         self.random_bytes = random_bytes
-        # Classic groups, consumer groups and groups of unsupported types. Invariant: no id is in two of these.
+        # Classic, consumer and share groups, and groups of unsupported types. Invariant: no id is in two of these.
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.unserved: dict[str, UnservedGroup] = {}
         # The cluster's metadata, and the version in which topics were created last.
         self.image = EMPTY_IMAGE
@@ -67,6 +71,8 @@ class Core:
         self.topics_created_at = -1
         # Groups whose regular expressions are being matched with the names of topics.
         self.matching: dict[str, MatchingJob] = {}
+        # Share groups whose share state is being deleted, and the requests to delete the groups.
+        self.deleting_shares: dict[str, Call] = {}
         # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()
@@ -74,6 +80,12 @@ class Core:
         # Appends whose outcome has not been reported, by their ids.
         self.in_flight: dict[int, InFlight] = {}
         self._next_append_id = 0
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a group of any type with this id."""
+        return any(
+            group_id in groups for groups in (self.groups, self.consumer_groups, self.share_groups, self.unserved)
+        )
 
     def overrides(self, group_id: str) -> Mapping[str, str]:
         """The settings of one group that differ from the broker's."""

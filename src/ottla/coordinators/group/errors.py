@@ -14,7 +14,8 @@ from ottla.coordinators.group.events import (
     ListGroups,
 )
 from ottla.coordinators.group.follow_ups import AnswerCall
-from ottla.protocol.messages import consumer_group_describe
+from ottla.coordinators.group.share.events import DescribeShareGroup
+from ottla.protocol.messages import consumer_group_describe, share_group_describe
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -32,6 +33,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -99,6 +101,8 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return OffsetDeleteResponse(error_code=error)
         case ConsumerGroupHeartbeatRequest():
             return ConsumerGroupHeartbeatResponse(error_code=error)
+        case ShareGroupHeartbeatRequest():
+            return ShareGroupHeartbeatResponse(error_code=error)
         case _:
             return _administrators_response(request, error)
 
@@ -107,6 +111,8 @@ def _administrators_response(request: object, error: ErrorCode) -> object:
     match request:
         case DescribeConsumerGroup():
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
+        case DescribeShareGroup():
+            return share_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case DescribeGroup():
             return DescribedGroup(group_id=request.group_id, error_code=error)
         case DeleteGroup():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.group.group import Group
     from ottla.coordinators.group.member import Member, Protocols
+    from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
     from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.protocol.messages.join_group import JoinGroupRequest
 
@@ -67,8 +68,30 @@ class RebalanceDowngradedGroup(NamedTuple):
     """The request by which the last consumer member left, and its response."""
 
 
+class AnswerShareHeartbeat(NamedTuple):
+    """Answer a member of a share group, and create share state."""
+
+    call: Call
+    response: object
+    effect: InitializeShares | None
+
+
+class DeleteShareState(NamedTuple):
+    """Delete the share state of a group that `call` deletes."""
+
+    call: Call
+    effect: DeleteShares
+
+
 FollowUp: TypeAlias = (
-    AnswerCall | AnswerSyncs | ReplaceStaticMember | JoinConvertedGroup | JoinUpgradedGroup | RebalanceDowngradedGroup
+    AnswerCall
+    | AnswerSyncs
+    | ReplaceStaticMember
+    | JoinConvertedGroup
+    | JoinUpgradedGroup
+    | RebalanceDowngradedGroup
+    | AnswerShareHeartbeat
+    | DeleteShareState
 )
 
 

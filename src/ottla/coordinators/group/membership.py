@@ -51,7 +51,7 @@ def check_member(core: Core, committer: Committer, partitions: Iterable[tuple[Uu
     error = ErrorCode.GROUP_ID_NOT_FOUND if other is None else other.check_commit(core, committer.epoch, now)
     if error is not ErrorCode.GROUP_ID_NOT_FOUND:
         return error
-    if committer.epoch < 0 and other is None:
+    if committer.epoch < 0 and other is None and committer.group_id not in core.share_groups:
         return ErrorCode.NONE  # the commit creates a simple group
     if committer.is_transactional or committer.api_version < GROUP_ID_NOT_FOUND_SINCE:
         return ErrorCode.ILLEGAL_GENERATION

@@ -14,6 +14,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
 from ottla.coordinators.group import admin, expiry, offsets, session, transactional_offsets, unserved
+from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.consumer import classic_members, fencing
@@ -36,7 +37,9 @@ from ottla.coordinators.group.events import (
 )
 from ottla.coordinators.group.follow_ups import (
     AnswerCall,
+    AnswerShareHeartbeat,
     AnswerSyncs,
+    DeleteShareState,
     JoinConvertedGroup,
     JoinUpgradedGroup,
     RebalanceDowngradedGroup,
@@ -53,6 +56,12 @@ from ottla.coordinators.group.rebalance import (
     prepare,
     sync_timer_elapsed,
 )
+from ottla.coordinators.group.share import admin as share_admin
+from ottla.coordinators.group.share import heartbeat as share_members
+from ottla.coordinators.group.share import initialization as share_states
+from ottla.coordinators.group.share.events import DescribeShareGroup, InitializeShares
+from ottla.coordinators.group.share.group import ShareGroup
+from ottla.coordinators.group.share.replay import replay as replay_share_group
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
@@ -71,6 +80,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -81,6 +91,7 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     LeaveGroupRequest: session.leave,
     OffsetCommitRequest: offsets.commit,
     ConsumerGroupHeartbeatRequest: consumer_heartbeat,
+    ShareGroupHeartbeatRequest: share_members.heartbeat,
     TxnOffsetCommitRequest: transactional_offsets.commit,
     FetchOffsets: offsets.fetch,
     OffsetDeleteRequest: offsets.delete,
@@ -88,6 +99,7 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     ListGroups: admin.list_groups,
     DescribeGroup: admin.describe,
     DescribeConsumerGroup: consumer_admin.describe,
+    DescribeShareGroup: share_admin.describe,
     DeleteGroup: admin.delete,
     ForceRebalance: admin.force_rebalance,
 }
@@ -105,8 +117,11 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     JoinUpgradedGroup: upgrade_appended,
     RebalanceDowngradedGroup: downgrade_appended,
     ReplaceStaticMember: static_member_appended,
+    AnswerShareHeartbeat: share_members.heartbeat_appended,
+    DeleteShareState: share_states.deletion_appended,
 }
-_KNOWN_RECORDS = {kind: RECORD_TYPES[kind] for kind in (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)}
+_SHARE_GROUP_RECORDS = {kind: RECORD_TYPES[kind] for kind in range(10, 16)}
+_KNOWN_RECORDS = {kind: row for kind, row in RECORD_TYPES.items() if kind not in _SHARE_GROUP_RECORDS}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
 CLOCK_JUMP_MS = 600_000
 
@@ -127,6 +142,8 @@ class GroupShard:
         self.skipped_records = 0
         """The number of loaded records of unknown types whose group cannot be determined."""
         self._core = Core(config, random_bytes)
+        self._known_records = _KNOWN_RECORDS if config.share is None else RECORD_TYPES
+        self._share_keys = tuple(key for key, _ in _SHARE_GROUP_RECORDS.values())
         # The difference of the wall clock and the monotonic clock at the last check for expired offsets.
         self._wall_ahead_ms: int | None = None
 
@@ -145,6 +162,11 @@ class GroupShard:
         """The consumer groups by id."""
         return self._core.consumer_groups
 
+    @property
+    def share_groups(self) -> Mapping[str, ShareGroup]:
+        """The share groups by id."""
+        return self._core.share_groups
+
     def metadata_changed(self, image: MetadataImage, *, has_new_topics: bool = True) -> None:
         """Take in the cluster's metadata: topics, and settings of groups. Call it before the first request, too.
 
@@ -159,6 +181,9 @@ class GroupShard:
             for group in core.consumer_groups.values():
                 if any(before.get(name) is not image.topics_by_name.get(name) for name in group.state.topics):
                     group.state.request_comparison()
+            for share_group in core.share_groups.values():
+                if any(before.get(name) is not image.topics_by_name.get(name) for name in share_group.state.topics):
+                    share_group.state.request_comparison()
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -167,6 +192,10 @@ class GroupShard:
         core, handler = self._core, _HANDLERS[type(call.request)]
         if core.unserved:
             effects = unserved.answer(core, call, now)
+            if effects is not None:
+                return effects
+        if core.share_groups:
+            effects = share_admin.refuse(core, call)
             if effects is not None:
                 return effects
         classic = _CLASSIC_REQUESTS.get(type(call.request))
@@ -185,6 +214,14 @@ class GroupShard:
         if follow_up is None:
             return []
         return _FOLLOW_UPS[type(follow_up)](self._core, follow_up, event.error, now)
+
+    def shares_initialized(self, request: InitializeShares, done: Partitions) -> Effects:
+        """Take in which partitions of `request` got their share state."""
+        return share_states.initialized(self._core, request, done)
+
+    def shares_deleted(self, group_id: str, error: ErrorCode) -> Effects:
+        """Take in whether the share state of a group was deleted."""
+        return share_states.deleted(self._core, group_id, error)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -206,6 +243,9 @@ class GroupShard:
             return matching_elapsed(self._core, consumer_group, group_id, now)
         if consumer_group is not None:
             return fencing.timer_elapsed(self._core, kind, consumer_group, member_id, now)
+        share_group = self._core.share_groups.get(group_id)
+        if share_group is not None:
+            return share_members.session_elapsed(self._core, share_group, member_id, now)
         group = self._core.groups.get(group_id)
         if group is None or kind is Kind.REBALANCE:
             return []
@@ -241,7 +281,7 @@ class GroupShard:
         Records of groups of unsupported types are only noted, to preserve the groups. Raises DecodeError for a record
         of a known type that cannot be decoded.
         """
-        record = decode_keyed(_KNOWN_RECORDS, key, value)
+        record = decode_keyed(self._known_records, key, value)
         match record:
             case None:
                 if not unserved.replay(self._core, key, value):
@@ -250,6 +290,8 @@ class GroupShard:
                 self._replay_offset(name, row, offset, producer_id)
             case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
                 self._replay_group(name.group, row, now)
+            case other, row if isinstance(other, self._share_keys):
+                replay_share_group(self._core, other, row)
             case other, row:
                 replay_consumer_group(self._core, other, row)
 
@@ -273,7 +315,7 @@ class GroupShard:
     def _ensure_group(self, group_id: str) -> None:
         """Create a simple group (no protocol type) for a commit without members."""
         core = self._core
-        if not (group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved):
+        if not core.has_group(group_id):
             core.groups[group_id] = Group(group_id, None)
 
     def _replay_group(self, group_id: str, row: GroupMetadataValue | None, now: Moment | None) -> None:
@@ -324,12 +366,14 @@ class GroupShard:
                 effects += prepare(self._core, group, now, reason)
         for consumer_group in self._core.consumer_groups.values():
             effects += fencing.loaded(self._core, consumer_group, now)
+        for share_group in self._core.share_groups.values():
+            effects += share_members.loaded(self._core, share_group, now)
         return effects
 
     def unload(self, error: ErrorCode, now: Moment) -> Effects:
         """Answer parked requests with `error`, because this broker no longer leads the partition."""
         self.phase = Phase.UNLOADED
-        effects: Effects = []
+        effects: Effects = share_states.unload(self._core, error)
         for group in self._core.groups.values():
             effects.append(
                 log_line("[GroupId=%s] Unloading group metadata for generation %d.", group.group_id, group.generation)
@@ -364,12 +408,16 @@ class GroupShard:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None
         for group_id in self._core.offsets.groups():
             core = self._core
-            is_known = group_id in core.groups or group_id in core.consumer_groups or group_id in core.unserved
-            assert is_known, f"{group_id} has only offsets"
+            assert core.has_group(group_id), f"{group_id} has only offsets"
         for group_id, consumer_group in self._core.consumer_groups.items():
             assert group_id not in self._core.groups, f"{group_id} has two types"
             consumer_group.validate()
             for member_id in consumer_group.members:
+                assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None, f"{member_id} never times out"
+        for group_id, share_group in self._core.share_groups.items():
+            assert group_id not in self._core.groups, f"{group_id} has two types"
+            share_group.validate()
+            for member_id in share_group.members:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None, f"{member_id} never times out"
         for group_id, other in self._core.unserved.items():
             assert group_id not in self._core.groups, f"{group_id} has two types"

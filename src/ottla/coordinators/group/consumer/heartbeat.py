@@ -53,7 +53,7 @@ def existing_group(core: Core, group_id: str) -> ConsumerGroup:
     """Return the consumer group; raises GROUP_ID_NOT_FOUND."""
     group = core.consumer_groups.get(group_id)
     if group is None:
-        is_other = group_id in core.groups or group_id in core.unserved
+        is_other = any(group_id in groups for groups in (core.groups, core.share_groups, core.unserved))
         message = f"Group {group_id} is not a consumer group." if is_other else f"Group {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
     return group
@@ -131,7 +131,7 @@ def _group_to_join(core: Core, group_id: str) -> tuple[ConsumerGroup, list[Recor
     group = core.consumer_groups.get(group_id)
     if group is not None:
         return group, []
-    if group_id in core.unserved:
+    if group_id in core.unserved or group_id in core.share_groups:
         existing_group(core, group_id)
     return ConsumerGroup(group_id), [group_tombstone(group_id)] if group_id in core.groups else []
 

@@ -1,0 +1,35 @@
+"""The settings of share groups: the broker's `group.share.*`, and `share.*` of a single group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupConfig:
+    """Defaults are Kafka's; times in milliseconds."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 200
+    initialize_retry_interval_ms: int = 30_000
+    """After which time without an outcome the creation of share state is tried again."""
+
+    @classmethod
+    def from_settings(cls, setting: Callable[[str], object]) -> ShareGroupConfig:
+        """Read the broker's settings through `setting(name)`; raises TypeError if a value is not an integer."""
+
+        def number(name: str) -> int:
+            value = setting(f"group.share.{name}")
+            if not isinstance(value, int):
+                raise TypeError(f"group.share.{name} is {value!r}, not a whole number")
+            return value
+
+        return cls(
+            session_timeout_ms=number("session.timeout.ms"),
+            heartbeat_interval_ms=number("heartbeat.interval.ms"),
+            assignment_interval_ms=number("assignment.interval.ms"),
+            max_size=number("max.size"),
+        )

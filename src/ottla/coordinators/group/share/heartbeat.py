@@ -1,0 +1,205 @@
+"""ShareGroupHeartbeat (KIP-932): join, stay in the group, leave.
+
+One heartbeat adds or updates the member, starts a new group epoch if the subscription or the topics changed or a
+partition got its share state, computes the target assignment of that epoch, and takes the member to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.group.consumer.config import group_setting
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.follow_ups import AnswerShareHeartbeat
+from ottla.coordinators.group.modern import check_member_epoch
+from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.coordinators.group.share import records as encode
+from ottla.coordinators.group.share.change import Change
+from ottla.coordinators.group.share.config import ShareGroupConfig
+from ottla.coordinators.group.share.group import ShareGroup, ShareMember
+from ottla.coordinators.group.share.initialization import begin_initialization, initialize
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+SESSION_TIMEOUT = "share.session.timeout.ms"
+
+
+def heartbeat(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
+    """Answer one ShareGroupHeartbeat."""
+    config = core.config.share
+    if config is None:
+        return [Reply(call, ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))]
+    try:
+        _validate(request)
+        if request.member_epoch == LEAVE_EPOCH:
+            return _leave(core, call, request, now)
+        return _stay(core, config, call, request, now)
+    except KafkaError as error:
+        return [Reply(call, ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message))]
+
+
+def _validate(request: ShareGroupHeartbeatRequest) -> None:
+    problem = None
+    if not request.member_id.strip():
+        problem = "MemberId can't be empty."
+    elif not request.group_id.strip():
+        problem = "GroupId can't be empty."
+    elif request.rack_id is not None and not request.rack_id.strip():
+        problem = "RackId can't be empty."
+    elif request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
+        problem = "SubscribedTopicNames must be set in first request."
+    elif request.member_epoch < LEAVE_EPOCH:
+        problem = "MemberEpoch is invalid."
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def existing_group(core: Core, group_id: str) -> ShareGroup:
+    """Return the share group; raises GROUP_ID_NOT_FOUND."""
+    group = core.share_groups.get(group_id)
+    if group is None:
+        is_other = core.has_group(group_id)
+        message = f"Group {group_id} is not a share group." if is_other else f"Share group {group_id} not found."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return group
+
+
+def _group_to_join(core: Core, group_id: str) -> ShareGroup:
+    """Return the group, which may be new; raises GROUP_ID_NOT_FOUND if a group of another type has this id."""
+    return existing_group(core, group_id) if core.has_group(group_id) else ShareGroup(group_id)
+
+
+def _known_member(group: ShareGroup, member_id: str) -> ShareMember:
+    member = group.members.get(member_id)
+    if member is None:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return member
+
+
+def _member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+    """Return the member as it was, or a new one; raises UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH."""
+    if request.member_epoch == JOIN_EPOCH:
+        return group.members.get(request.member_id) or ShareMember(request.member_id)
+    member = _known_member(group, request.member_id)
+    message = check_member_epoch("share", request.member_epoch, member.epoch, member.previous_epoch, is_consistent=True)
+    if message is not None:
+        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    return member
+
+
+def _check_room(config: ShareGroupConfig, group: ShareGroup, member_id: str) -> None:
+    if len(group.members) >= config.max_size and member_id not in group.members:
+        message = f"The share group has reached its maximum capacity of {config.max_size} members."
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+def _stay(
+    core: Core, config: ShareGroupConfig, call: Call, request: ShareGroupHeartbeatRequest, now: Moment
+) -> Effects:
+    """Handle the heartbeat of a member that joins or stays."""
+    joins = request.member_epoch == JOIN_EPOCH
+    group = (_group_to_join if joins else existing_group)(core, request.group_id)
+    _check_room(config, group, request.member_id)
+    before = _member(group, request)
+    names = request.subscribed_topic_names
+    after = replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        topic_names=before.topic_names if names is None else frozenset(names),
+        client_id=call.client_id,
+        client_host=call.client_host,
+    )
+    change = Change(core, config, group, now)
+    names_changed = change.update_member(before, after)
+    moved = change.advance(before, after, has_new_subscription=names_changed)
+    effect = begin_initialization(change, group.topics_after(before, after))
+    expect_heartbeat(core, config, group.group_id, request.member_id, now)
+    response = _response(core, config, request, before, moved)
+    if not change.records:
+        return [*change.lines, *initialize(core, effect, now), Reply(call, response)]
+    return [*change.lines, core.append(change.records, AnswerShareHeartbeat(call, response, effect))]
+
+
+def heartbeat_appended(core: Core, follow_up: AnswerShareHeartbeat, error: ErrorCode, now: Moment) -> Effects:
+    """Answer the member, and create the share state of the partitions that were recorded as initializing."""
+    call, response, effect = follow_up
+    if error is not ErrorCode.NONE:
+        return [Reply(call, ShareGroupHeartbeatResponse(error_code=error))]
+    return [*initialize(core, effect, now), Reply(call, response)]
+
+
+def expect_heartbeat(core: Core, config: ShareGroupConfig, group_id: str, member_id: str, now: Moment) -> None:
+    """Remove the member unless a heartbeat arrives within its session timeout."""
+    timeout_ms = group_setting(core.overrides(group_id), SESSION_TIMEOUT, config.session_timeout_ms)
+    core.timers.set((Kind.SESSION, group_id, member_id), now.monotonic_ms + timeout_ms)
+
+
+def loaded(core: Core, group: ShareGroup, now: Moment) -> Effects:
+    """Start the session timers of a group that was loaded."""
+    config = core.config.share
+    assert config is not None, "only a broker that serves share groups loads them"
+    for member_id in group.members:
+        expect_heartbeat(core, config, group.group_id, member_id, now)
+    return [log_line("Loaded share group %s with %d members.", group.group_id, len(group.members))]
+
+
+def _leave(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
+    group = existing_group(core, request.group_id)
+    member = _known_member(group, request.member_id)
+    response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
+    line = log_line("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
+    return [line, *core.reply_after_append(call, _removal(core, group, member, now), response)]
+
+
+def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
+    """Remove a member whose session ended."""
+    member, config = group.members.get(member_id), core.config.share
+    if member is None or config is None:
+        return []
+    text = "[GroupId %s] Member %s fenced from the group because the member session expired."
+    # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
+    expect_heartbeat(core, config, group.group_id, member_id, now)
+    return [log_line(text, group.group_id, member_id), core.append(_removal(core, group, member, now))]
+
+
+def _removal(core: Core, group: ShareGroup, member: ShareMember, now: Moment) -> list[RecordBytes]:
+    config = core.config.share or ShareGroupConfig()
+    change = Change(core, config, group, now)
+    change.records += encode.member_tombstones(group.group_id, member.member_id)
+    topics = group.state.topics.copy()
+    topics.replace(member.topic_names, ())
+    change.next_epoch(topics)
+    return change.records
+
+
+def _response(
+    core: Core,
+    config: ShareGroupConfig,
+    request: ShareGroupHeartbeatRequest,
+    before: ShareMember,
+    after: ShareMember,
+) -> ShareGroupHeartbeatResponse:
+    """The member's epoch; its partitions only if it joins, sent a full request, or they changed."""
+    overrides = core.overrides(request.group_id)
+    response = ShareGroupHeartbeatResponse(
+        member_id=after.member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=group_setting(overrides, HEARTBEAT_INTERVAL, config.heartbeat_interval_ms),
+    )
+    is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
+    if is_full or before.assigned != after.assigned:
+        rows = [
+            TopicPartitions(topic_id=topic, partitions=sorted(after.assigned[topic]))
+            for topic in sorted(after.assigned)
+        ]
+        response.assignment = Assignment(topic_partitions=rows)
+    return response

@@ -1,0 +1,96 @@
+"""Applies the records of share groups, whether they were just appended or are loaded.
+
+A record that names an unknown group or member is not an error: compaction may have removed what preceded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ottla.coordinators.group.assignors import Partitions
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
+from ottla.coordinators.group.share.group import ShareGroup, ShareMember
+from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol import group_records as g
+from ottla.protocol.message import Message
+
+
+def replay(core: Core, key: Message, value: Message | None) -> None:
+    """Apply one record of the types 10 to 15."""
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = core.share_groups.get(group_id)
+    if group is None:
+        if value is None:
+            return
+        group = core.share_groups[group_id] = ShareGroup(group_id)
+        core.groups.pop(group_id, None)
+        core.unserved.pop(group_id, None)
+    match key, value:
+        case g.ShareGroupMetadataKey(), g.ShareGroupMetadataValue():
+            group.state.epoch, group.state.metadata_hash = value.epoch, value.metadata_hash
+        case g.ShareGroupMetadataKey(), None:
+            _delete(core, group)
+        case g.ShareGroupTargetAssignmentMetadataKey(), g.ShareGroupTargetAssignmentMetadataValue():
+            group.target.epoch, group.target.timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+        case g.ShareGroupTargetAssignmentMetadataKey(), None:
+            group.target.epoch = LEAVE_EPOCH
+        case g.ShareGroupStatePartitionMetadataKey(), g.ShareGroupStatePartitionMetadataValue():
+            group.shares = _states(value)
+        case g.ShareGroupStatePartitionMetadataKey(), None:
+            group.shares = ShareStates()
+        case _:
+            _replay_member(core, group, key, value)
+
+
+def _replay_member(core: Core, group: ShareGroup, key: Message, value: Message | None) -> None:
+    match key, value:
+        case g.ShareGroupMemberMetadataKey(), g.ShareGroupMemberMetadataValue():
+            member = _member(group, key.member_id)
+            described = replace(member, rack_id=value.rack_id, client_id=value.client_id, client_host=value.client_host)
+            group.put(replace(described, topic_names=frozenset(value.subscribed_topic_names)))
+        case g.ShareGroupMemberMetadataKey(), None:
+            group.remove(key.member_id)
+            core.timers.cancel((Kind.SESSION, group.group_id, key.member_id))
+        case g.ShareGroupTargetAssignmentMemberKey(), g.ShareGroupTargetAssignmentMemberValue():
+            group.target.by_member[key.member_id] = _partitions(value.topic_partitions)
+        case g.ShareGroupTargetAssignmentMemberKey(), None:
+            group.target.by_member.pop(key.member_id, None)
+        case g.ShareGroupCurrentMemberAssignmentKey(), g.ShareGroupCurrentMemberAssignmentValue():
+            member = replace(_member(group, key.member_id), epoch=value.member_epoch)
+            assigned = _partitions(value.assigned_partitions)
+            group.put(replace(member, previous_epoch=value.previous_member_epoch, assigned=assigned))
+        case g.ShareGroupCurrentMemberAssignmentKey(), None if key.member_id in group.members:
+            left = replace(group.members[key.member_id], epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
+            group.put(replace(left, assigned=NO_PARTITIONS))
+
+
+def _delete(core: Core, group: ShareGroup) -> None:
+    group_id = group.group_id
+    for member_id in group.members:
+        core.timers.cancel((Kind.SESSION, group_id, member_id))
+    del core.share_groups[group_id]
+    if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
+        core.groups.setdefault(group_id, Group(group_id, None))
+
+
+def _member(group: ShareGroup, member_id: str) -> ShareMember:
+    return group.members.get(member_id) or ShareMember(member_id)
+
+
+def _partitions(rows: Iterable[g.TopicPartition | g.TopicPartitionsInfo]) -> Partitions:
+    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
+
+
+def _states(value: g.ShareGroupStatePartitionMetadataValue) -> ShareStates:
+    named = (*value.initializing_topics, *value.initialized_topics)
+    names = {row.topic_id: row.topic_name for row in named}
+    return ShareStates(
+        _partitions(value.initializing_topics),
+        _partitions(value.initialized_topics),
+        frozenset(row.topic_id for row in value.deleting_topics),
+        names | {row.topic_id: row.topic_name for row in value.deleting_topics},
+    )
