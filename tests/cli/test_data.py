@@ -20,7 +20,7 @@ import pytest
 from ottla.cli import follow
 from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
 from tests.clients.support import WAIT_S, sample_records, unique, wait_until
-from tests.conftest import OTTLA, RunningBroker
+from tests.conftest import RunningBroker
 
 from .conftest import Run
 
@@ -334,8 +334,6 @@ def test_control_characters_of_records_are_escaped_at_a_terminal(
 def test_exit_at_end_of_a_topic_that_ends_in_transaction_markers(
     broker: RunningBroker, shell: Shell, new_topic: Any
 ) -> None:
-    if broker.kind == OTTLA:
-        pytest.skip("needs transactions")
     topic = new_topic()
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 2}

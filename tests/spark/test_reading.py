@@ -183,8 +183,6 @@ def test_deleted_topic_is_an_error_or_skipped(world: World, monkeypatch: pytest.
 
 
 def test_control_records_at_the_end_and_aborted_records_end_a_range(broker: RunningBroker, world: World) -> None:
-    if broker.kind == "ottla":
-        pytest.skip("the broker has no transactions yet")
     topic = world.topic()
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": unique("tx")})
     producer.init_transactions(WAIT_S)
