@@ -127,6 +127,7 @@ def test_groups_are_listed_by_state_and_name(ottla: Run, group: str, member: str
     [
         (["--to-earliest"], [0, 0, 0]),
         (["--to-latest"], [10, 20, 30]),
+        (["--to-offset", "0"], [0, 0, 0]),
         (["--to-offset", "12"], [10, 12, 12]),
         (["--shift-by", "-3"], [2, 2, 2]),
         (["--shift-by", "20"], [10, 20, 25]),

@@ -226,7 +226,8 @@ def dry_run_option() -> Option:
 
 def require_one(options: Options, *names: str) -> None:
     """Raise a usage error unless exactly one of the options `names` was given."""
-    given = [name for name in names if getattr(options, name[2:].replace("-", "_")) not in (None, False)]
+    found = {name: getattr(options, name[2:].replace("-", "_")) for name in names}
+    given = [name for name, value in found.items() if value is not None and value is not False]  # 0 is a value
     if len(given) != 1:
         problem = f"{given[0]} and {given[1]} exclude each other" if given else f"one of {', '.join(names)} is required"
         raise usage_error(problem)
