@@ -25,13 +25,14 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.cli.root import ROOT
+from tests.open_transactions import hang, open_transaction
 from tests.ottla_process import OttlaProcess
 
 from .commands import all_commands, help_page
 
 README = Path(__file__).parents[2] / "README.md"
 SHELLS = ("zsh", "fish")
-SIMPLE = re.compile(r"ottla (topic|group|config|cluster)[^|<>$]*")
+SIMPLE = re.compile(r"ottla (topic|group|txn|config|cluster)[^|<>$]*")
 ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch)")
 
 
@@ -189,7 +190,10 @@ def test_first_example_works_on_a_fresh_broker(
 @pytest.mark.timeout(300)  # more than a hundred processes, one after another
 def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
-    with Shell(fresh) as shell:
+    with Shell(fresh) as shell, contextlib.ExitStack() as producers:
+        shell.run("ottla topic create invoices")  # the examples of `ottla txn` show transactions in this topic
+        hang(fresh.bootstrap, "invoices")
+        producers.callback(open_transaction(fresh.bootstrap, "billing-1", "invoices").close, 1)
         for name, text in help_texts(monkeypatch):
             directory = None
             if name in ("up", "format"):  # these commands create a data directory

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
+from tests.open_transactions import hang, open_transaction
 from tests.ottla_process import OttlaProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -76,6 +77,11 @@ def run(command: str) -> str:
 def test_examples_of_the_page_print_the_output_of_the_page() -> None:
     pairs = list(commands())
     assert len(pairs) > 30
-    for command, output in pairs:
-        printed = run(command)
-        assert steady(printed.strip()) == steady(output), f"$ {command}\n{printed}"
+    bootstrap = os.environ["OTTLA_BOOTSTRAP"]
+    with contextlib.ExitStack() as producers:
+        for command, output in pairs:
+            printed = run(command)
+            assert steady(printed.strip()) == steady(output), f"$ {command}\n{printed}"
+            if command == "ottla topic create invoices":  # the page shows transactions in this topic
+                hang(bootstrap, "invoices")
+                producers.callback(open_transaction(bootstrap, "billing-1", "invoices").close, 1)

@@ -1918,11 +1918,27 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
+        "`ottla txn abort` does not abort one partition of a transaction that its coordinator will end",
+        "cli/txn.py",
+        "    if not _hanging(admin, [row]):\n",
+        "    if False:\n",
+        ("tests/cli/test_txn.py::test_open_transaction_is_shown_and_aborted_by_fencing",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
         "transactions of tasks that no longer exist are ended",
         "spark/markers.py",
         "        admin.fence_producers(others)\n",
         "",
         (f"{TASKS}::test_task_that_no_longer_exists_is_noticed_and_what_it_left_open_is_ended",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "`ottla txn abort` does not abort one partition of a transaction that its coordinator will end",
+        "cli/txn.py",
+        "    if not _hanging(admin, [row]):\n",
+        "    if False:\n",
+        ("tests/cli/test_txn.py::test_open_transaction_is_shown_and_aborted_by_fencing",),
         OTTLA_ONLY,
     ),
 )

@@ -3,6 +3,8 @@
 ottla WORD...                       run it; `!` marks the lines of standard error, `exit N` a code that is not 0
 sorted ottla WORD...                the same, with the lines in sorted order: partitions are read in any order
 write TOPIC-PARTITION [KEY:]VALUE... [header=VALUE]    append records, a second apart, the first on 2023-11-14 22:13:20
+open ID TOPIC        write a record to partition 0 in a transaction that stays open
+hang TOPIC           write a record to partition 0 in a transaction that no coordinator knows
 
 Words are quoted as in a shell. ADDRESS is the broker's address, ID a random id, MOMENT the current time, HERE the
 current directory, and `.` an empty line.
@@ -23,6 +25,7 @@ from pathlib import Path
 from ottla.cli.main import main
 from ottla.clients import Producer
 from ottla.testing import ThreadBroker
+from tests.open_transactions import hang, open_transaction
 
 FIRST_MS = 1_700_000_000_000
 SECOND_MS = 1000
@@ -42,13 +45,22 @@ class CliScenario:
         self._broker = ThreadBroker(directory=str(directory / "broker"))
         self._broker.start()
         self._written = 0
+        self._producers: list[Producer] = []
 
     def close(self) -> None:
+        for producer in self._producers:
+            producer.close(1)
         self._broker.stop()
 
     def run(self, verb: str, arguments: list[str], options: Mapping[str, str]) -> list[str]:
+        if verb == "open":
+            self._producers.append(open_transaction(self._broker.bootstrap, *arguments))
+            return []
+        if verb == "hang":
+            hang(self._broker.bootstrap, *arguments)
+            return []
         if verb != "write":
-            raise ValueError(f"unknown command {verb}: it must be ottla, sorted or write")
+            raise ValueError(f"unknown command {verb}: it must be ottla, sorted, write, open or hang")
         topic, _, partition = arguments[0].rpartition("-")
         headers = {name: text.encode() for name, text in options.items()}
         with Producer(bootstrap_servers=self._broker.bootstrap) as producer:

@@ -1,6 +1,7 @@
 """Print the completion script of a shell: for commands, verbs, options, and names of topics, groups and profiles.
 
-The script calls `ottla` at each TAB. The names of topics and groups come from the cluster, within a second.
+The script calls `ottla` at each TAB. The names of topics and groups, and transactional ids, come from the cluster,
+within a second.
 """
 
 from __future__ import annotations
@@ -72,14 +73,14 @@ def values(metavar: str, context: click.Context, incomplete: str) -> list[Comple
     names: list[str] = []
     if metavar == "PROFILE":
         names = list(profile_file.load().get("profiles", {}))
-    elif metavar.startswith(("TOPIC", "GROUP")):
+    elif metavar.startswith(("TOPIC", "GROUP", "TRANSACTIONAL_ID")):
         names = _names(metavar, context)
     # Any client can choose the name of a group, and the shell expands special characters in completions.
     return [CompletionItem(name) for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
 def _names(metavar: str, context: click.Context) -> list[str]:
-    """Return the names of the cluster's topics or groups; an empty list if the cluster does not respond."""
+    """Return the names of topics or groups, or transactional ids; an empty list if the cluster does not respond."""
     from ottla.clients.errors import ClientError
 
     options = SimpleNamespace(**{**context.params, "client_settings": _ONE_SECOND})
@@ -87,6 +88,8 @@ def _names(metavar: str, context: click.Context) -> list[str]:
         with open_admin(options) as admin:
             if metavar.startswith("GROUP"):
                 return [group.group_id for group in admin.list_groups()]
+            if metavar.startswith("TRANSACTIONAL_ID"):
+                return [listed.transactional_id for listed in admin.list_transactions()]
             return [topic.name for topic in admin.list_topics()]
     except (Failure, ClientError):
         return []

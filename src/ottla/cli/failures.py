@@ -36,6 +36,8 @@ def _advice(error: errors.ClientError) -> tuple[str, ...]:
         return ("`ottla topic list` shows the existing topics.",)
     if isinstance(error, errors.GroupNotFound):
         return ("`ottla group list` shows the existing groups.",)
+    if isinstance(error, errors.TransactionalIdNotFound):
+        return ("`ottla txn list` shows the known ids.",)
     if isinstance(error, errors.TopicAlreadyExists):
         return ("--if-not-exists skips topics that exist.",)
     if isinstance(error, errors.NonEmptyGroup):

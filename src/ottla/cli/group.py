@@ -12,12 +12,12 @@ from ottla.cli.names import (
     confirm_deletion,
     enumerated,
     existing_groups,
+    members_of,
     name_parameters,
     names_of,
     report_deletions,
 )
 from ottla.cli.output import Column, Output, number, output_options
-from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _list(options: Options) -> int:
     from ottla.clients.admin import GroupState, GroupType
 
     output = Output(options)
-    states, types = _members_of(GroupState, options.state), _members_of(GroupType, options.type)
+    states, types = members_of(GroupState, options.state, "group"), members_of(GroupType, options.type, "group")
     with open_admin(options) as admin:
         listed = {group.group_id: group for group in admin.list_groups(states=states, types=types)}
         wanted = names_of(options, "group", optional=True)
@@ -77,20 +77,6 @@ def _list(options: Options) -> int:
         columns += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), number("lag")]
     output.table(columns, rows)
     return 0
-
-
-def _members_of(kind: Any, words: Iterable[str]) -> list[Any]:
-    by_name = {member.value.lower(): member for member in kind if member.value != "Unknown"}
-    chosen = []
-    for word in words:
-        for each in word.split(","):
-            plain = each.strip().lower().replace("-", "").replace("_", "")
-            if plain not in by_name:
-                known = [member.value for member in by_name.values()]
-                advice = did_you_mean(each, known, f"It may be {', '.join(known)}.")
-                raise Failure(f"no group is {each!r}", *advice, exit_code=2)
-            chosen.append(by_name[plain])
-    return chosen
 
 
 # -- describe ----------------------------------------------------------------------------------------------------
@@ -150,27 +136,13 @@ def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
     if any(row["instance"] for row in rows):
         columns.append(Column("instance", narrow=True))
     columns.append(number("partition_count", "PARTITIONS"))
-    columns.append(Column("assignment", "READS", narrow=True, show=_ranges))
+    columns.append(Column("assignment", "READS", narrow=True, show=units.ranges))
     if any(row["epoch"] is not None for row in rows):
         columns.append(number("epoch"))
     if any(row["target"] is not None and row["target"] != row["assignment"] for row in rows):
-        columns.append(Column("target", "WILL READ", narrow=True, show=_ranges))
+        columns.append(Column("target", "WILL READ", narrow=True, show=units.ranges))
     columns.append(Column("member", "MEMBER ID", narrow=True, colour=lambda _: "dim"))
     return columns
-
-
-def _ranges(by_topic: dict[str, list[int]]) -> str:
-    """Format partitions as `orders 0-2,5; payments 1`."""
-    texts = []
-    for topic, partitions in by_topic.items():
-        runs: list[list[int]] = []
-        for partition in sorted(partitions):
-            if runs and partition == runs[-1][-1] + 1:
-                runs[-1][1:] = [partition]
-            else:
-                runs.append([partition])
-        texts.append(f"{topic} {','.join('-'.join(map(str, run)) for run in runs)}")
-    return "; ".join(texts) or "nothing"
 
 
 # -- delete ------------------------------------------------------------------------------------------------------

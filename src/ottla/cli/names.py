@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.commands import Argument, Option, Options, usage_error
-from ottla.cli.suggestions import nearest
+from ottla.cli.suggestions import did_you_mean, nearest
 from ottla.cli.terminal import Failure
 
 if TYPE_CHECKING:
@@ -82,12 +82,17 @@ def is_pattern(name: str, *, regex: bool) -> bool:
 
 def confirm_deletion(question: str, *, yes: bool) -> None:
     """Ask a person at a terminal, unless `yes` is set. Raises Failure unless the answer is yes."""
+    confirm(question, "nothing was deleted", "--yes deletes without asking.", yes=yes)
+
+
+def confirm(question: str, refused: str, advice: str, *, yes: bool) -> None:
+    """Ask a person at a terminal, unless `yes` is set. Raises Failure with `refused` unless the answer is yes."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Failure("nothing was deleted", "--yes deletes without asking.")
+        raise Failure(refused, advice)
 
 
 def report_deletions(output: Output, noun: str, names: Sequence[str], errors: Mapping[str, ClientError]) -> None:
@@ -127,3 +132,18 @@ def existing_groups(admin: Admin, options: Options, *, optional: bool = False, m
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]
     return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known
+
+
+def members_of(kind: Any, words: Iterable[str], noun: str) -> list[Any]:
+    """Return the members of an enum, such as the states of a `noun`, for words of the command line."""
+    by_name = {member.value.lower(): member for member in kind if member.value != "Unknown"}
+    chosen = []
+    for word in words:
+        for each in word.split(","):
+            plain = each.strip().lower().replace("-", "").replace("_", "")
+            if plain not in by_name:
+                known = [member.value for member in by_name.values()]
+                advice = did_you_mean(each, known, f"It may be {', '.join(known)}.")
+                raise Failure(f"no {noun} is {each!r}", *advice, exit_code=2)
+            chosen.append(by_name[plain])
+    return chosen

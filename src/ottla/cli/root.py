@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Topics and groups": {
         "topic": "create, list, describe, alter and delete topics",
         "group": "list, describe, reset and delete groups, show their lag",
+        "txn": "list, describe and abort transactions, find hanging ones",
         "config": "show and change settings of topics, brokers, groups",
         "cluster": "show brokers, features, quorum, log directories",
     },

@@ -1,10 +1,10 @@
-"""Numbers for people: counts and moments as text; `ottla.common.units` has durations and sizes."""
+"""Numbers for people: counts, moments and partitions as text; `ottla.common.units` has durations and sizes."""
 
 import time
 
 from ottla.common.units import duration, parse_duration, size
 
-__all__ = ["count", "duration", "moment", "moment_utc", "parse_duration", "plural", "size"]
+__all__ = ["count", "duration", "moment", "moment_utc", "parse_duration", "plural", "ranges", "size"]
 
 
 def count(number: float | None) -> str:
@@ -32,3 +32,17 @@ def moment_utc(timestamp_ms: int) -> str:
     """Format milliseconds since the epoch as `2026-01-31 12:00:00.123 UTC`."""
     text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(timestamp_ms // 1000))
     return f"{text}.{timestamp_ms % 1000:03d} UTC"
+
+
+def ranges(by_topic: dict[str, list[int]]) -> str:
+    """Format partitions as `orders 0-2,5; payments 1`."""
+    texts = []
+    for topic, partitions in by_topic.items():
+        runs: list[list[int]] = []
+        for partition in sorted(partitions):
+            if runs and partition == runs[-1][-1] + 1:
+                runs[-1][1:] = [partition]
+            else:
+                runs.append([partition])
+        texts.append(f"{topic} {','.join('-'.join(map(str, run)) for run in runs)}")
+    return "; ".join(texts) or "nothing"

@@ -43,11 +43,12 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id in a list."""
+    """A transactional id in a list. `coordinator` is the node id of its coordinator."""
 
     transactional_id: str
     producer_id: int
     state: TransactionState
+    coordinator: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def list_all(
         yield (
             nodes[0],
             [
-                TransactionListing(row.transactional_id, row.producer_id, TransactionState(row.transaction_state))
+                TransactionListing(
+                    row.transactional_id, row.producer_id, TransactionState(row.transaction_state), nodes[0]
+                )
                 for row in response.transaction_states
             ],
         )

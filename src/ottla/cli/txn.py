@@ -1,0 +1,407 @@
+"""List and describe transactions, find those that hang, and abort them (KIP-664)."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import units
+from ottla.cli.commands import Argument, Command, Group, Option, Options, require_one
+from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.names import confirm, members_of, missing
+from ottla.cli.output import Column, Output, moment, number, output_options
+from ottla.cli.terminal import Failure
+
+if TYPE_CHECKING:
+    from ottla.clients.admin import Admin
+    from ottla.common.ids import TopicPartition
+
+EXAMPLES = """
+ottla txn list --state Ongoing
+ottla txn describe billing-1
+ottla txn find-hanging
+"""
+
+_PARTITIONS_PER_REQUEST = 500
+_LIST_HINT = "`ottla txn find-hanging` shows the hanging ones."
+
+
+# -- list --------------------------------------------------------------------------------------------------------
+
+
+_LIST_PARAMETERS = [
+    Option("--state", multiple=True, metavar="STATE", help="only in this state: Ongoing, CompleteCommit, ..."),
+    Option("--producer-id", multiple=True, type=int, metavar="ID", help="only of this producer id"),
+    Option("--older-than", metavar="DURATION", help="only open for longer: 90s, 1h (Kafka 3.8 or newer)"),
+    Option("--pattern", metavar="REGEX", help="only ids that the expression matches (RE2; Kafka 4.1 or newer)"),
+    Option("-q", "--quiet", is_flag=True, help="only transactional ids, one per line"),
+    *output_options(),
+    *connection_options(),
+]
+
+
+def _list(options: Options) -> int:
+    from ottla.clients.admin import TransactionState
+
+    output = Output(options)
+    filters = {
+        "states": members_of(TransactionState, options.state, "transaction"),
+        "producer_ids": options.producer_id,
+        "min_duration_ms": None if options.older_than is None else _milliseconds(options.older_than),
+        "pattern": options.pattern,
+    }
+    with open_admin(options) as admin:
+        listed = admin.list_transactions(**filters)
+    if options.quiet and not output.json:
+        output.names([each.transactional_id for each in listed])
+        return 0
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "coordinator": each.coordinator,
+            "producer_id": each.producer_id,
+            "state": each.state.value,
+        }
+        for each in listed
+    ]
+    if not rows:
+        given = any(value not in ([], (), None) for value in filters.values())
+        output.note("No transactional id matches." if given else "There is no transactional id yet.")
+        return 0
+    columns = [Column("transactional_id", narrow=True), Column("coordinator", right=True)]
+    output.table([*columns, Column("producer_id", right=True), Column("state", colour=_state_colour)], rows)
+    return 0
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return units.parse_duration(text)
+    except ValueError as error:
+        raise Failure(str(error), exit_code=2) from None
+
+
+def _state_colour(state: str) -> str | None:
+    return "green" if state == "Ongoing" else "yellow" if state.startswith("Prepare") else None
+
+
+# -- describe ----------------------------------------------------------------------------------------------------
+
+
+_DESCRIBE_PARAMETERS = [
+    Argument("ids", "TRANSACTIONAL_ID", nargs=-1, required=True, help="transactional ids"),
+    *output_options(),
+    *connection_options(),
+]
+
+
+def _describe(options: Options) -> int:
+    from ottla.common.ids import by_topic
+
+    output = Output(options)
+    with open_admin(options) as admin:
+        described = admin.describe_transactions(options.ids)
+        producer_ids = [each.producer_id for each in described.values()]
+        coordinators = {
+            each.transactional_id: each.coordinator for each in admin.list_transactions(producer_ids=producer_ids)
+        }
+    columns = [
+        Column("transactional_id", "transactional id"),
+        Column("state", colour=_state_colour),
+        Column("producer_id"),
+        Column("producer_epoch"),
+        Column("coordinator"),
+        Column("timeout_ms", "timeout", units.duration),
+        moment("start_ms", "started"),
+        Column("partitions", show=units.ranges),
+    ]
+    for index, (name, each) in enumerate(described.items()):
+        if index:
+            output.line()
+        row = {
+            "transactional_id": name,
+            "state": each.state.value,
+            "producer_id": each.producer_id,
+            "producer_epoch": each.producer_epoch,
+            "coordinator": coordinators.get(name),
+            "timeout_ms": each.timeout_ms,
+            "start_ms": each.start_ms,
+            "partitions": by_topic(each.partitions),
+        }
+        output.record(row, columns)
+    return 0
+
+
+# -- producers of partitions -------------------------------------------------------------------------------------
+
+
+_PRODUCERS_PARAMETERS = [
+    Argument("partitions", "TOPIC/PARTITION", nargs=-1, required=True, help="partitions, such as orders/0"),
+    *output_options(),
+    *connection_options(),
+]
+_PRODUCER_COLUMNS = [
+    Column("topic", narrow=True),
+    Column("partition", right=True),
+    Column("producer_id", right=True),
+    Column("producer_epoch", "EPOCH", right=True),
+    Column("coordinator_epoch", right=True),
+]
+
+
+def _describe_producers(options: Options) -> int:
+    output = Output(options)
+    partitions = [_partition(word) for word in options.partitions]
+    with open_admin(options) as admin:
+        rows = [row for row, _ in _producers(admin, partitions)]
+    if not rows:
+        output.note("There is no active producer.")
+        return 0
+    columns = [number("last_sequence"), moment("last_timestamp_ms", "LAST RECORD"), number("start_offset", "OPEN FROM")]
+    output.table([*_PRODUCER_COLUMNS, *columns], rows)
+    return 0
+
+
+def _partition(word: str) -> "TopicPartition":
+    from ottla.common.ids import TopicPartition
+
+    topic, _, partition = word.rpartition("/")
+    if not topic or not partition.isdecimal():
+        raise Failure(f"{word!r} is not of the form TOPIC/PARTITION", f"For example: {topic or word}/0", exit_code=2)
+    return TopicPartition(topic, int(partition))
+
+
+def _producers(admin: "Admin", partitions: "Iterable[TopicPartition]") -> list[tuple[dict[str, Any], Any]]:
+    """Return the active producers of partitions, each as a row and as the client describes it."""
+    return [
+        (
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "coordinator_epoch": each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
+                "last_sequence": each.last_sequence if each.last_sequence >= 0 else None,
+                "last_timestamp_ms": each.last_timestamp_ms,
+                "start_offset": each.transaction_start_offset,
+            },
+            each,
+        )
+        for partition, producers in admin.describe_producers(partitions).items()
+        for each in producers
+    ]
+
+
+# -- find-hanging ------------------------------------------------------------------------------------------------
+
+
+_HANGING_PARAMETERS = [
+    Argument(
+        "topics", "TOPIC", nargs=-1, help="topics, or partitions such as orders/0; default: all, also internal ones"
+    ),
+    Option("--broker", type=int, metavar="ID", help="only partitions with a replica on this broker"),
+    Option(
+        "--max-transaction-timeout",
+        metavar="DURATION",
+        default="15min",
+        help="only if the last record is older; the broker's transaction.max.timeout.ms; default: 15min",
+    ),
+    *output_options(),
+    *connection_options(),
+]
+
+
+def _find_hanging(options: Options) -> int:
+    import time
+
+    output = Output(options)
+    limit = options.max_transaction_timeout
+    # Kafka's tool takes minutes.
+    before_ms = time.time_ns() // 1_000_000 - (int(limit) * 60_000 if limit.isdecimal() else _milliseconds(limit))
+    rows: list[dict[str, Any]] = []
+    with open_admin(options) as admin:
+        partitions = _searched(admin, options.topics, options.broker)
+        for start in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
+            found = [row for row, _ in _producers(admin, partitions[start : start + _PARTITIONS_PER_REQUEST])]
+            is_open = [row for row in found if row["start_offset"] is not None]
+            rows += _hanging(admin, [row for row in is_open if row["last_timestamp_ms"] < before_ms])
+    if not rows:
+        output.note("No transaction hangs.")
+        return 0
+    columns = [number("start_offset"), moment("last_timestamp_ms", "LAST RECORD"), Column("transactional_id")]
+    output.table([*_PRODUCER_COLUMNS, *columns], rows)
+    first = rows[0]
+    output.note(
+        f"`ottla txn abort {first['topic']}/{first['partition']} --start-offset {first['start_offset']}` aborts it."
+    )
+    return 0
+
+
+def _searched(admin: "Admin", words: Sequence[str], broker: int | None) -> "list[TopicPartition]":
+    from ottla.common.ids import TopicPartition
+
+    single = [_partition(word) for word in words if "/" in word]
+    known = [topic.name for topic in admin.list_topics(include_internal=True)]
+    for name in [word for word in words if "/" not in word] + [partition.topic for partition in single]:
+        if name not in known:
+            raise Failure(*missing(name, known, "topic"))
+    described = admin.describe_topics([word for word in words if "/" not in word] if words else known)
+    return single + [
+        TopicPartition(name, each.partition)
+        for name, topic in described.items()
+        for each in topic.partitions
+        if broker is None or broker in each.replicas
+    ]
+
+
+def _hanging(admin: "Admin", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the open transactions whose coordinator will not end them: it does not know the producer or partition.
+
+    Each row gets the transactional id of its producer, None if no coordinator knows it.
+    """
+    from ottla.clients.admin import PartialFailure
+    from ottla.clients.errors import TransactionalIdNotFound
+    from ottla.common.ids import TopicPartition
+
+    if not rows:
+        return []
+    producer_ids = {row["producer_id"] for row in rows}
+    listed = admin.list_transactions(producer_ids=producer_ids)
+    ids = {each.producer_id: each.transactional_id for each in listed}
+    try:
+        described = admin.describe_transactions(ids.values())
+    except PartialFailure as failure:
+        if not all(isinstance(error, TransactionalIdNotFound) for error in failure.errors.values()):
+            raise
+        described = dict(failure.results)
+    awaited = {(each.producer_id, *partition) for each in described.values() for partition in each.partitions}
+    rows = [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in awaited]
+    # The coordinator may have ended a transaction after the first response: those that hang are still open now.
+    partitions = {TopicPartition(row["topic"], row["partition"]) for row in rows}
+    still_open = {_place(row) for row, _ in _producers(admin, partitions)} if rows else set()
+    return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if _place(row) in still_open]
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
+
+
+# -- abort -------------------------------------------------------------------------------------------------------
+
+
+_ABORT_PARAMETERS = [
+    Argument("partition", "TOPIC/PARTITION", required=False, help="the partition of a hanging transaction"),
+    Option("--start-offset", type=int, metavar="N", help="the transaction that begins at this offset"),
+    Option("--producer-id", type=int, metavar="ID", help="the transaction of this producer"),
+    Option("--producer-epoch", type=int, metavar="N", help="with --producer-id: only of this epoch"),
+    Option("--transactional-id", metavar="TRANSACTIONAL_ID", help="the open transaction of this id, in all partitions"),
+    Option("-y", "--yes", is_flag=True, help="do not ask"),
+    *output_options(),
+    *connection_options(),
+]
+
+
+def _abort(options: Options) -> int:
+    require_one(options, "--start-offset", "--producer-id", "--transactional-id")
+    if (options.partition is None) != (options.transactional_id is not None):
+        raise Failure("a hanging transaction needs TOPIC/PARTITION, and --transactional-id excludes it", exit_code=2)
+    if options.producer_epoch is not None and options.producer_id is None:
+        raise Failure("--producer-epoch needs --producer-id", exit_code=2)
+    with open_admin(options) as admin:
+        return _fence(admin, options) if options.partition is None else _abort_hanging(admin, options)
+
+
+def _abort_hanging(admin: "Admin", options: Options) -> int:
+    output, partition = Output(options), _partition(options.partition)
+    is_open = [pair for pair in _producers(admin, [partition]) if pair[0]["start_offset"] is not None]
+    wanted = {
+        "start_offset": options.start_offset,
+        "producer_id": options.producer_id,
+        "producer_epoch": options.producer_epoch,
+    }
+    found = [pair for pair in is_open if all(v is None or pair[0][key] == v for key, v in wanted.items())]
+    if not found:
+        starts = ", ".join(str(row["start_offset"]) for row, _ in is_open)
+        advice = f"Open transactions begin at {starts}." if starts else "No transaction is open in this partition."
+        raise Failure(f"{options.partition} has no such open transaction", advice)
+    row, producer = found[0]
+    name = f"the transaction of producer {row['producer_id']} from offset {row['start_offset']}"
+    if not _hanging(admin, [row]):
+        advice = (
+            f"`ottla txn list --producer-id {row['producer_id']}` shows its id; `ottla txn abort"
+            " --transactional-id ID` aborts it in all its partitions."
+        )
+        raise Failure(f"{options.partition}: {name} does not hang: its coordinator will end it", advice)
+    _confirm(f"Abort {name} in {options.partition}?", options)
+    admin.abort_transaction(partition, producer)
+    output.done(output.style.green(f"{options.partition}: aborted {name}"), {**row, "aborted": True})
+    return 0
+
+
+def _fence(admin: "Admin", options: Options) -> int:
+    from ottla.clients.admin import TransactionState
+
+    output, name = Output(options), options.transactional_id
+    state = admin.describe_transactions([name])[name].state
+    if state is not TransactionState.ONGOING:
+        raise Failure(f"{name} has no transaction to abort: its state is {state.value}", _LIST_HINT)
+    _confirm(f"Abort the transaction of {name} and fence its producer?", options)
+    fenced = admin.fence_producers([name])[name]
+    row = {"transactional_id": name, "producer_id": fenced.producer_id, "producer_epoch": fenced.producer_epoch}
+    output.done(output.style.green(f"{name}: aborted, its producer is fenced"), {**row, "aborted": True})
+    return 0
+
+
+def _confirm(question: str, options: Options) -> None:
+    confirm(question, "nothing was aborted", "--yes aborts without asking.", yes=options.yes)
+
+
+COMMAND = Group(
+    __doc__,
+    {
+        "list": Command(
+            _list,
+            _LIST_PARAMETERS,
+            "list transactional ids",
+            examples="""
+                ottla txn list
+                ottla txn list --state Ongoing --older-than 10min
+                ottla txn list --pattern 'billing-.*' --quiet
+                """,
+            aliases=("ls",),
+        ),
+        "describe": Command(
+            _describe,
+            _DESCRIBE_PARAMETERS,
+            "show the state, producer and partitions of transactional ids",
+            examples="ottla txn describe billing-1",
+        ),
+        "describe-producers": Command(
+            _describe_producers,
+            _PRODUCERS_PARAMETERS,
+            "show the active producers of partitions, and their open transactions",
+            examples="ottla txn describe-producers invoices/0",
+        ),
+        "find-hanging": Command(
+            _find_hanging,
+            _HANGING_PARAMETERS,
+            "find open transactions that no coordinator will end",
+            description="Find open transactions that no coordinator will end: it does not know the producer, or the\n"
+            "partition is not in the producer's transaction. They block readers with read_committed.",
+            examples="""
+                ottla txn find-hanging
+                ottla txn find-hanging invoices --max-transaction-timeout 1h
+                """,
+        ),
+        "abort": Command(
+            _abort,
+            _ABORT_PARAMETERS,
+            "abort a hanging transaction in a partition, or the open one of an id",
+            description="Abort a hanging transaction in a partition. A transaction that its coordinator will end is\n"
+            "refused; --transactional-id aborts it in all partitions and fences its producer, which fails at its next\n"
+            "call. At a terminal the command asks first.",
+            examples="""
+                ottla txn abort invoices/0 --start-offset 0
+                ottla txn abort --transactional-id billing-1 --yes
+                """,
+        ),
+    },
+    EXAMPLES,
+)
