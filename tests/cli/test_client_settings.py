@@ -5,12 +5,16 @@ The commands are those of `ottla --help`: a new one needs a row in `WORDS`, or t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.broker_settings import broker_config
 from ottla.cli.connect import GivenSettings, client_settings
+from ottla.clients import Producer
+from tests.conftest import RunningBroker
 
 from .commands import all_commands, options_of
 from .conftest import Run
@@ -39,6 +43,11 @@ WORDS = {
     "config set": "topic TOPIC retention.ms=-1",
     "config unset": "topic TOPIC retention.ms",
     "cluster": "--only brokers",
+    "txn list": "",
+    "txn describe": "GROUP",
+    "txn describe-producers": "TOPIC/0",
+    "txn find-hanging": "TOPIC",
+    "txn abort": "--transactional-id GROUP --yes",
 }
 # A setting that only this kind of client has.
 OWN = {"producer": "linger.ms=1", "consumer": "fetch.min.bytes=1"}
@@ -76,10 +85,23 @@ def test_other_commands_accept_settings_of_a_broker(path: str) -> None:
 
 @pytest.mark.both
 @pytest.mark.parametrize("path", WORDS)
-def test_command_accepts_settings_of_its_clients(path: str, ottla: Run, topic: str, group: str) -> None:
+def test_command_accepts_settings_of_its_clients(
+    path: str, broker: RunningBroker, ottla: Run, topic: str, group: str
+) -> None:
     given = ["request.timeout.ms=20000", "retry_backoff_ms=50", *(OWN[k] for k in KINDS[path] if k in OWN)]
-    done = ottla(*words_of(path, topic, group), *(word for setting in given for word in ("-X", setting)))
+    with open_transaction(broker, topic, group) if path.startswith("txn") else nullcontext():
+        done = ottla(*words_of(path, topic, group), *(word for setting in given for word in ("-X", setting)))
     assert done.code == 0, done.err
+
+
+@contextmanager
+def open_transaction(broker: RunningBroker, topic: str, transactional_id: str) -> Iterator[None]:
+    """Keep a transaction open; the block may abort it."""
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id=transactional_id) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x").result(30)
+        yield
 
 
 @pytest.mark.parametrize("path", WORDS)
