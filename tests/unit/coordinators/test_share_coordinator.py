@@ -1,4 +1,4 @@
-"""The share coordinator: what it stores, whom it fences, how it shortens its log. KIP-932, KIP-1226."""
+"""The share coordinator: its records, the requests that it fences, and the pruning of its log. KIP-932, KIP-1226."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who writes a batch, and who has written it: options, identities, markers, and what is refused."""
+"""The options and identities of exactly-once writes, their markers, and the errors that prevent a second write."""
 
 from __future__ import annotations
 

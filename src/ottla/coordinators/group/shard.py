@@ -13,6 +13,7 @@ from typing import Any
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
+from ottla.coordinators.expiry_clock import ExpiryClock
 from ottla.coordinators.group import admin, expiry, offsets, session, transactional_offsets, unserved
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.config import GroupConfig
@@ -123,7 +124,6 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
 _SHARE_GROUP_RECORDS = {kind: RECORD_TYPES[kind] for kind in range(10, 16)}
 _KNOWN_RECORDS = {kind: row for kind, row in RECORD_TYPES.items() if kind not in _SHARE_GROUP_RECORDS}
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
-CLOCK_JUMP_MS = 600_000
 
 
 class Phase(Enum):
@@ -144,8 +144,7 @@ class GroupShard:
         self._core = Core(config, random_bytes)
         self._known_records = _KNOWN_RECORDS if config.share is None else RECORD_TYPES
         self._share_keys = tuple(key for key, _ in _SHARE_GROUP_RECORDS.values())
-        # The difference of the wall clock and the monotonic clock at the last check for expired offsets.
-        self._wall_ahead_ms: int | None = None
+        self._expiry_clock = ExpiryClock()
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -262,8 +261,7 @@ class GroupShard:
         """
         interval_ms = self._core.config.offsets_retention_check_interval_ms
         self._core.timers.set(_EXPIRY, now.monotonic_ms + interval_ms)
-        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, now.wall_ms - now.monotonic_ms
-        return before_ms is not None and abs(self._wall_ahead_ms - before_ms) >= CLOCK_JUMP_MS
+        return self._expiry_clock.was_set(now)
 
     # -- the log -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""One share partition at its leader: which records are in flight, who has acquired them, and what must be stored.
+"""One share partition at its leader: the records in flight, the members that acquired them, and the state to store.
 
 The caller's duties, in this order:
 

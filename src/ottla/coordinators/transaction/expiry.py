@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Moment, log_line
+from ottla.coordinators.expiry_clock import ExpiryClock
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import Expire
@@ -20,21 +21,6 @@ MOST_TOMBSTONES = 500
 # The ids of one batch may be long. The batch must stay below any limit on its size.
 MOST_KEY_BYTES = 128 * 1024
 SOON_MS = 5
-CLOCK_JUMP_MS = 600_000
-
-
-class ExpiryClock:
-    """Notices that the wall clock was set between two checks."""
-
-    __slots__ = ("_wall_ahead_ms",)
-
-    def __init__(self) -> None:
-        self._wall_ahead_ms: int | None = None
-
-    def was_set(self, now: Moment) -> bool:
-        """Whether the wall clock was set since the previous call."""
-        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, now.wall_ms - now.monotonic_ms
-        return before_ms is not None and abs(self._wall_ahead_ms - before_ms) >= CLOCK_JUMP_MS
 
 
 def schedule(core: Core, now: Moment) -> None:

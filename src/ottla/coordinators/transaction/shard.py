@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Appended, Call, Moment
+from ottla.coordinators.expiry_clock import ExpiryClock
 from ottla.coordinators.transaction import (
     add_partitions,
     admin,
@@ -69,7 +70,7 @@ class TransactionShard:
         self.skipped_records = 0
         """The number of loaded records of unknown types."""
         self._core = Core(config, partition, coordinator_epoch, transaction_version)
-        self._expiry_clock = expiry.ExpiryClock()
+        self._expiry_clock = ExpiryClock()
 
     @property
     def transactions(self) -> Mapping[str, Metadata]:
