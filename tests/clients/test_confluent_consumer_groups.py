@@ -59,6 +59,49 @@ def test_members_share_a_topic_while_one_joins_and_one_leaves(
 
 
 @pytest.mark.both
+def test_static_members_change_the_protocol_one_by_one_and_return(
+    broker: RunningBroker, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    """A rolling restart: the member that replaces the last one of the consumer protocol makes the group classic."""
+    topic, group = make_topic(partitions=4), unique("group")
+    client, rounds = producer(broker), 0
+    members: list[ConfluentMember] = []
+    left: list[ConfluentMember] = []
+
+    def restart(name: str, protocol: str) -> None:
+        nonlocal rounds
+        index = ["one", "two"].index(name)
+        if index < len(members):
+            members[index].stop()
+            left.append(members.pop(index))
+        config = {"group_instance_id": name, "group_protocol": protocol, "session_timeout_ms": 45_000}
+        if protocol == "consumer":
+            del config["session_timeout_ms"]
+        else:
+            config["partition_assignment_strategy"] = "cooperative-sticky"
+        members.insert(index, ConfluentMember(member(broker, group, **config), topic).start())
+        wait_until(lambda: share(members, 4) or len(members) == 1, "the members share the partitions")
+        rounds += 1
+        for partition in range(4):
+            send(client, topic, [Sent(None, b"v", [], FIRST_TIMESTAMP)] * 2, partition)
+
+    def group_type() -> str:
+        return str(admin.describe_consumer_groups([group])[group].result(WAIT_S).type).rpartition(".")[2]
+
+    try:
+        for protocol, types in (("consumer", "CONSUMER"), ("classic", "CLASSIC"), ("consumer", "CONSUMER")):
+            for name in ("one", "two"):
+                restart(name, protocol)
+            wait_until(lambda expected=types: group_type() == expected, f"the group is {types}")
+        wait_until(lambda: sum(len(m.read()) for m in members + left) == rounds * 8, "every record is read")
+    finally:
+        for each in members:
+            each.stop()
+    seen = [row for each in members + left for row in each.read()]
+    assert len(seen) == len(set(seen)), "a record was read twice"
+
+
+@pytest.mark.both
 def test_subscription_by_regular_expression_finds_new_topics(broker: RunningBroker, make_topic: MakeTopic) -> None:
     pytest.importorskip("re2", reason="needs the extra `regex`")
     topic = make_topic()

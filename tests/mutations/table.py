@@ -1326,6 +1326,7 @@ STOCK = (
 )
 
 MODERN = f"{UNIT}/coordinators/test_consumer_groups.py"
+MIGRATION = f"{UNIT}/coordinators/test_group_migration.py"
 CONSUMER_GROUPS = (
     Mutation(
         "a partition is given to a member only when no other member owns it",
@@ -1368,6 +1369,13 @@ CONSUMER_GROUPS = (
         "    core.timers.set((kind, group.group_id, member_id), now.monotonic_ms + max(retry_ms, 1))\n",
         "",
         (f"{MODERN}::test_failed_append_changes_nothing_and_the_session_still_ends",),
+    ),
+    Mutation(
+        "a group that a static member converts rebalances if its members have not reached their target",
+        "coordinators/group/consumer/migration.py",
+        "        must_rebalance=epoch > target_epoch or not are_placed,\n",
+        "        must_rebalance=epoch > target_epoch,\n",
+        (f"{MIGRATION}::test_members_that_have_not_reached_their_target_rebalance_after_the_downgrade",),
     ),
     Mutation(
         "a commit of a member with an epoch of the past is rejected",

@@ -189,3 +189,126 @@ def test_static_member_moves_to_the_consumer_protocol(driver: GroupDriver) -> No
     assert modern.beat() is ErrorCode.NONE
     assert modern.partitions == {"a": [0, 1, 2, 3]}
     assert [m.member_id for m in driver.ask(DescribeConsumerGroup("g")).members] == ["m"]
+
+
+# -- a static classic member replaces the last consumer member ---------------------------------------------------
+
+
+def test_static_member_moves_to_the_classic_protocol_without_a_rebalance(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    classic = ClassicConsumer(driver, "a")
+    driver.advance(1_000)
+    classic.enter()
+    settle_all(driver, modern, classic)
+    owned = modern.partitions["a"]
+    modern.leave(-2)
+    successor = ClassicConsumer(driver, "a", instance_id="i")
+    answer = successor.joined(successor.join())
+    assert kind(driver) == "classic"
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.generation_id == classic.generation
+    assert (answer.leader, answer.skip_assignment) == (successor.member_id, True), "it watches the topics"
+    assert successor.take() is ErrorCode.NONE
+    assert successor.owned == {"a": owned}
+    assert successor.heartbeat() is classic.heartbeat() is ErrorCode.NONE
+    assert modern.beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    described = driver.ask(DescribeGroup("g"), 6)
+    assert described.group_state == "Stable"
+    assert {member.member_id for member in described.members} == {classic.member_id, successor.member_id}
+    driver.restart()
+    assert kind(driver) == "classic"
+    assert successor.heartbeat() is classic.heartbeat() is ErrorCode.NONE
+    driver.advance(classic.session_timeout_ms - 1)
+    assert successor.heartbeat() is ErrorCode.NONE
+    driver.advance(classic.session_timeout_ms - 1)
+    assert successor.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS, "the other member's session ended"
+
+
+def test_only_member_moves_to_the_classic_protocol_while_it_is_alive(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    successor = ClassicConsumer(driver, "a", instance_id="i", version=8)
+    answer = successor.joined(successor.join())
+    assert kind(driver) == "classic"
+    assert answer.leader == "m", "before version 9, a leader cannot skip the assignment"
+    assert successor.take() is ErrorCode.NONE
+    assert successor.owned == {"a": [0, 1, 2, 3]}
+    assert modern.beat() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_static_member_with_another_subscription_rebalances_the_classic_group(driver: GroupDriver) -> None:
+    driver.change_topics(b=2)
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    classic = ClassicConsumer(driver, "a")
+    driver.advance(1_000)
+    classic.enter()
+    settle_all(driver, modern, classic)
+    generation = classic.generation
+    successor = ClassicConsumer(driver, "a", "b", instance_id="i")
+    call = successor.join()
+    assert kind(driver) == "classic"
+    assert call not in driver.answers, "it waits for the rebalance"
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    other = classic.join()
+    assert successor.joined(call).generation_id == classic.joined(other).generation_id == generation + 1
+    plan = {successor.member_id: assignment_of(a=[0], b=[0, 1]), classic.member_id: assignment_of(a=[1, 2, 3])}
+    assert successor.take(plan) is classic.take() is ErrorCode.NONE
+    assert (successor.owned, classic.owned) == ({"a": [0], "b": [0, 1]}, {"a": [1, 2, 3]})
+    assert any("replacement with different subscription" in line for line in driver.log_lines)
+
+
+def test_members_that_have_not_reached_their_target_rebalance_after_the_downgrade(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    classic = ClassicConsumer(driver, "a")
+    driver.advance(1_000)
+    classic.enter()
+    assert classic.owned == {}, "the consumer member has not given up its partitions"
+    successor = ClassicConsumer(driver, "a", instance_id="i")
+    call = successor.join()
+    assert kind(driver) == "classic"
+    assert call not in driver.answers
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_new_partitions_rebalance_the_classic_group_after_the_downgrade(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    driver.change_topics(a=6)
+    successor = ClassicConsumer(driver, "a", instance_id="i")
+    answer = successor.joined(successor.join())
+    assert kind(driver) == "classic"
+    assert [row.member_id for row in answer.members] == [successor.member_id], "it assigns the partitions"
+
+
+def test_failed_downgrade_leaves_the_consumer_group(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    driver.append_error = ErrorCode.NOT_COORDINATOR
+    successor = ClassicConsumer(driver, "a", instance_id="i")
+    assert driver.answers[successor.join()].error_code == ErrorCode.NOT_COORDINATOR
+    driver.append_error = ErrorCode.NONE
+    assert kind(driver) == "consumer"
+    assert modern.beat() is ErrorCode.NONE
+
+
+def test_group_stays_a_consumer_group_if_a_static_member_may_not_downgrade_it() -> None:
+    for policy in ({"may_downgrade": False}, {"others": True}, {"max_size": 1}):
+        size = policy.get("max_size", 10)
+        config = GroupConfig(
+            max_size=size, consumer=ConsumerGroupConfig(may_downgrade=policy.get("may_downgrade", True))
+        )
+        driver = GroupDriver(config)
+        driver.change_topics(a=4)
+        modern = Member(driver, "m", "a", instance_id="i")
+        modern.beat()
+        if policy.get("others"):
+            Member(driver, "n", "a").beat()
+        if size == 1:
+            ClassicConsumer(driver, "a").enter()
+        successor = ClassicConsumer(driver, "a", instance_id="i")
+        assert successor.enter() is ErrorCode.NONE
+        assert kind(driver) == "consumer", policy
+        assert modern.beat() is ErrorCode.FENCED_INSTANCE_ID

@@ -68,6 +68,18 @@ class RebalanceDowngradedGroup(NamedTuple):
     """The request by which the last consumer member left, and its response."""
 
 
+class JoinDowngradedGroup(NamedTuple):
+    """Answer a static classic member that replaced the last consumer member, by which the group became classic."""
+
+    call: Call
+    group_id: str
+    member_id: str
+    replaced_id: str
+    protocols: dict[str, Protocols]
+    """The protocols of each member."""
+    must_rebalance: bool
+
+
 class AnswerShareHeartbeat(NamedTuple):
     """Answer a member of a share group, and create share state."""
 
@@ -90,6 +102,7 @@ FollowUp: TypeAlias = (
     | JoinConvertedGroup
     | JoinUpgradedGroup
     | RebalanceDowngradedGroup
+    | JoinDowngradedGroup
     | AnswerShareHeartbeat
     | DeleteShareState
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, Effects, Moment, log_line
+from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
 from ottla.coordinators.group.follow_ups import ReplaceStaticMember
 from ottla.coordinators.group.group import Group
@@ -238,10 +238,15 @@ def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: Er
     group.update(member, successor.protocols, successor.rebalance_timeout_ms, successor.session_timeout_ms)
     group.refresh_subscription()
     core.expect_heartbeat(group, member, now)
+    return [accept_returned(call, group, member, leader_before)]
+
+
+def accept_returned(call: Call, group: Group, member: Member, leader_before: str | None) -> Reply:
+    """Answer the JoinGroup of a static member that returned to a Stable group, and must not assign partitions."""
     if call.api_version >= SKIP_ASSIGNMENT_SINCE:
-        return [accept_join(call, group, member, skip=group.leader == successor.member_id)]
+        return accept_join(call, group, member, skip=group.leader == member.member_id)
     # Older versions cannot skip the assignment. The former leader id keeps the member from assigning partitions.
-    return [accept_join(call, group, member, leader=leader_before)]
+    return accept_join(call, group, member, leader=leader_before)
 
 
 def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:

@@ -23,7 +23,7 @@ from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import heartbeat as consumer_heartbeat
 from ottla.coordinators.group.consumer.heartbeat import upgrade_appended
 from ottla.coordinators.group.consumer.matching import matching_elapsed
-from ottla.coordinators.group.consumer.migration import downgrade_appended
+from ottla.coordinators.group.consumer.migration import downgrade_appended, replacement_appended
 from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
 from ottla.coordinators.group.core import NO_PRODUCER_ID, Core
 from ottla.coordinators.group.errors import answer_appended
@@ -42,6 +42,7 @@ from ottla.coordinators.group.follow_ups import (
     AnswerSyncs,
     DeleteShareState,
     JoinConvertedGroup,
+    JoinDowngradedGroup,
     JoinUpgradedGroup,
     RebalanceDowngradedGroup,
     ReplaceStaticMember,
@@ -117,6 +118,7 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     JoinConvertedGroup: unserved.conversion_appended,
     JoinUpgradedGroup: upgrade_appended,
     RebalanceDowngradedGroup: downgrade_appended,
+    JoinDowngradedGroup: replacement_appended,
     ReplaceStaticMember: static_member_appended,
     AnswerShareHeartbeat: share_members.heartbeat_appended,
     DeleteShareState: share_states.deletion_appended,

@@ -17,7 +17,7 @@ from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import check_room, return_static_member
 from ottla.coordinators.group.consumer.matching import update_expression
 from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, MemberState
-from ottla.coordinators.group.consumer.migration import encode_partitions
+from ottla.coordinators.group.consumer.migration import encode_partitions, replace_last_consumer_member
 from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
 from ottla.coordinators.group.follow_ups import JoinConvertedGroup
@@ -78,6 +78,9 @@ def _join(core: Core, call: Call, request: JoinGroupRequest, group: ConsumerGrou
     is_changed = names_changed or regex_changed
     if is_changed or group.state.must_compare_topics(now):
         change.next_epoch(group.topics_after(before, after), only_if_topics_changed=not is_changed)
+    downgrade = replace_last_consumer_member(core, call, group, after, change.epoch, now)
+    if downgrade is not None:
+        return [*change.lines, downgrade]
     moved = change.advance(before, after, _owned(core, subscription), has_new_subscription=is_changed)
     expect_heartbeat(core, group.group_id, moved, now)
     core.timers.cancel((Kind.JOIN, group.group_id, member_id))

@@ -14,7 +14,7 @@ from ottla.coordinators.group.consumer.change import Change
 from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.member import NOTHING_OWNED, ConsumerMember, MemberState
-from ottla.coordinators.group.consumer.migration import can_downgrade, downgrade_records
+from ottla.coordinators.group.consumer.migration import downgrade_records, members_after_downgrade, protocols_of
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerCall, RebalanceDowngradedGroup
 from ottla.coordinators.group.modern.epochs import STATIC_LEAVE_EPOCH
@@ -106,14 +106,10 @@ def removal(
     If only classic members are left, the group becomes a classic group.
     """
     leaving = {member.member_id for member in members}
-    if can_downgrade(core, group, leaving):
-        protocols = {
-            member_id: member.classic.protocols
-            for member_id, member in group.members.items()
-            if member.classic is not None
-        }
-        records = downgrade_records(core, group, leaving, now)
-        return core.append(records, RebalanceDowngradedGroup(group.group_id, protocols, request))
+    left = members_after_downgrade(core, group, leaving)
+    if left:
+        follow_up = RebalanceDowngradedGroup(group.group_id, protocols_of(left), request)
+        return core.append(downgrade_records(core, group, left, now), follow_up)
     change = Change(core, group, now)
     change.remove_members(members)
     return core.append(change.records, None if request is None else AnswerCall(*request))

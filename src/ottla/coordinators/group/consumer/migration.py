@@ -2,7 +2,8 @@
 
 A classic group becomes a consumer group when a consumer member joins. Its members stay, as classic members, with the
 partitions that their leader assigned. A consumer group becomes a classic group when its last consumer member leaves
-and classic members are left. `group.consumer.migration.policy` may forbid either.
+and classic members are left, or when a static member of the classic protocol replaces it.
+`group.consumer.migration.policy` may forbid either.
 
 A conversion is one batch that deletes the group of one type and writes that of the other. What follows happens when
 the batch was appended: the consumer member joins, or the classic members rebalance.
@@ -14,15 +15,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
-from ottla.coordinators.events import Effects, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.events import Append, Call, Effects, LogLine, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, Owned
-from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import error_response
-from ottla.coordinators.group.follow_ups import RebalanceDowngradedGroup
+from ottla.coordinators.group.follow_ups import JoinDowngradedGroup, RebalanceDowngradedGroup
 from ottla.coordinators.group.group import Group
-from ottla.coordinators.group.member import Member
+from ottla.coordinators.group.join import accept_returned
+from ottla.coordinators.group.member import Member, Protocols
 from ottla.coordinators.group.modern import Topics, metadata_hash
 from ottla.coordinators.group.rebalance import prepare
 from ottla.coordinators.group.records import group_record, group_tombstone
@@ -127,28 +129,44 @@ def _upgraded(core: Core, classic: Group) -> ConsumerGroup:
 # -- consumer to classic ---------------------------------------------------------------------------------------
 
 
-def can_downgrade(core: Core, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-    """Whether only classic members are left without those that leave, and the group may be converted."""
-    left = [member for member_id, member in group.members.items() if member_id not in leaving]
-    if not left or any(member.classic is None for member in left):
-        return False
-    return core.config.consumer.may_downgrade and len(left) <= core.config.max_size
+def members_after_downgrade(
+    core: Core, group: ConsumerGroup, leaving: Collection[str], joining: ConsumerMember | None = None
+) -> list[ConsumerMember]:
+    """The members of the classic group that the group becomes; empty if it stays a consumer group.
+
+    It becomes a classic group if only classic members are left without those that leave, and the policy allows it.
+    The first member is the leader: one that joins now learns that it must watch the topics.
+    """
+    members = [] if joining is None else [joining]
+    members += [member for member_id, member in group.members.items() if member_id not in leaving]
+    is_classic = all(member.classic is not None for member in members)
+    has_room = len(members) <= core.config.max_size
+    return members if is_classic and has_room and core.config.consumer.may_downgrade else []
 
 
-def downgrade_records(core: Core, group: ConsumerGroup, leaving: Collection[str], now: Moment) -> list[RecordBytes]:
-    """The records that convert the group, without the members that leave."""
+def downgrade_records(
+    core: Core, group: ConsumerGroup, members: Iterable[ConsumerMember], now: Moment
+) -> list[RecordBytes]:
+    """The records that convert the group to a classic group with these members, who have their target assignment."""
     classic = Group(group.group_id, now.wall_ms)
     classic.generation = group.epoch
-    for member_id, member in group.members.items():
-        if member_id not in leaving and member.classic is not None:
+    targets = {}
+    for member in members:
+        if member.classic is not None:
             classic.add(_classic_member(member, member.classic), PROTOCOL_TYPE)
+            targets[member.member_id] = group.target_of(member)
     name = classic.protocol_name = classic.select_protocol()
     assignments = {
-        member.member_id: encode_partitions(core.topics, group.target.of(member.member_id), member.metadata(name))
+        member.member_id: encode_partitions(core.topics, targets[member.member_id], member.metadata(name))
         for member in classic.members.values()
     }
     record = group_record(classic, classic.members.values(), classic.leader, assignments)
     return [*encode.group_tombstones(group), record]
+
+
+def protocols_of(members: Iterable[ConsumerMember]) -> dict[str, Protocols]:
+    """The protocols of classic members by member id. The record of a classic group does not have all of them."""
+    return {member.member_id: member.classic.protocols for member in members if member.classic is not None}
 
 
 def _classic_member(member: ConsumerMember, classic: ClassicMember) -> Member:
@@ -163,6 +181,34 @@ def _classic_member(member: ConsumerMember, classic: ClassicMember) -> Member:
     )
 
 
+def replace_last_consumer_member(
+    core: Core, call: Call, group: ConsumerGroup, joining: ConsumerMember, epoch: int, now: Moment
+) -> Append | None:
+    """Convert the group if `joining`, a static classic member, replaces its last consumer member; otherwise None.
+
+    As when a static member returns to a classic group, there is no rebalance if its subscription is the same. There is
+    one if the target assignment is not that of `epoch`, or if the other members have not reached it: the classic
+    protocol has no other way to give them partitions.
+    """
+    replaced = group.static_member(joining.instance_id)
+    if replaced is None or replaced.classic is not None:
+        return None
+    members = members_after_downgrade(core, group, {replaced.member_id}, joining)
+    if not members:
+        return None
+    target_epoch = group.target.epoch
+    are_placed = all(member is joining or member.is_reconciled(target_epoch) for member in members)
+    follow_up = JoinDowngradedGroup(
+        call,
+        group.group_id,
+        joining.member_id,
+        replaced.member_id,
+        protocols_of(members),
+        must_rebalance=epoch > target_epoch or not are_placed,
+    )
+    return core.append(downgrade_records(core, group, members, now), follow_up)
+
+
 def downgrade_appended(core: Core, follow_up: RebalanceDowngradedGroup, error: ErrorCode, now: Moment) -> Effects:
     """Answer the request by which the last consumer member left, and let the classic members rebalance."""
     group_id, protocols, request = follow_up
@@ -173,9 +219,29 @@ def downgrade_appended(core: Core, follow_up: RebalanceDowngradedGroup, error: E
     group = core.groups.get(group_id)
     if error is not ErrorCode.NONE or group is None:
         return effects
+    line = _take_over_members(core, group, protocols, now)
+    reason = f"Downgrade group {group_id} from consumer to classic for member leaving."
+    return [line, *prepare(core, group, now, reason), *effects]
+
+
+def replacement_appended(core: Core, follow_up: JoinDowngradedGroup, error: ErrorCode, now: Moment) -> Effects:
+    """Answer the member that replaced the last consumer member, or let it wait for the rebalance of the group."""
+    call, group_id, member_id, replaced_id, protocols, must_rebalance = follow_up
+    if error is not ErrorCode.NONE:
+        return [refuse_join(call, error)]
+    group = core.groups[group_id]
+    line = _take_over_members(core, group, protocols, now)
+    member = group.members[member_id]
+    if not must_rebalance:
+        return [line, accept_returned(call, group, member, replaced_id)]
+    group.park_join(member, call)
+    reason = f"Downgrade group {group_id} from consumer to classic for static member replacement"
+    return [line, *prepare(core, group, now, f"{reason} with different subscription.")]
+
+
+def _take_over_members(core: Core, group: Group, protocols: Mapping[str, Protocols], now: Moment) -> LogLine:
+    """Restore what the record of the converted group does not have, and expect heartbeats of its members."""
     for member in group.members.values():
         group.update(member, protocols[member.member_id], member.rebalance_timeout_ms, member.session_timeout_ms)
         core.expect_heartbeat(group, member, now)
-    line = log_line("[GroupId %s] Converted the consumer group to a classic group.", group_id)
-    reason = f"Downgrade group {group_id} from consumer to classic for member leaving."
-    return [line, *prepare(core, group, now, reason), *effects]
+    return log_line("[GroupId %s] Converted the consumer group to a classic group.", group.group_id)
