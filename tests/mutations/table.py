@@ -1502,6 +1502,20 @@ SHARES = (
         (f"{SHARE_GROUP}::test_share_state_is_created_after_the_record_and_not_twice",),
     ),
     Mutation(
+        "share state that members use survives a creation that is repeated",
+        "broker/share_effects.py",
+        "UNCHOSEN_OFFSET, keeps_existing=True",
+        "UNCHOSEN_OFFSET, keeps_existing=False",
+        (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
+    ),
+    Mutation(
+        "the creation of share state that failed is not reported as done",
+        "broker/share_effects.py",
+        "if result.error is ErrorCode.NONE)",
+        ")",
+        (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
+    ),
+    Mutation(
         "a group is not deleted while its share state is being created",
         "coordinators/group/share/initialization.py",
         " or group.initializing_since_ms:\n",

@@ -44,6 +44,7 @@ class Coordinators:
         # 10 ms of imports, which a broker without groups does not need.
         from ottla.broker.coordinator_runtime import CoordinatorOptions
         from ottla.broker.group_runtime import GroupRuntime
+        from ottla.broker.share_effects import ShareEffects
         from ottla.coordinators.group.config import GroupConfig
 
         broker = self._broker
@@ -59,6 +60,7 @@ class Coordinators:
                 commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
                 node_id=broker.node_id,
             ),
+            share_effects=ShareEffects(lambda: self.shares, broker.worker.submit),
         )
         groups.publish(broker.metadata.image)
         self._running.append(groups.shards)

@@ -23,13 +23,17 @@ from ottla.coordinators.group.shard import GroupShard
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 
 if TYPE_CHECKING:
+    from ottla.broker.share_effects import ShareEffects
     from ottla.protocol.messages.list_groups import ListedGroup
 
 logger = logging.getLogger(__name__)
 
 
 class GroupRuntime:
-    """The group coordinator. `topic_id(name)` returns the id of any topic, None if it does not exist."""
+    """The group coordinator. `topic_id(name)` returns the id of any topic, None if it does not exist.
+
+    `share_effects` is necessary if `config.share` is set.
+    """
 
     def __init__(
         self,
@@ -40,10 +44,12 @@ class GroupRuntime:
         clock: Clock,
         call_later: CallLater,
         options: CoordinatorOptions,
+        share_effects: ShareEffects | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.config = config
         self._topic_id = topic_id
+        self._share_effects = share_effects
         self._image = EMPTY_IMAGE
         coordinator = Coordinator(
             name="GroupCoordinator",
@@ -51,6 +57,7 @@ class GroupRuntime:
             new_shard=lambda _index, _epoch: self._new_shard(random_bytes),
             loaded=self._loaded,
             error_response=error_response,
+            execute=self._execute,
         )
         self.shards = CoordinatorRuntime(coordinator, topic, clock=clock, call_later=call_later, options=options)
 
@@ -93,6 +100,10 @@ class GroupRuntime:
         shard = GroupShard(self.config, random_bytes)
         shard.metadata_changed(self._image)
         return shard
+
+    def _execute(self, index: int, shard: GroupShard, effect: object) -> None:
+        assert self._share_effects is not None, "share groups are configured without their effects"
+        self._share_effects.execute(effect, lambda outcome: self.shards.resume(index, shard, outcome))
 
     def _loaded(self, index: int, shard: GroupShard, now: Moment) -> Effects:
         if shard.unserved:

@@ -9,9 +9,8 @@ from ottla.broker.share_coordinator import ShareCoordinator
 from ottla.broker.share_fetching import ShareRequests
 from ottla.broker.share_settings import ShareSettings, share_settings
 from ottla.broker.shared_partitions import SharedPartitions
-from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.slices import Slices, result_of
-from ottla.coordinators.share.events import InitializeState, Result
+from ottla.common.completion import Completion
+from ottla.coordinators.share.events import DeleteState, InitializeState, Result
 from ottla.coordinators.share.sessions import ShareSessions
 from ottla.coordinators.share.shard import ShareCoordinatorConfig
 from ottla.metadata.image import GROUP
@@ -60,13 +59,22 @@ class ShareGroups:
         """The present settings of a share group."""
         return share_settings(self._broker.metadata.image.config(GROUP, group_id), self._broker.config)
 
-    def initialize(self, request: InitializeState) -> Slices[Result]:
-        """Begin to share a partition; creates `__share_group_state` for the first one."""
-        try:
-            yield from result_of(self.coordinator.shards.topic.ensure())
-        except KafkaError as error:
-            return Result(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        return (yield from result_of(self.coordinator.submit(request)))
+    def prepare(self) -> Completion[None]:
+        """Create `__share_group_state` if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable)."""
+        return self.coordinator.shards.topic.ensure()
+
+    def initialize(self, request: InitializeState) -> Completion[Result]:
+        """Begin to share a partition, or reset it; call `prepare` first."""
+        if not request.keeps_existing:
+            self.partitions.drop(request.key)
+        return self.coordinator.submit(request)
+
+    def delete(self, request: DeleteState) -> Completion[Result]:
+        """Delete the state of a share partition. Without `__share_group_state` there is none."""
+        self.partitions.drop(request.key)
+        if not self.coordinator.shards.topic.partition_count():
+            return Completion.of(Result())
+        return self.coordinator.submit(request)
 
     def _has_partition(self, topic_id: Uuid, index: int) -> bool:
         topic = self._broker.metadata.image.topics_by_id.get(topic_id)

@@ -57,6 +57,8 @@ class SharedPartitions:
         self._around = Surroundings(storage.submit, clock, call_later, self._drop)
         self._loaded: dict[ShareKey, SharedPartition] = {}
         self._loading: dict[ShareKey, Completion[SharedPartition]] = {}
+        # Those that must not be loaded with the state that was read.
+        self._outdated: set[ShareKey] = set()
 
     def __len__(self) -> int:
         return len(self._loaded)
@@ -95,6 +97,15 @@ class SharedPartitions:
 
     def _finished_loading(self, key: ShareKey, _done: Completion[SharedPartition]) -> None:
         self._loading.pop(key, None)
+        self._outdated.discard(key)
+
+    def drop(self, key: ShareKey) -> None:
+        """Forget a share partition whose state is about to be replaced or deleted."""
+        found = self._loaded.get(key)
+        if found is not None:
+            found.close()
+        if key in self._loading:
+            self._outdated.add(key)
 
     def drop_group(self, group_id: str) -> None:
         """Forget the share partitions of a group that has no members any more."""
@@ -128,7 +139,7 @@ class SharedPartitions:
         if start_offset == -1:
             start_offset = yield from self._reset_offset(partition, settings.offset_reset)
         partition.check_open()
-        if partition.leader_epoch != leader_epoch:
+        if partition.leader_epoch != leader_epoch or key in self._outdated:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             share = SharePartition(StoredState(result.state_epoch, start_offset, result.batches), settings.limits)

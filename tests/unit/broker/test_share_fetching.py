@@ -123,13 +123,12 @@ class World:
         self.harness = harness
         self.topic_id = harness.create("t", partitions=2)
         for index in (0, 1):
-            work = harness.broker.worker.submit(
-                harness.broker.coordinators.shares.initialize(
-                    InitializeState(ShareKey("g", self.topic_id, index), 1, 0)
-                )
-            )
+            shares = harness.broker.coordinators.shares
+            shares.prepare()
             harness.loop.run()
-            assert not work.result().error
+            done = shares.initialize(InitializeState(ShareKey("g", self.topic_id, index), 1, 0))
+            harness.loop.run()
+            assert not done.result().error
         harness.append("t", b"a", b"b", b"c")
         harness.append("t", b"d", index=1)
 

@@ -39,9 +39,11 @@ class Node:
 
     def initialize(self, start_offset: int = 0, state_epoch: int = 1) -> None:
         request = InitializeState(self.key, state_epoch, start_offset)
-        work = self.harness.broker.worker.submit(self.shares.initialize(request))
+        self.shares.prepare()
         self.harness.loop.run()
-        assert work.result().error is ErrorCode.NONE
+        done = self.shares.initialize(request)
+        self.harness.loop.run()
+        assert done.result().error is ErrorCode.NONE
 
     def load(self) -> SharedPartition:
         found = self.shares.partitions.find(self.key)

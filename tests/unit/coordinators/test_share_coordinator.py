@@ -72,6 +72,20 @@ def test_earlier_leaders_and_state_epochs_are_fenced() -> None:
     assert driver.ask(ReadSummary(KEY)).start_offset == 50
 
 
+def test_state_that_exists_survives_a_repeated_creation() -> None:
+    driver = initialized(start_offset=5)
+    assert driver.ask(write(5, 9)) == Result()
+    written = len(driver.log)
+    again = InitializeState(KEY, 2, -1, keeps_existing=True)
+    assert driver.ask(again) == Result()
+    assert len(driver.log) == written
+    assert driver.ask(again._replace(topic_exists=False)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert driver.ask(ReadState(KEY, 0)).batches == (StateBatch(5, 9, ACKNOWLEDGED, 1),)
+    assert driver.ask(DeleteState(KEY)) == Result()
+    assert driver.ask(again) == Result()
+    assert driver.ask(ReadSummary(KEY)).start_offset == -1
+
+
 def test_unknown_topics_and_negative_partitions_are_refused() -> None:
     driver = initialized()
     negative = KEY._replace(partition=-1)

@@ -11,6 +11,8 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid, uuid_to_text
 from ottla.coordinators.share.state_batches import StateBatch
 
+UNCHOSEN_OFFSET = -1
+
 
 class ShareKey(NamedTuple):
     """A topic partition of a share group."""
@@ -26,12 +28,17 @@ class ShareKey(NamedTuple):
 
 
 class InitializeState(NamedTuple):
-    """Begin to share a partition, or reset it; a start offset of -1 leaves the choice to the partition's leader."""
+    """Begin to share a partition, or reset it.
+
+    `keeps_existing`: state that exists is not reset, so that the request can be repeated while members use the state.
+    """
 
     key: ShareKey
     state_epoch: int
     start_offset: int
+    """UNCHOSEN_OFFSET leaves the choice to the partition's leader."""
     topic_exists: bool = True
+    keeps_existing: bool = False
 
 
 class ReadState(NamedTuple):

@@ -117,6 +117,8 @@ class ShareCoordinatorShard:
         stored = self._states.get(request.key)
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
+        if stored is not None and request.keeps_existing and request.topic_exists:
+            return [Reply(call, Result())]
         if stored is not None and request.state_epoch != UNCHANGED and stored.state_epoch > request.state_epoch:
             return [_refuse(call, ErrorCode.FENCED_STATE_EPOCH)]
         if not request.topic_exists:

@@ -1,0 +1,144 @@
+"""Executes what share groups ask of the share coordinator: create and delete the state of their partitions. KIP-932.
+
+Every effect has an outcome, which is reported to the shard of the group that returned it, also after an unhandled
+error. Nothing is retried here: the next heartbeat of a member retries a creation, and the client a deletion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import Uuid
+from ottla.common.slices import Slices, result_of
+from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
+from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
+
+if TYPE_CHECKING:
+    from ottla.coordinators.events import Effects, Moment
+    from ottla.coordinators.group.assignors import Partitions
+    from ottla.coordinators.group.shard import GroupShard
+
+logger = logging.getLogger(__name__)
+
+# Requests to the share coordinator without an outcome. Their writes are flushed together.
+MOST_AT_ONCE = 64
+
+Outcome: TypeAlias = "Callable[[GroupShard, Moment], Effects]"
+"""The event that reports the outcome of an effect to the shard that returned it."""
+Report: TypeAlias = Callable[[Outcome], None]
+R = TypeVar("R", InitializeState, DeleteState)
+
+
+class ShareStorage(Protocol):
+    """The share coordinator, as group coordinators use it."""
+
+    def prepare(self) -> Completion[None]:
+        """Create `__share_group_state`; fails with KafkaError."""
+        ...
+
+    def initialize(self, request: InitializeState) -> Completion[Result]:
+        """Begin to share a partition; never fails."""
+        ...
+
+    def delete(self, request: DeleteState) -> Completion[Result]:
+        """Delete the state of a share partition; never fails."""
+        ...
+
+
+class ShareEffects:
+    """`storage()` returns the share coordinator, `run` executes sliced work."""
+
+    def __init__(
+        self, storage: Callable[[], ShareStorage], run: Callable[[Slices[Outcome]], Completion[Outcome]]
+    ) -> None:
+        self._storage = storage
+        self._run = run
+
+    def execute(self, effect: object, report: Report) -> None:
+        """Begin to execute an effect of the group coordinator. Its outcome is reported once."""
+        match effect:
+            case InitializeShares():
+                work, failed = self._initialize(effect), _initialized(effect, ())
+            case DeleteShares():
+                work, failed = self._delete(effect), _deleted(effect, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case _:
+                raise TypeError(f"the group coordinator cannot execute {effect!r}")
+
+        def finished(done: Completion[Outcome]) -> None:
+            outcome = failed
+            try:
+                outcome = done.result()
+            except Exception:  # the shard waits for an outcome
+                logger.exception("Failed to execute %s", effect)
+            report(outcome)
+
+        self._run(work).on_done(finished)
+
+    def _initialize(self, effect: InitializeShares) -> Slices[Outcome]:
+        storage = self._storage()
+        try:
+            yield from result_of(storage.prepare())
+        except KafkaError as error:
+            logger.warning("Failed to initialize the share partitions of group %s: %s", effect.group_id, error)
+            return _initialized(effect, ())
+        requests = (
+            InitializeState(key, effect.state_epoch, UNCHOSEN_OFFSET, keeps_existing=True)
+            for key in _keys(effect.group_id, effect.partitions)
+        )
+        results = yield from _submit(requests, storage.initialize)
+        _log_failure("initialize", results)
+        return _initialized(effect, (key for key, result in results.items() if result.error is ErrorCode.NONE))
+
+    def _delete(self, effect: DeleteShares) -> Slices[Outcome]:
+        requests = (DeleteState(key) for key in _keys(effect.group_id, effect.partitions))
+        results = yield from _submit(requests, self._storage().delete)
+        # The share coordinator deletes the state of a deleted topic without being asked.
+        fine = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        results = {key: result for key, result in results.items() if result.error not in fine}
+        _log_failure("delete", results)
+        return _deleted(effect, next((result.error for result in results.values()), ErrorCode.NONE))
+
+
+def _keys(group_id: str, partitions: Partitions) -> Iterator[ShareKey]:
+    return (ShareKey(group_id, topic, index) for topic, indexes in partitions.items() for index in sorted(indexes))
+
+
+def _submit(requests: Iterable[R], submit: Callable[[R], Completion[Result]]) -> Slices[dict[ShareKey, Result]]:
+    """Submit all requests, a limited number at a time; returns the result of each."""
+    results: dict[ShareKey, Result] = {}
+    waiting: deque[tuple[ShareKey, Completion[Result]]] = deque()
+    for request in requests:
+        waiting.append((request.key, submit(request)))
+        yield
+        if len(waiting) >= MOST_AT_ONCE:
+            key, done = waiting.popleft()
+            results[key] = yield from result_of(done)
+    for key, done in waiting:
+        results[key] = yield from result_of(done)
+    return results
+
+
+def _log_failure(verb: str, results: Mapping[ShareKey, Result]) -> None:
+    """Log the first of the results that failed."""
+    failed = [(key, result) for key, result in results.items() if result.error is not ErrorCode.NONE]
+    if failed:
+        (key, result), count = failed[0], len(failed)
+        text = "Failed to %s %d share partitions, one of them %s: %s"
+        logger.warning(text, verb, count, key.coordinator_key, result.message or result.error.name)
+
+
+def _initialized(effect: InitializeShares, keys: Iterable[ShareKey]) -> Outcome:
+    done: dict[Uuid, set[int]] = {}
+    for key in keys:
+        done.setdefault(key.topic_id, set()).add(key.partition)
+    partitions = {topic: frozenset(indexes) for topic, indexes in done.items()}
+    return lambda shard, _now: shard.shares_initialized(effect, partitions)
+
+
+def _deleted(effect: DeleteShares, error: ErrorCode) -> Outcome:
+    return lambda shard, _now: shard.shares_deleted(effect.group_id, error)

@@ -1,0 +1,115 @@
+"""What share groups ask of the share coordinator, and the outcomes that are reported to their shards. KIP-932."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.share_effects import MOST_AT_ONCE, ShareEffects
+from ottla.broker.work import Worker
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
+from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
+
+from .harness import ManualLoop
+
+A, B = b"a" * 16, b"b" * 16
+INITIALIZE = InitializeShares("g", 3, {A: frozenset({0, 1}), B: frozenset({0})})
+DELETE = DeleteShares("g", {A: frozenset({0, 1})})
+
+
+class Storage:
+    """A share coordinator that answers when the test says so; it is also the shard that gets the outcomes."""
+
+    def __init__(self) -> None:
+        self.prepared: Completion[None] = Completion()
+        self.requests: list[InitializeState | DeleteState] = []
+        self.answers: list[Completion[Result]] = []
+        self.broken = False
+        self.outcomes: list[Any] = []
+        self.effects = ShareEffects(lambda: self, Worker(ManualLoop()).submit)
+
+    def prepare(self) -> Completion[None]:
+        return self.prepared
+
+    def initialize(self, request: InitializeState | DeleteState) -> Completion[Result]:
+        if self.broken:
+            raise ZeroDivisionError
+        self.requests.append(request)
+        self.answers.append(Completion())
+        return self.answers[-1]
+
+    delete = initialize
+
+    def shares_initialized(self, effect: InitializeShares, done: object) -> None:
+        self.outcomes.append((effect, done))
+
+    def shares_deleted(self, group_id: str, error: ErrorCode) -> None:
+        self.outcomes.append((group_id, error))
+
+    def execute(self, effect: object, *results: Result) -> None:
+        self.effects.execute(effect, lambda outcome: outcome(self, None))  # type: ignore[arg-type, func-returns-value]
+        for index, result in enumerate(results):
+            self.answers[index].complete(result)
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+def test_partitions_whose_state_was_created_are_reported(storage: Storage) -> None:
+    storage.prepared.complete(None)
+    storage.execute(INITIALIZE, Result(), Result(ErrorCode.COORDINATOR_NOT_AVAILABLE), Result())
+    assert storage.requests == [
+        InitializeState(ShareKey("g", topic, index), 3, UNCHOSEN_OFFSET, keeps_existing=True)
+        for topic, index in ((A, 0), (A, 1), (B, 0))
+    ]
+    assert storage.outcomes == [(INITIALIZE, {A: {0}, B: {0}})]
+
+
+def test_no_state_is_created_without_its_topic(storage: Storage) -> None:
+    storage.execute(INITIALIZE)
+    assert storage.outcomes == []
+    storage.prepared.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert storage.requests == []
+    assert storage.outcomes == [(INITIALIZE, {})]
+
+
+def test_first_error_of_a_deletion_is_reported(storage: Storage) -> None:
+    storage.execute(DELETE, Result(), Result(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert storage.requests == [DeleteState(ShareKey("g", A, 0)), DeleteState(ShareKey("g", A, 1))]
+    assert storage.outcomes == [("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+
+
+def test_deletion_succeeds_if_a_topic_does_not_exist_any_more(storage: Storage) -> None:
+    storage.execute(DELETE, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), Result())
+    assert storage.outcomes == [("g", ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "outcome"), [(INITIALIZE, (INITIALIZE, {})), (DELETE, ("g", ErrorCode.UNKNOWN_SERVER_ERROR))]
+)
+def test_unhandled_error_has_an_outcome_and_is_logged(
+    storage: Storage, effect: object, outcome: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage.prepared.complete(None)
+    storage.broken = True
+    storage.execute(effect)
+    assert storage.outcomes == [outcome]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_number_of_requests_without_an_outcome_is_bounded(storage: Storage) -> None:
+    storage.prepared.complete(None)
+    storage.execute(InitializeShares("g", 1, {A: frozenset(range(1_000))}))
+    while len(storage.requests) < 1_000:
+        open_requests = [answer for answer in storage.answers if not answer.done]
+        assert 0 < len(open_requests) <= MOST_AT_ONCE
+        open_requests[0].complete(Result())
+    for answer in storage.answers:
+        answer.complete(Result())
+    ((_, done),) = storage.outcomes
+    assert done == {A: frozenset(range(1_000))}
