@@ -1614,6 +1614,20 @@ SHARES = (
         (f"{SHARE_COORDINATOR}::test_earlier_leaders_and_state_epochs_are_fenced",),
     ),
     Mutation(
+        "share state that its leader could not load is refused",
+        "coordinators/share/shard.py",
+        "        if not is_range or batch.delivery_state not in _STATES or batch.delivery_count < 0:\n",
+        "        if not is_range:\n",
+        (f"{UNIT}/broker/test_share_state_requests.py::test_state_that_the_leader_could_not_load_is_refused",),
+    ),
+    Mutation(
+        "the state of a share partition fits into a record",
+        "coordinators/share/shard.py",
+        "    if count > MOST_BATCHES_IN_WRITE or len(stored.batches) + count > MOST_BATCHES:\n",
+        "    if count > MOST_BATCHES_IN_WRITE:\n",
+        (f"{SHARE_COORDINATOR}::test_number_of_stored_batches_is_limited",),
+    ),
+    Mutation(
         "the log of share state is pruned only below the earliest snapshot that counts",
         "coordinators/share/shard.py",
         "        return min(stored.snapshot_offset for stored in self._states.values())\n",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.metadata_log import MetadataShell
+    from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.config import BrokerConfig, Listener
     from ottla.log import LogManager
@@ -128,6 +129,11 @@ class Broker:
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
         return self.coordinators.transactions
+
+    @property
+    def shares(self) -> ShareGroups:
+        """What this node does for share groups."""
+        return self.coordinators.shares
 
     # -- settings ----------------------------------------------------------------------------------------------
 

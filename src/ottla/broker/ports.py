@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_log import MetadataShell
     from ottla.broker.partitions import Partitions
     from ottla.broker.response_cache import ResponseCache
+    from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.broker.work import Worker
     from ottla.common.clock import Clock
@@ -52,6 +53,13 @@ class HasTransactions(Protocol):
 
     @property
     def transactions(self) -> TransactionRuntime: ...
+
+
+class HasShares(Protocol):
+    """What this node does for share groups."""
+
+    @property
+    def shares(self) -> ShareGroups: ...
 
 
 class HasPartitions(Protocol):

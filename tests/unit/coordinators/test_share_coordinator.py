@@ -13,7 +13,7 @@ from ottla.coordinators.share.events import (
     TopicsDeleted,
     WriteState,
 )
-from ottla.coordinators.share.shard import ShareCoordinatorConfig
+from ottla.coordinators.share.shard import MOST_BATCHES, MOST_BATCHES_IN_WRITE, ShareCoordinatorConfig
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.share_records import ShareSnapshotValue, decode_record
 from ottla.testing.shares import ShareCoordinatorDriver
@@ -163,3 +163,14 @@ def test_coordinator_key_has_the_format_of_kafka() -> None:
     assert ShareKey("g", bytes.fromhex("74e1b2a44fd44a5ca6e32a3b9f8c1d10"), 3).coordinator_key == (
         "g:dOGypE_USlym4yo7n4wdEA:3"
     )
+
+
+def test_number_of_stored_batches_is_limited() -> None:
+    """A snapshot of more batches would not fit into a record."""
+    driver = initialized()
+    for start in range(0, MOST_BATCHES, MOST_BATCHES_IN_WRITE):
+        batches = tuple(StateBatch(2 * o, 2 * o, ACKNOWLEDGED, 1) for o in range(start, start + MOST_BATCHES_IN_WRITE))
+        assert driver.ask(write(0, 0)._replace(batches=batches)) == Result()
+    assert driver.ask(write(1, 1)).error is ErrorCode.INVALID_REQUEST
+    assert driver.ask(write(1, 1)._replace(batches=())) == Result()
+    assert len(driver.replayed().states[KEY].batches) == MOST_BATCHES

@@ -27,7 +27,7 @@ from ottla.coordinators.share.events import (
     TopicsDeleted,
     WriteState,
 )
-from ottla.coordinators.share.state_batches import combine
+from ottla.coordinators.share.state_batches import RecordState, combine
 from ottla.coordinators.share.stored import (
     UNCHANGED,
     Stored,
@@ -46,8 +46,12 @@ from ottla.protocol.share_records import (
 
 Effects: TypeAlias = list[Append | Reply | LogLine | PruneLog]
 NO_PRODUCER_ID = -1
+_STATES = frozenset(RecordState)
 # Snapshots of share partitions that are not written are appended in batches of this size, one per timer.
 MOST_SNAPSHOTS_IN_BATCH = 100
+# Limits of Ottla: a write is merged in one step, and a state that does not fit into a record could never be stored
+# again. A share partition has at most group.share.partition.max.record.locks offsets in flight.
+MOST_BATCHES_IN_WRITE, MOST_BATCHES = 10_000, 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,9 @@ class ShareCoordinatorShard:
             return [_refuse(call, ErrorCode.FENCED_STATE_EPOCH)]
         if not request.topic_exists:
             return [_refuse(call, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        problem = _problem(stored, request)
+        if problem is not None:
+            return [_refuse(call, ErrorCode.INVALID_REQUEST, problem)]
         return [self._append(call, Result(), self._record(stored, request, now))]
 
     def _delete(self, call: Call, request: DeleteState) -> Effects:
@@ -336,6 +343,18 @@ class ShareCoordinatorShard:
                 last = batch.last_offset
             assert stored.leader_epoch <= stored.fenced_below_leader_epoch, stored
             assert stored.updates <= self._config.update_records_per_snapshot, stored
+
+
+def _problem(stored: Stored, write: WriteState) -> str | None:
+    """Why a write would make the state unusable for the share partition's leader; None if it would not."""
+    count = len(write.batches)
+    if count > MOST_BATCHES_IN_WRITE or len(stored.batches) + count > MOST_BATCHES:
+        return f"{count} state batches are too many for a share partition that has {len(stored.batches)}"
+    for batch in write.batches:
+        is_range = 0 <= batch.first_offset <= batch.last_offset
+        if not is_range or batch.delivery_state not in _STATES or batch.delivery_count < 0:
+            return f"Invalid state batch: {batch}"
+    return None
 
 
 def _refuse(call: Call, error: ErrorCode, message: str | None = None) -> Reply:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import enum
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
+
+_FIRST, _LAST = attrgetter("first_offset"), attrgetter("last_offset")
 
 
 class RecordState(enum.IntEnum):
@@ -49,9 +53,21 @@ class StateBatch(NamedTuple):
 def combine(older: Sequence[StateBatch], newer: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Merge both, without offsets below `start_offset` (-1: unknown); sorted, without overlaps, neighbours merged.
 
-    Cost: O(n log n) for n ranges.
+    `older` is a result of this function. Cost: O(n log n) for the n ranges of `newer` and those of `older` between
+    them; the others are only copied.
     """
-    queue = [batch for batch in _pruned((*older, *newer), start_offset) if batch.first_offset <= batch.last_offset]
+    added = sorted(batch for batch in _pruned(newer, start_offset) if batch.first_offset <= batch.last_offset)
+    kept = older[bisect_left(older, start_offset, key=_LAST) :]
+    kept = (*_pruned(kept[:1], start_offset), *kept[1:])
+    if not added:
+        return kept
+    # A neighbour of an added range may merge with it.
+    start = bisect_left(kept, added[0].first_offset - 1, key=_LAST)
+    end = bisect_right(kept, max(batch.last_offset for batch in added) + 1, lo=start, key=_FIRST)
+    return (*kept[:start], *_merged([*kept[start:end], *added]), *kept[end:])
+
+
+def _merged(queue: list[StateBatch]) -> list[StateBatch]:
     heapq.heapify(queue)
     result: list[StateBatch] = []
     while queue:
@@ -63,7 +79,7 @@ def combine(older: Sequence[StateBatch], newer: Iterable[StateBatch], start_offs
             result[-1] = result[-1]._replace(last_offset=batch.last_offset)
         else:
             result.append(batch)
-    return tuple(result)
+    return result
 
 
 def _pruned(batches: Iterable[StateBatch], start_offset: int) -> Iterable[StateBatch]:
