@@ -66,14 +66,33 @@ class RecordingDriver(GroupDriver):
         return []
 
 
+class ShortIds:
+    """Short names of the member ids that the coordinator makes: `a.1` is the first one of client `a`."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self.full: dict[str, str] = {}
+        """The member id of each short name."""
+
+    def shorten(self, line: str) -> str:
+        """Replace the member ids in a line of output."""
+        return MEMBER_ID.sub(lambda match: self._name(match[0], match[1]), line)
+
+    def _name(self, member_id: str, prefix: str) -> str:
+        if member_id not in self._names:
+            count = 1 + sum(name.startswith(f"{prefix}.") for name in self._names.values())
+            self._names[member_id] = f"{prefix}.{count}"
+            self.full[f"{prefix}.{count}"] = member_id
+        return self._names[member_id]
+
+
 class GroupScenario:
     """Runs the commands of one scenario."""
 
     def __init__(self) -> None:
         self._driver = RecordingDriver()
         self._clients: dict[str, Joiner] = {}
-        self._names: dict[str, str] = {}
-        self._full_ids: dict[str, str] = {}
+        self._ids = ShortIds()
         self._senders: dict[Call, str] = {}
 
     def close(self) -> None:
@@ -95,7 +114,7 @@ class GroupScenario:
                 self._senders[self._driver.send(question)] = "admin"
             case _:
                 self._request(verb, arguments[0], options)
-        return [self._short(line) for effect in self._driver.effects for line in self._lines(effect)]
+        return [self._ids.shorten(line) for effect in self._driver.effects for line in self._lines(effect)]
 
     def _request(self, verb: str, name: str, options: Mapping[str, str]) -> None:
         client = self._clients.get(name)
@@ -117,7 +136,7 @@ class GroupScenario:
             case "sync":
                 rows = [row.split(":") for row in options.get("assign", "").split(",") if row]
                 assignments = [
-                    SyncGroupRequestAssignment(member_id=self._full_ids[member], assignment=text.encode())
+                    SyncGroupRequestAssignment(member_id=self._ids.full[member], assignment=text.encode())
                     for member, text in rows
                 ]
                 return SyncGroupRequest(GROUP, client.generation, member_id, instance_id, assignments=assignments), 5
@@ -210,17 +229,7 @@ class GroupScenario:
         for member in group.members.values():
             parked = [name for name, call in (("joining", member.joining), ("syncing", member.syncing)) if call]
             lines.append(" ".join([f"  {member.member_id}", f"assignment={member.assignment.decode()}", *parked]))
-        return [self._short(line) for line in lines]
-
-    def _short(self, line: str) -> str:
-        return MEMBER_ID.sub(lambda match: self._name(match[0], match[1]), line)
-
-    def _name(self, member_id: str, prefix: str) -> str:
-        if member_id not in self._names:
-            count = 1 + sum(name.startswith(f"{prefix}.") for name in self._names.values())
-            self._names[member_id] = f"{prefix}.{count}"
-            self._full_ids[f"{prefix}.{count}"] = member_id
-        return self._names[member_id]
+        return [self._ids.shorten(line) for line in lines]
 
 
 def _record(key: bytes, value: bytes | None) -> str:

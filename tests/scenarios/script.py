@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from tests.scenarios.broker import BrokerScenario
 from tests.scenarios.cli import CliScenario
+from tests.scenarios.consumer import ConsumerScenario
 from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
 from tests.scenarios.transaction import TransactionScenario
@@ -39,6 +40,8 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
     match path.name.partition("_")[0]:
         case "group":
             return GroupScenario()
+        case "consumer":
+            return ConsumerScenario()
         case "raft":
             return RaftScenario()
         case "transaction":
@@ -47,7 +50,7 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return BrokerScenario(directory)
         case "cli":
             return CliScenario(directory)
-    raise ValueError(f"{path.name} must begin with group_, raft_, transaction_, broker_ or cli_")
+    raise ValueError(f"{path.name} must begin with group_, consumer_, raft_, transaction_, broker_ or cli_")
 
 
 def scenarios() -> list[Path]:

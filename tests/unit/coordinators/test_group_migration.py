@@ -131,6 +131,14 @@ def test_upgrade_during_a_join_phase_answers_the_waiting_members(driver: GroupDr
     assert classic.enter() is ErrorCode.NONE
 
 
+def test_member_that_upgrades_a_group_without_a_generation_gets_an_epoch(driver: GroupDriver) -> None:
+    ClassicConsumer(driver, "a").join()
+    modern = Member(driver, "m", "a")
+    assert modern.beat() is ErrorCode.NONE
+    assert modern.epoch == 1, "the epoch 0 means that a member joins"
+    assert modern.send(modern.request()).error_code == ErrorCode.NONE
+
+
 def test_failed_upgrade_leaves_the_classic_group(driver: GroupDriver) -> None:
     classic = classic_group(driver)
     driver.append_error = ErrorCode.NOT_COORDINATOR

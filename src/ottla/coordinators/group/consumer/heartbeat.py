@@ -100,7 +100,7 @@ def _stay(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, now: M
     if joins:
         classic = core.groups.get(request.group_id)
         if classic is not None and not (classic.is_empty and not classic.pending_joins):
-            records = upgrade_records(core, classic, now)
+            records = upgrade_records(core, classic)
             return [core.append(records, JoinUpgradedGroup(call, request, classic))]
         group, records = _group_to_join(core, request.group_id)
     else:

@@ -53,7 +53,12 @@ def encode_partitions(topics: Topics, owned: Mapping[Uuid, Iterable[int]], metad
 # -- classic to consumer ---------------------------------------------------------------------------------------
 
 
-def upgrade_records(core: Core, classic: Group, now: Moment) -> list[RecordBytes]:
+# The leader computed the assignment, if there is one. The member that joins now must not wait for the next one: in a
+# group without a generation its epoch would stay 0, which means that it joins.
+NEVER_COMPUTED = 0
+
+
+def upgrade_records(core: Core, classic: Group) -> list[RecordBytes]:
     """The records that convert a classic group with members; raises GROUP_ID_NOT_FOUND if it cannot be converted."""
     problem = None
     if not core.config.consumer.may_upgrade:
@@ -77,7 +82,7 @@ def upgrade_records(core: Core, classic: Group, now: Moment) -> list[RecordBytes
         *(encode.member_record(group_id, member) for member in members),
         encode.epoch_record(group_id, classic.generation, topics_hash),
         *(encode.target_record(group_id, m.member_id, _partitions(m.assigned)) for m in members),
-        encode.target_epoch_record(group_id, classic.generation, now.wall_ms),
+        encode.target_epoch_record(group_id, classic.generation, NEVER_COMPUTED),
         *(encode.current_record(group_id, member) for member in members),
     ]
 
