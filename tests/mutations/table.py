@@ -15,6 +15,7 @@ MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
 TRANSACTIONAL_OFFSETS = f"{CHAOS}/test_transactional_offsets.py"
 TRANSACTIONS = f"{UNIT}/broker/test_transactions.py"
 FAILING = f"{STORAGE}/test_failing_disk.py"
+DELETED_BEGINNING = "test_open_transaction_is_remembered_after_its_first_records_were_deleted"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
 CLEANER = f"{STORAGE}/test_failing_cleaner.py"
@@ -652,6 +653,27 @@ CRASHES = (
         "        if end.producer_epoch == entry.epoch and entry.transaction_start >= 0:\n",
         "        if end.producer_epoch < entry.epoch:\n",
         (f"{MARKERS}::test_late_marker_does_not_end_the_next_transaction_of_version_2",),
+    ),
+    Mutation(
+        "a partly deleted batch of an open transaction counts after a crash",
+        "log/recovery.py",
+        "            self.producers.load_newest(self.segments[0].base_offset, self.now_ms)\n",
+        "            self.producers.load_newest(self.log_start_offset, self.now_ms)\n",
+        (f"{STORAGE}/test_log.py::{DELETED_BEGINNING}[2-False]",),
+    ),
+    Mutation(
+        "the last stable offset is not below the log start",
+        "log/log.py",
+        "        return min(max(unstable, self.log_start_offset), self._high_watermark)\n",
+        "        return min(unstable, self._high_watermark)\n",
+        (f"{STORAGE}/test_log.py::{DELETED_BEGINNING}[4-None]",),
+    ),
+    Mutation(
+        "a transaction completes after its topic was deleted",
+        "broker/transaction_runtime.py",
+        "{partition: ErrorCode.NONE if error is deleted else error for",
+        "{partition: error for",
+        (f"{TRANSACTIONS}::test_topic_that_is_deleted_does_not_hold_up_its_transactions",),
     ),
     Mutation(
         "the response to a marker waits until the marker is committed",

@@ -235,6 +235,27 @@ def test_aborted_transactions_are_returned_for_their_range(tmp_path: Path, resta
     assert log.aborted_transactions(5, 10) == []
 
 
+@pytest.mark.parametrize("restart", [None, True, False])
+@pytest.mark.parametrize("deleted", [2, 4])
+def test_open_transaction_is_remembered_after_its_first_records_were_deleted(
+    tmp_path: Path, restart: bool | None, deleted: int
+) -> None:
+    log = open_at(str(tmp_path))
+    append(log, batch(b"a"))
+    append(log, batch(b"b", b"c", b"d", producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10))
+    append(log, batch(b"e"))
+    log.high_watermark = 5
+    log.delete_records_before(deleted)
+    assert log.last_stable_offset == deleted
+    if restart is not None:
+        log.close() if restart else log.abandon()
+        log = open_at(str(tmp_path), clean=restart, log_start_offset=deleted)
+    log.high_watermark = 5
+    assert log.last_stable_offset == deleted
+    end(log, commit=False)
+    assert [a[:3] for a in log.aborted_transactions(deleted, 6)] == [(7, 1, 5)]
+
+
 def test_writing_outside_of_an_open_transaction_is_refused(log: Log) -> None:
     append(log, transactional(0))
     with pytest.raises(KafkaError) as info:

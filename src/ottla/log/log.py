@@ -59,7 +59,7 @@ class AppendInfo(NamedTuple):
 
 
 class Log:
-    """Invariant: log_start_offset <= high_watermark <= log_end_offset. `flushed_offset` is the recovery point."""
+    """Log start <= last stable offset <= high watermark <= log end. `flushed_offset` is the recovery point."""
 
     def __init__(
         self,
@@ -134,7 +134,10 @@ class Log:
     def last_stable_offset(self) -> int:
         """Readers of committed records may read up to here."""
         unstable = self.producers.first_unstable_offset
-        return self._high_watermark if unstable is None else min(unstable, self._high_watermark)
+        if unstable is None:
+            return self._high_watermark
+        # The first records of an open transaction may have been deleted.
+        return min(max(unstable, self.log_start_offset), self._high_watermark)
 
     @property
     def size(self) -> int:
@@ -172,7 +175,8 @@ class Log:
         if has_producer:
             admitted = self.producers.admit(buffer, header, origin, self.topic_partition)
             if isinstance(admitted, WrittenBatch):
-                return self._duplicate(header, admitted)
+                stamped = admitted.timestamp if header.is_log_append_time else -1
+                return AppendInfo(admitted.first_offset, admitted.last_offset, stamped, self.log_start_offset, True)
             marker = admitted
         size = len(buffer)
         if size > self.config.segment_bytes:
@@ -194,10 +198,6 @@ class Log:
             self._context.fail(error, "append to")
         stamped = timestamp if header.attributes & LOG_APPEND_TIME else -1
         return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
-
-    def _duplicate(self, header: BatchHeader, batch: WrittenBatch) -> AppendInfo:
-        stamped = batch.timestamp if header.is_log_append_time else -1
-        return AppendInfo(batch.first_offset, batch.last_offset, stamped, self.log_start_offset, True)
 
     def roll(self, now_ms: int | None = None) -> Segment:
         """Seal the active segment and start a new one at the end of the log; an empty active segment stays.
@@ -300,7 +300,7 @@ class Log:
         base_offset = self.segments[i].base_offset
         producers = ProducerState(self.files, self.directory, self.config.producer_id_expiration_ms)
         producers.snapshots = [each for each in self.producers.snapshots if each <= base_offset]
-        producers.load_newest(self.log_start_offset, self._context.clock.wall_ms())
+        producers.load_newest(self.segments[0].base_offset, self._context.clock.wall_ms())
         return find_aborted(self.segments[: i + 1], producers)
 
     # Queries, answered in lookup.py
@@ -444,7 +444,7 @@ class Log:
         for base_offset in removed:
             producers.drop_snapshot(base_offset)
         producers.drop_snapshots_above(end)
-        producers.load_newest(self.log_start_offset, self._context.clock.wall_ms())
+        producers.load_newest(self.segments[0].base_offset, self._context.clock.wall_ms())
         replay_producers(self.segments, producers, end)
 
     def truncate_fully(self, offset: int) -> None:

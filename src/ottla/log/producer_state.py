@@ -217,9 +217,13 @@ class ProducerState:
         self.snapshot_offset = self.end_offset
         return path
 
-    def load_newest(self, log_start_offset: int, now_ms: int) -> None:
-        """Load the newest readable snapshot, or start empty at `log_start_offset`. Unreadable ones are deleted."""
-        self.reset(log_start_offset)
+    def load_newest(self, base_offset: int, now_ms: int) -> None:
+        """Load the newest readable snapshot, or start empty at `base_offset`. Unreadable ones are deleted.
+
+        `base_offset` is that of the first segment. The log start may be inside of a batch, and a transaction that
+        began with that batch would be missed.
+        """
+        self.reset(base_offset)
         while self.snapshots:
             offset = self.snapshots[-1]
             try:
@@ -234,7 +238,7 @@ class ProducerState:
             self._ongoing = dict(starts)
             self.end_offset = self.snapshot_offset = offset
             return
-        self.snapshot_offset = log_start_offset
+        self.snapshot_offset = base_offset
 
     def drop_snapshot(self, offset: int) -> None:
         """Delete the snapshot at `offset` if it exists."""

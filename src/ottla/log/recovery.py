@@ -246,7 +246,7 @@ class _Loader:
         start = segment.base_offset
         self.producers.drop_snapshots_above(start)
         if self.producers.end_offset != start or not self.unsynced:
-            self.producers.load_newest(self.log_start_offset, self.now_ms)
+            self.producers.load_newest(self.segments[0].base_offset, self.now_ms)
             replay_producers([s for s in self.segments if s.base_offset < start], self.producers, start)
 
     def _remove(self, segments: Iterable[Segment]) -> None:
@@ -312,7 +312,7 @@ class _Loader:
             producers.reset(self.end_offset)
             producers.snapshot_offset = self.log_start_offset
             return
-        producers.load_newest(self.log_start_offset, self.now_ms)
+        producers.load_newest(self.segments[0].base_offset, self.now_ms)
         replay_producers(self.segments, producers, self.end_offset)
 
 
