@@ -41,9 +41,12 @@ cdef inline Py_ssize_t _start_of(StringColumn column, Py_ssize_t row) noexcept
 cdef inline Py_ssize_t _size_at(StringColumn column, Py_ssize_t row) noexcept
 @cython.locals(fits=bint, row=Py_ssize_t)
 cdef int _check_ascent(StringColumn column, Py_ssize_t start, Py_ssize_t end, Py_ssize_t limit) except -1
-@cython.locals(start=Py_ssize_t)
 cdef inline Py_ssize_t _write_field(
-    Memory target, Py_ssize_t position, StringColumn column, Py_ssize_t row, Py_ssize_t size
+    Memory target, Py_ssize_t position, Bytes data, Py_ssize_t start, Py_ssize_t size
+) noexcept
+@cython.locals(size=Py_ssize_t, start=Py_ssize_t)
+cdef inline Py_ssize_t _write_row(
+    Memory target, Py_ssize_t position, StringColumn column, Py_ssize_t row
 ) noexcept
 
 
@@ -82,8 +85,10 @@ cdef class Rows:
     )
     @cython.locals(column=StringColumn, view=BufferView)
     cdef StringColumn _strings_of(self, object buffers, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, row=Py_ssize_t, index=Py_ssize_t)
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
     cdef int _take_headers(self, object headers) except -1
+    @cython.locals(row=Py_ssize_t, index=Py_ssize_t)
+    cdef int _check_names(self) except -1
     @cython.locals(last=Py_ssize_t)
     cdef int _take_partitions(self, object column) except -1
     @cython.locals(last=Py_ssize_t, row=Py_ssize_t, earliest=int64_t)
@@ -92,14 +97,17 @@ cdef class Rows:
     cdef inline bint _has_timestamp(self, Py_ssize_t row) noexcept
     @cython.locals(largest=Py_ssize_t, keys=StringColumn, values=StringColumn, row=Py_ssize_t, size=Py_ssize_t)
     cdef int _measure(self) except -1
-    @cython.locals(size=Py_ssize_t, index=Py_ssize_t)
+    @cython.locals(values=StringColumn, start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, index=Py_ssize_t)
     cdef Py_ssize_t _most_header_bytes(self, Py_ssize_t row) noexcept
 
 
 @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, index=Py_ssize_t)
-cdef Py_ssize_t _size_of_headers(Rows rows, Py_ssize_t row) noexcept
+cdef Py_ssize_t _size_of_headers(StringColumn lists, StringColumn names, StringColumn values, Py_ssize_t row) noexcept
 @cython.locals(start=Py_ssize_t, end=Py_ssize_t, index=Py_ssize_t)
-cdef void _write_headers(Memory target, Py_ssize_t position, Rows rows, Py_ssize_t row) noexcept
+cdef void _write_headers(
+    Memory target, Py_ssize_t position, StringColumn lists, StringColumn names, StringColumn values,
+    Py_ssize_t row
+) noexcept
 
 
 ctypedef struct OpenBatch:
@@ -130,8 +138,10 @@ cdef class RowEncoder:
 
     cpdef take(self, Rows rows)
     @cython.locals(
-        rows=Rows, keys=StringColumn, values=StringColumn, row=Py_ssize_t, key_size=Py_ssize_t, value_size=Py_ssize_t, partition=int32_t, hashed=uint32_t,
-        timestamp=int64_t, batch=OpenPointer, delta=int64_t, body=Py_ssize_t, size=Py_ssize_t, position=Py_ssize_t
+        rows=Rows, keys=StringColumn, values=StringColumn, lists=StringColumn, names=StringColumn,
+        header_values=StringColumn, row=Py_ssize_t, key_size=Py_ssize_t, key_start=Py_ssize_t, value_size=Py_ssize_t,
+        value_start=Py_ssize_t, partition=int32_t, hashed=uint32_t, timestamp=int64_t, batch=OpenPointer, delta=int64_t,
+        body=Py_ssize_t, size=Py_ssize_t, target=Memory, position=Py_ssize_t
     )
     cpdef list encode(self)
     @cython.locals(partition=int32_t)

@@ -78,7 +78,8 @@ def _size_of_field(size: int) -> int:
 class StringColumn:
     """A column of byte strings with offsets of 32 bits (`narrow`) or 64 bits (`wide`); without offsets, all is null.
 
-    Row 0 is at `first` in the buffers.
+    Row 0 is at `first` in `validity`, and at 0 in the offsets. `has_nulls` is true if a row may be null. It is the only
+    field that most rows need besides their offsets.
     """
 
     has_offsets: bool
@@ -97,12 +98,12 @@ def _is_set(bits: Bytes, index: int) -> bool:
 
 def _start_of(column: StringColumn, row: int) -> int:
     """Return where a row starts, which is also where the previous row ends."""
-    return column.wide[column.first + row] if column.is_wide else column.narrow[column.first + row]
+    return column.wide[row] if column.is_wide else column.narrow[row]
 
 
 def _size_at(column: StringColumn, row: int) -> int:
     """Return the size of a row in bytes, or -1 if it is null."""
-    if not column.has_offsets or (column.has_nulls and not _is_set(column.validity, column.first + row)):
+    if column.has_nulls and not (column.has_offsets and _is_set(column.validity, column.first + row)):
         return -1
     return _start_of(column, row + 1) - _start_of(column, row)
 
@@ -116,19 +117,25 @@ def _check_ascent(column: StringColumn, start: int, end: int, limit: int) -> Non
         raise _corrupt("offsets that do not ascend within the data")
 
 
-def _write_field(target: Memory, position: int, column: StringColumn, row: int, size: int) -> int:
-    """Write a row of a column with its length; return the position after it."""
+def _write_field(target: Memory, position: int, data: Bytes, start: int, size: int) -> int:
+    """Write bytes with their length; a negative `size` is null. Return the position after them."""
     if size < 0:
         target[position] = 1
         return position + 1
     position = _write_number(target, position, size)
     if size:
-        start = _start_of(column, row)
         if cython.compiled:
-            memcpy(target + position, column.data + start, size)
+            memcpy(target + position, data + start, size)
         else:
-            target[position : position + size] = column.data[start : start + size]
+            target[position : position + size] = data[start : start + size]
     return position + size
+
+
+def _write_row(target: Memory, position: int, column: StringColumn, row: int) -> int:
+    """Write a row of a column with its length; return the position after it."""
+    size = _size_at(column, row)
+    start = _start_of(column, row) if size > 0 else 0
+    return _write_field(target, position, column.data, start, size)
 
 
 class Rows:
@@ -181,6 +188,7 @@ class Rows:
         self.keys = self._strings_of(key, 0, count)
         self.values = self._strings_of(value, 0, count)
         self.has_headers = False
+        self.lists = self.names = self.header_values = self._strings_of(None, 0, 0)
         if headers is not None and count:
             self._take_headers(headers)
         self._take_partitions(partition)
@@ -223,10 +231,10 @@ class Rows:
         if count:
             numbers = self._numbers(offsets, first + count + 1, 8 if is_wide else 4)
             if cython.compiled:
-                column.narrow = cython.cast(Int32s, numbers)
-                column.wide = cython.cast(Int64s, numbers)
+                column.narrow = cython.cast(Int32s, numbers) + first
+                column.wide = cython.cast(Int64s, numbers) + first
             else:
-                column.narrow = column.wide = numbers
+                column.narrow = column.wide = numbers[first:]
         return column
 
     def _strings_of(self, buffers: Strings | None, start: int, end: int) -> StringColumn:
@@ -234,6 +242,8 @@ class Rows:
         if buffers is None:
             column = StringColumn()
             column.has_offsets = False
+            column.has_nulls = True
+            column.data = self._hold(b"").data
             return column
         validity, offsets, data, first, is_wide = buffers
         column = self._offsets_of(validity, offsets, first, is_wide, end)
@@ -252,6 +262,10 @@ class Rows:
         self.names = self._strings_of(names, start, end)
         self.header_values = self._strings_of(values, start, end)
         self.has_headers = True
+        if self.names.has_nulls:
+            self._check_names()
+
+    def _check_names(self) -> None:
         for row in range(self.count):
             if _size_at(self.lists, row) > 0:
                 for index in range(_start_of(self.lists, row), _start_of(self.lists, row + 1)):
@@ -317,35 +331,44 @@ class Rows:
         self.largest = largest
 
     def _most_header_bytes(self, row: int) -> int:
+        values = self.header_values
         size = 0
         if _size_at(self.lists, row) > 0:
-            for index in range(_start_of(self.lists, row), _start_of(self.lists, row + 1)):
-                size += _PAIR_OVERHEAD + _size_at(self.names, index) + max(0, _size_at(self.header_values, index))
+            start = _start_of(self.lists, row)
+            end = _start_of(self.lists, row + 1)
+            size = (end - start) * _PAIR_OVERHEAD + _start_of(self.names, end) - _start_of(self.names, start)
+            for index in range(start, end):
+                size += max(0, _size_at(values, index))
         return size
 
 
-def _size_of_headers(rows: Rows, row: int) -> int:
+# The columns are arguments because Cython counts a reference to each attribute of `rows` that it passes on.
+
+
+def _size_of_headers(lists: StringColumn, names: StringColumn, values: StringColumn, row: int) -> int:
     """Return the size of a row's headers with their count in bytes."""
-    if _size_at(rows.lists, row) <= 0:
+    if _size_at(lists, row) <= 0:
         return 1
-    start = _start_of(rows.lists, row)
-    end = _start_of(rows.lists, row + 1)
+    start = _start_of(lists, row)
+    end = _start_of(lists, row + 1)
     size = _size_of(end - start)
     for index in range(start, end):
-        size += _size_of_field(_size_at(rows.names, index)) + _size_of_field(_size_at(rows.header_values, index))
+        size += _size_of_field(_size_at(names, index)) + _size_of_field(_size_at(values, index))
     return size
 
 
-def _write_headers(target: Memory, position: int, rows: Rows, row: int) -> None:
-    if _size_at(rows.lists, row) <= 0:
+def _write_headers(
+    target: Memory, position: int, lists: StringColumn, names: StringColumn, values: StringColumn, row: int
+) -> None:
+    if _size_at(lists, row) <= 0:
         target[position] = 0
     else:
-        start = _start_of(rows.lists, row)
-        end = _start_of(rows.lists, row + 1)
+        start = _start_of(lists, row)
+        end = _start_of(lists, row + 1)
         position = _write_number(target, position, end - start)
         for index in range(start, end):
-            position = _write_field(target, position, rows.names, index, _size_at(rows.names, index))
-            position = _write_field(target, position, rows.header_values, index, _size_at(rows.header_values, index))
+            position = _write_row(target, position, names, index)
+            position = _write_row(target, position, values, index)
 
 
 def _check_after(after: list[int] | None, partitions: int) -> list[int]:
@@ -428,15 +451,20 @@ class RowEncoder:
             return []
         keys = rows.keys
         values = rows.values
+        lists = rows.lists
+        names = rows.names
+        header_values = rows.header_values
         for row in range(self.row, rows.count):
             key_size = _size_at(keys, row)
+            key_start = _start_of(keys, row) if key_size > 0 else 0
             value_size = _size_at(values, row)
+            value_start = _start_of(values, row) if value_size > 0 else 0
             if rows._has_partition(row):
                 partition = rows.partitions[rows.first_partition + row]
                 if partition < 0 or partition >= self.partitions:
                     raise ValueError(f"Partition {partition} does not exist, only 0 to {self.partitions - 1}")
             elif key_size >= 0:
-                hashed = hash_of(keys.data, _start_of(keys, row), key_size)
+                hashed = hash_of(keys.data, key_start, key_size)
                 partition = (hashed & 0x7FFFFFFF) % self.partitions
             else:
                 partition = self.sticky
@@ -448,7 +476,7 @@ class RowEncoder:
             # Timestamps are not negative, so their difference fits 64 bits.
             delta = timestamp - batch.base_timestamp if batch.count else 0
             body = 1 + _size_of(delta) + _size_of(batch.count) + _size_of_field(key_size) + _size_of_field(value_size)
-            body += _size_of_headers(rows, row) if rows.has_headers else 1
+            body += _size_of_headers(lists, names, header_values, row) if rows.has_headers else 1
             size = _size_of(body) + body
             if batch.count and batch.used + size > self.batch_size + _HEADER_SIZE:
                 self.row = row
@@ -459,16 +487,17 @@ class RowEncoder:
                 self._begin(partition, size, timestamp)
             elif batch.capacity - batch.used < size:
                 self._grow(partition, size)
-            position = _write_number(batch.target, batch.used, body)
-            batch.target[position] = 0
-            position = _write_number(batch.target, position + 1, delta)
-            position = _write_number(batch.target, position, batch.count)
-            position = _write_field(batch.target, position, keys, row, key_size)
-            position = _write_field(batch.target, position, values, row, value_size)
+            target = batch.target
+            position = _write_number(target, batch.used, body)
+            target[position] = 0
+            position = _write_number(target, position + 1, delta)
+            position = _write_number(target, position, batch.count)
+            position = _write_field(target, position, keys.data, key_start, key_size)
+            position = _write_field(target, position, values.data, value_start, value_size)
             if rows.has_headers:
-                _write_headers(batch.target, position, rows, row)
+                _write_headers(target, position, lists, names, header_values, row)
             else:
-                batch.target[position] = 0
+                target[position] = 0
             batch.used += size
             batch.count += 1
             batch.max_timestamp = max(batch.max_timestamp, timestamp)

@@ -34,6 +34,8 @@ cdef inline Py_ssize_t _size_of_field(Py_ssize_t size) noexcept
 @cython.locals(view=BufferView)
 cpdef uint32_t murmur2(object key) except? 0
 cdef inline uint32_t _low32(uint32_t number) noexcept
+@cython.locals(word=Bytes)
+cdef inline uint32_t _word_at(Bytes data, Py_ssize_t position) noexcept
 @cython.locals(hashed=uint32_t, end=Py_ssize_t, word=uint32_t, rest=Py_ssize_t)
 cdef uint32_t hash_of(Bytes data, Py_ssize_t position, Py_ssize_t size) noexcept
 

@@ -107,13 +107,22 @@ def _low32(number: int) -> int:
     return number & 0xFFFFFFFF
 
 
+def _word_at(data: Bytes, position: int) -> int:
+    """Return four bytes as a number, the lowest byte first."""
+    # The C compiler combines the four reads into one only if all indexes are constants.
+    if cython.compiled:
+        word = data + position
+    else:
+        word = data[position : position + 4]
+    return word[0] | word[1] << 8 | word[2] << 16 | word[3] << 24
+
+
 def hash_of(data: Bytes, position: int, size: int) -> int:
     """Return MurmurHash2 of `size` bytes: first words of four bytes, then the rest, in 32-bit arithmetic."""
     hashed = _low32(_MURMUR2_SEED ^ size)
     end = position + (size & ~3)
     while position < end:
-        word = data[position] | data[position + 1] << 8 | data[position + 2] << 16 | data[position + 3] << 24
-        word = _low32(_low32(word) * 0x5BD1E995)
+        word = _low32(_word_at(data, position) * 0x5BD1E995)
         word = _low32((word ^ word >> 24) * 0x5BD1E995)
         hashed = _low32(hashed * 0x5BD1E995) ^ word
         position += 4
