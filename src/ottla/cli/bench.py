@@ -9,40 +9,27 @@ import random
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ottla.cli.commands import Argument, Command, Group, Option, Options
+from ottla import clients
+from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import client_settings, connection_options
 from ottla.cli.output import Column, Output, output_options, plain
 from ottla.cli.produce import existing_topics, sending_options, sending_settings
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure
+from ottla.common.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.clients import Consumer, Producer
-
-EXAMPLES = """
-ottla bench produce test --create --records 100000 --size 100
-ottla bench consume test
-ottla bench e2e test --records 1000
-"""
-_PRODUCE_EXAMPLES = """
-ottla bench produce test --create        a million records of 100 bytes
-ottla bench produce test --rate 10000 --records 20000     a steady load
-ottla bench produce test --records 100000 -z zstd -X linger.ms=20
-ottla bench produce test --records 9999 --json | jq .records_per_second
-"""
-_CONSUME_EXAMPLES = """
-ottla bench consume test                          all existing records
-ottla bench consume test --records 100000
-ottla bench consume test --arrow                  as Arrow batches
-"""
-_E2E_EXAMPLES = """
-ottla bench e2e test                              1,000 records, one at a time
-ottla bench e2e test --records 100 --acks 1 --json
-"""
+COMMAND = Group(
+    __doc__,
+    """
+    ottla bench produce test --create --records 100000 --size 100
+    ottla bench consume test
+    ottla bench e2e test --records 1000
+    """,
+)
 _SAMPLES = 200_000  # the most latencies that one run measures
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 _DISTINCT_VALUES = 512
@@ -55,41 +42,32 @@ def _load_parameters(records: int) -> list[click.Parameter]:
     """Return the parameters for the topic, the number of records, and their size."""
     return [
         Argument("topic", "TOPIC"),
-        Option("--records", type=_COUNT, default=records, metavar="N", show_default=True, help="number of records"),
-        Option("--size", type=_COUNT, default=100, metavar="BYTES", show_default=True, help="size of a value"),
+        Option("--records N", "number of records", type=_COUNT, default=records, show_default=True),
+        Option("--size BYTES", "size of a value", type=_COUNT, default=100, show_default=True),
     ]
 
 
-_PRODUCE_PARAMETERS = [
+@COMMAND.verb(
+    "produce",
     *_load_parameters(records=1_000_000),
-    Option("--keys", type=_COUNT, default=0, metavar="N", help="number of different keys; default: none"),
+    Option("--keys N", "number of different keys; default: none", type=_COUNT, default=0),
     *sending_options(),
     *output_options(),
     *connection_options("producer"),
-]
-_CONSUME_PARAMETERS = [
-    Argument("topic", "TOPIC"),
-    Option("--records", type=_COUNT, metavar="N", help="end after N records; default: all existing records"),
-    Option("--arrow", is_flag=True, help="read Arrow batches (needs pyarrow)"),
-    *output_options(),
-    *connection_options("consumer"),
-]
-_E2E_PARAMETERS = [
-    *_load_parameters(records=1000),
-    *sending_options(with_rate=False),
-    *output_options(),
-    *connection_options("producer", "consumer"),
-]
-
-
+    examples="""
+    ottla bench produce test --create        a million records of 100 bytes
+    ottla bench produce test --rate 10000 --records 20000     a steady load
+    ottla bench produce test --records 100000 -z zstd -X linger.ms=20
+    ottla bench produce test --records 9999 --json | jq .records_per_second
+    """,
+)
 def _produce(options: Options) -> int:
-    from ottla.clients import Producer
-
+    """Send records, as fast as possible or at a rate."""
     if not options.create:
         existing_topics(options)
     values = _values(options.size)
     bar = _bar(options, options.records)
-    with Producer(sending_settings(options)) as producer:
+    with clients.Producer(sending_settings(options)) as producer:
         producer.send(options.topic, b"warm-up").result()
         run = _Run(bar)
         sent = _Sent(run.latencies)
@@ -181,7 +159,21 @@ class _Sent:
         return done
 
 
+@COMMAND.verb(
+    "consume",
+    Argument("topic", "TOPIC"),
+    Option("--records N", "end after N records; default: all existing records", type=_COUNT),
+    Option("--arrow", "read Arrow batches (needs pyarrow)"),
+    *output_options(),
+    *connection_options("consumer"),
+    examples="""
+    ottla bench consume test                          all existing records
+    ottla bench consume test --records 100000
+    ottla bench consume test --arrow                  as Arrow batches
+    """,
+)
 def _consume(options: Options) -> int:
+    """Read the existing records as fast as possible."""
     existing_topics(options)
     with _reader(options) as consumer:
         tps = _assign(consumer, options.topic)
@@ -222,7 +214,7 @@ class _Read:
                 return  # the remaining offsets have no records: markers, or removed by compaction
 
 
-def _poll(consumer: Consumer) -> Any:
+def _poll(consumer: clients.Consumer) -> Any:
     def poll() -> tuple[int, int]:
         rows = consumer.poll(1.0, max_records=10_000)
         return len(rows), sum([len(row.value or b"") + len(row.key or b"") for row in rows])
@@ -230,7 +222,7 @@ def _poll(consumer: Consumer) -> Any:
     return poll
 
 
-def _arrow_poll(consumer: Consumer) -> Any:
+def _arrow_poll(consumer: clients.Consumer) -> Any:
     try:
         import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
@@ -244,14 +236,24 @@ def _arrow_poll(consumer: Consumer) -> Any:
     return poll
 
 
+@COMMAND.verb(
+    "e2e",
+    *_load_parameters(records=1000),
+    *sending_options(with_rate=False),
+    *output_options(),
+    *connection_options("producer", "consumer"),
+    examples="""
+    ottla bench e2e test                              1,000 records, one at a time
+    ottla bench e2e test --records 100 --acks 1 --json
+    """,
+)
 def _e2e(options: Options) -> int:
-    from ottla.clients import Producer
-
-    if options.create is False:
+    """Send one record at a time and read it back."""
+    if not options.create:
         existing_topics(options)
     values = _values(max(options.size, 8))
     bar = _bar(options, options.records)
-    with Producer({"linger.ms": 0, **sending_settings(options)}) as producer, _reader(options) as consumer:
+    with clients.Producer({"linger.ms": 0, **sending_settings(options)}) as producer, _reader(options) as consumer:
         partition = producer.send(options.topic, b"warm-up").result().partition
         consumer.assign([(options.topic, partition)])
         consumer.seek_to_end()
@@ -265,7 +267,12 @@ def _e2e(options: Options) -> int:
 
 
 def _round_trips(
-    producer: Producer, consumer: Consumer, options: Options, values: Sequence[bytes], partition: int, run: _Run
+    producer: clients.Producer,
+    consumer: clients.Consumer,
+    options: Options,
+    values: Sequence[bytes],
+    partition: int,
+    run: _Run,
 ) -> None:
     """Send each record and wait until the consumer has read it."""
     for number in range(options.records):
@@ -277,7 +284,7 @@ def _round_trips(
         run.bar.advance(1, len(value))
 
 
-def _await(consumer: Consumer, value: bytes) -> None:
+def _await(consumer: clients.Consumer, value: bytes) -> None:
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
         if any(record.value == value for record in consumer.poll(1.0)):
@@ -285,19 +292,15 @@ def _await(consumer: Consumer, value: bytes) -> None:
     raise Failure("an acknowledged record was not read within 30 s", "Does another client write to the topic?")
 
 
-def _reader(options: Options) -> Consumer:
-    from ottla.clients import Consumer
-
+def _reader(options: Options) -> clients.Consumer:
     settings = client_settings(options, "consumer")
     settings["allow.auto.create.topics"] = False
     settings["enable.auto.commit"] = False
     settings.setdefault("max.partition.fetch.bytes", 4 << 20)
-    return Consumer(settings)
+    return clients.Consumer(settings)
 
 
-def _assign(consumer: Consumer, topic: str) -> list[Any]:
-    from ottla.common.ids import TopicPartition
-
+def _assign(consumer: clients.Consumer, topic: str) -> list[Any]:
     tps = [TopicPartition(topic, partition) for partition in consumer.partitions_of(topic)]
     consumer.assign(tps)
     return tps
@@ -359,18 +362,3 @@ def _shown(name: str, value: float) -> str:
     if name in ("seconds", "cpu_seconds"):
         return f"{value:,.3f} s"
     return f"{value:,}"
-
-
-COMMAND = Group(
-    __doc__,
-    {
-        "produce": Command(
-            _produce, _PRODUCE_PARAMETERS, "send records, as fast as possible or at a rate", examples=_PRODUCE_EXAMPLES
-        ),
-        "consume": Command(
-            _consume, _CONSUME_PARAMETERS, "read the existing records as fast as possible", examples=_CONSUME_EXAMPLES
-        ),
-        "e2e": Command(_e2e, _E2E_PARAMETERS, "send one record at a time and read it back", examples=_E2E_EXAMPLES),
-    },
-    EXAMPLES,
-)

@@ -6,11 +6,9 @@ from ottla.cli.commands import Option
 
 BROKER_OPTIONS: list[click.Parameter] = [
     Option(
-        "--data",
-        metavar="DIR",
-        help="the data directory; default: $OTTLA_DATA, or ~/.local/share/ottla. For several: -X log.dirs=a,b",
+        "--data DIR", "the data directory; default: $OTTLA_DATA, or ~/.local/share/ottla. For several: -X log.dirs=a,b"
     ),
-    Option("--config", metavar="FILE", help="a server.properties file of Kafka"),
-    Option("-X", "overrides", multiple=True, metavar="NAME=VALUE", help="a setting, by Kafka's name; may be repeated"),
-    Option("--node-id", metavar="N", help="the id of this node (node.id); default: 1"),
+    Option("--config FILE", "a server.properties file of Kafka"),
+    Option("-X NAME=VALUE", "a setting, by Kafka's name; may be repeated", name="overrides", multiple=True),
+    Option("--node-id N", "the id of this node (node.id); default: 1"),
 ]

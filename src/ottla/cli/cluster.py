@@ -1,15 +1,16 @@
 """Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli import units
 from ottla.cli.commands import Choice, Command, Option, Options
-from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.late import api
 from ottla.cli.output import Column, Output, moment, number, output_options, size
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
+from ottla.clients.errors import BrokerError, UnsupportedByBroker
 
 EXAMPLES = """
 ottla cluster
@@ -21,20 +22,18 @@ _PARTS = ("brokers", "features", "quorum", "log-dirs")
 
 
 _PARAMETERS = [
-    Option("--only", multiple=True, type=Choice(_PARTS), metavar="PART", help=f"only this part: {', '.join(_PARTS)}"),
+    Option("--only PART", f"only this part: {', '.join(_PARTS)}", multiple=True, type=Choice(_PARTS)),
     *output_options(),
     *connection_options(),
 ]
 
 
-def run(options: Options) -> int:
+def run(options: Options) -> None:
     """Show the state of the cluster."""
-    output = Output(options)
-    with open_admin(options) as admin:
-        facts = _facts(admin)
+    output, facts = Output(options), _facts(connect(options))
     if output.json:
         output.object(facts if not options.only else {name: facts[name.replace("-", "_")] for name in options.only})
-        return 0
+        return
     shown = options.only or _PARTS
     if not options.only:
         output.line(
@@ -49,12 +48,9 @@ def run(options: Options) -> int:
             output.table(_COLUMNS[name](rows), rows)
     for part, problem in facts["unknown"].items():
         output.note(f"{part}: {problem}")
-    return 0
 
 
-def _facts(admin: "Admin") -> dict[str, Any]:
-    from ottla.clients.errors import BrokerError, UnsupportedByBroker
-
+def _facts(admin: api.Admin) -> dict[str, Any]:
     unknown: dict[str, str] = {}
 
     def reported(part: str, call: Callable[[], Any]) -> Any:
@@ -212,4 +208,4 @@ _COLUMNS: dict[str, Callable[[list[dict[str, Any]]], list[Column]]] = {
 }
 
 
-COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

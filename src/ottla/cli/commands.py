@@ -1,12 +1,13 @@
 """Commands on top of click: examples below the help, options in sections, and suggestions for typing errors.
 
-A command is `Command(run, parameters, summary)`: `run` receives the values of the parameters as the attributes of one
-object and returns the exit code. A command with verbs (`ottla topic create`) is a `Group` of commands.
+A command is a function that receives the values of its parameters as the attributes of one object and returns the exit
+code. A command with verbs (`ottla topic create`) is a `Group`, whose decorator `verb` adds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,12 +33,25 @@ _KAFKA_OPTIONS = {
 
 
 class Option(click.Option):
-    """An option. `section` is the heading under which the help lists it."""
+    """An option, written as in the help: `-p, --partitions N`. It is a flag if it has neither a value nor a type.
+
+    `section` is the heading under which the help lists it, `name` the attribute of Options (default: the long name).
+    """
 
     section = _OPTIONS
 
-    def __init__(self, *names: str, metavar: str | None = None, **attributes: Any) -> None:
-        super().__init__(names, metavar=metavar, shell_complete=_completion(metavar, attributes), **attributes)
+    def __init__(self, usage: str, help: str = "", *, name: str | None = None, **attributes: Any) -> None:  # noqa: A002 - click's name
+        *short, last = usage.split(", ")
+        long, _, metavar = last.partition(" ")
+        if not (metavar or "type" in attributes):
+            attributes["is_flag"] = True
+        super().__init__(
+            [*([name] if name else []), *short, long],
+            metavar=metavar or None,
+            help=help,
+            shell_complete=_completion(metavar, attributes),
+            **attributes,
+        )
 
 
 def section(heading: str, *options: Option) -> tuple[Option, ...]:
@@ -59,12 +73,13 @@ class Argument(click.Argument):
 
 
 Parameters = Sequence[click.Parameter]
+Run = Callable[[Options], int | None]
 
 
-def _completion(metavar: str | None, attributes: dict[str, Any]) -> Any:
+def _completion(metavar: str, attributes: dict[str, Any]) -> Any:
     """Return the completion of a parameter: by its metavar, unless its type has one."""
     given = attributes.pop("shell_complete", None)
-    if given is not None or metavar is None or isinstance(attributes.get("type"), click.ParamType):
+    if given is not None or not metavar or isinstance(attributes.get("type"), click.ParamType):
         return given
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
@@ -134,23 +149,23 @@ class _Page(click.Command):
 
 
 class Command(_Page):
-    """One command: `run` gets the options and returns the exit code."""
+    """One command: `run` gets the options and returns the exit code, None for 0."""
 
     def __init__(
         self,
-        run: Callable[[Options], int],
+        run: Run,
         parameters: Parameters,
-        summary: str = "",
-        description: str | None = None,
+        description: str | None,
         examples: str = "",
+        summary: str | None = None,
         aliases: tuple[str, ...] = (),
     ) -> None:
         """`aliases` are other names that people try."""
         super().__init__(
             None,
             params=list(parameters),
-            callback=lambda **values: run(Options(**values)),
-            help=description or f"{summary[:1].upper()}{summary[1:]}.",
+            callback=lambda **values: run(Options(**values)) or 0,
+            help=description,
             short_help=summary,
             context_settings=CONTEXT_SETTINGS,
         )
@@ -164,15 +179,16 @@ class Group(click.Group, _Page):
     def __init__(
         self,
         description: str | None,
-        verbs: Mapping[str, Command],
         examples: str,
         parameters: Parameters = (),
+        *,
+        shared: Parameters = (),
         metavar: str = "VERB",
     ) -> None:
+        """`parameters` are those of the group itself, `shared` those that each of its verbs has."""
         super().__init__(
             None,
             params=list(parameters),
-            commands=dict(verbs),
             help=description,
             no_args_is_help=False,
             context_settings=CONTEXT_SETTINGS,
@@ -180,7 +196,29 @@ class Group(click.Group, _Page):
             options_metavar="",
         )
         self.examples = examples
-        self._aliases = {alias: verb for verb in verbs.values() for alias in verb.aliases}
+        self._shared = shared
+        self._aliases: dict[str, Command] = {}
+
+    def verb(
+        self,
+        name: str,
+        *parameters: click.Parameter,
+        examples: str,
+        summary: str | None = None,
+        aliases: tuple[str, ...] = (),
+    ) -> Callable[[Run], Run]:
+        """Add the decorated function as a verb. Its docstring is the help, and its first sentence the summary."""
+
+        def add(run: Run) -> Run:
+            description = inspect.cleandoc(run.__doc__ or "")
+            first = description.partition(".")[0].replace("\n", " ")
+            short = summary or first[:1].lower() + first[1:]
+            verb = Command(run, [*parameters, *self._shared], description, examples, short, aliases)
+            self.commands[name] = verb
+            self._aliases.update(dict.fromkeys(aliases, verb))
+            return run
+
+        return add
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -221,7 +259,17 @@ class Group(click.Group, _Page):
 
 def dry_run_option() -> Option:
     """Return the option `--dry-run` of verbs whose requests the broker can check without a change."""
-    return Option("--dry-run", is_flag=True, help="let the broker check the request without a change")
+    return Option("--dry-run", "let the broker check the request without a change")
+
+
+def yes_option() -> Option:
+    """Return the option `--yes` of verbs that ask a person at a terminal."""
+    return Option("-y, --yes", "do not ask")
+
+
+def quiet_option(names: str = "names") -> Option:
+    """Return the option `--quiet` of verbs that list `names`."""
+    return Option("-q, --quiet", f"only {names}, one per line")
 
 
 def require_one(options: Options, *names: str) -> None:

@@ -98,6 +98,6 @@ def _names(metavar: str, context: click.Context) -> list[str]:
 COMMAND = Command(
     run,
     [Argument("shell", "SHELL", type=Choice(tuple(SHELLS)), help="bash, zsh or fish")],
-    description=__doc__,
-    examples=EXAMPLES,
+    __doc__,
+    EXAMPLES,
 )

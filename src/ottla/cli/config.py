@@ -5,142 +5,145 @@ plurals of Kafka's tool are accepted. NAME is the name of a topic or group, the 
 the settings that all brokers (users, clients, addresses) share.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ottla.cli import config_quota, values
-from ottla.cli.commands import Argument, Command, Group, Option, Options, dry_run_option
-from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.late import api
 from ottla.cli.names import missing
 from ottla.cli.output import Column, Output, output_options
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin, ConfigEntry, ConfigResource, ConfigSource
-
-EXAMPLES = """
-ottla config list topic orders
-ottla config get topic orders retention.ms
-ottla config set topic orders retention.ms=7d
-ottla config unset topic orders retention.ms
-ottla config list broker 1 --all
-"""
+COMMAND = Group(
+    __doc__,
+    """
+    ottla config list topic orders
+    ottla config get topic orders retention.ms
+    ottla config set topic orders retention.ms=7d
+    ottla config unset topic orders retention.ms
+    ottla config list broker 1 --all
+    """,
+    shared=[*output_options(), *connection_options()],
+)
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 _ALL_BROKERS = ("default", "")
 _PROPAGATION_S = 2.0  # the longest wait until a broker reports a changed value
+_IN_MS = {"hours": 3_600_000, "minutes": 60_000}
+_SOURCES = {
+    "TOPIC": "topic",
+    "BROKER": "this broker",
+    "CLUSTER_DEFAULT": "all brokers",
+    "BROKER_FILE": "broker's file",
+    "DEFAULT": "default",
+    "BROKER_LOGGER": "logger",
+    "CLIENT_METRICS": "client metrics",
+    "GROUP": "group",
+}
+_COLUMNS = [
+    Column("setting", narrow=True),
+    Column("value", narrow=True, cell=lambda row: _value_text(row)),
+    Column("source", colour=lambda source: "dim" if source == "default" else None),
+]
 
 
 def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     return [kind for kind in (*KINDS, *config_quota.KINDS) if kind.startswith(incomplete)]
 
 
-def _resource_parameters(*, name: bool = True) -> list[click.Parameter]:
+def _resource(*, name: bool = True) -> list[click.Parameter]:
     return [
         Argument("kind", "KIND", shell_complete=_kinds, help="topic, broker, group, user, client, ip, ..."),
         Argument("name", "NAME", required=name, help="its name or node id; `default` for all brokers"),
     ]
 
 
-_LIST_PARAMETERS = [
-    *_resource_parameters(name=False),
-    Option("-a", "--all", is_flag=True, help="also settings with default values"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-_GET_PARAMETERS = [
-    *_resource_parameters(),
-    Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-_SET_PARAMETERS = [
-    *_resource_parameters(),
-    Argument("changes", "SETTING=VALUE", nargs=-1, required=True, help="settings with new values, such as 7d or 1GiB"),
-    dry_run_option(),
-    *output_options(),
-    *connection_options(),
-]
-
-
-_UNSET_PARAMETERS = [
-    *_resource_parameters(),
-    Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings"),
-    dry_run_option(),
-    *output_options(),
-    *connection_options(),
-]
+def _settings() -> Argument:
+    return Argument("settings", "SETTING", nargs=-1, required=True, help="names of settings")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
-def _list(options: Options) -> int:
+@COMMAND.verb(
+    "list",
+    *_resource(name=False),
+    Option("-a, --all", "also settings with default values"),
+    examples="""
+    ottla config list topic                 the settings of all topics
+    ottla config list topic orders          the settings of one topic
+    ottla config list topic orders --all    with the defaults
+    ottla config list broker default
+    """,
+    aliases=("ls",),
+)
+def _list(options: Options) -> None:
+    """List settings with their sources."""
     if quota := config_quota.kind_of(options.kind):
-        return config_quota.show(options, quota)
-    output = Output(options)
-    with open_admin(options) as admin:
-        if options.name is None:
-            return _list_resources(admin, output, _type(options.kind), everything=options.all)
-        resource = _resource(admin, options)
-        entries = admin.describe_config(resource, synonyms=True)
-    rows = [_row(resource, entry) for entry in entries.values() if options.all or _was_set(entry, resource)]
-    if not rows and not output.json:
-        output.note(f"Nothing was set for {resource}: --all shows the defaults.")
-        return 0
-    output.table(_COLUMNS, rows)
-    return 0
-
-
-def _list_resources(admin: "Admin", output: Output, kind: Any, *, everything: bool) -> int:
-    from ottla.clients.admin import ConfigResource, ResourceType
-
-    if kind is ResourceType.TOPIC:
-        resources = [ConfigResource.topic(topic.name) for topic in admin.list_topics()]
-    elif kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        resources = [ConfigResource(kind, str(broker.node_id)) for broker in admin.describe_cluster().brokers]
+        config_quota.show(options, quota)
+        return
+    admin = connect(options)
+    if options.name is None:
+        resources, columns, place = _resources(admin, _type(options.kind)), [Column("name", narrow=True)], ""
+        described = admin.describe_configs(resources, synonyms=True) if resources else {}
     else:
-        resources = admin.list_config_resources([kind])
-    described = admin.describe_configs(resources, synonyms=True) if resources else {}
+        resource = _resource_of(admin, options)
+        resources, columns, place = [resource], [], f" for {resource}"
+        described = {resource: admin.describe_config(resource, synonyms=True)}
     rows = [
-        {"kind": _kind_name(resource), "name": resource.name, **_row(resource, entry)}
+        _row(resource, entry)
         for resource in resources
         for entry in described[resource].values()
-        if everything or _was_set(entry, resource)
+        if options.all or _was_set(entry, resource)
     ]
-    if not rows and not output.json:
-        output.note("Nothing was set: --all shows the defaults.")
-        return 0
-    output.table([Column("name", narrow=True), *_COLUMNS], rows)
-    return 0
+    empty = f"Nothing was set{place}: --all shows the defaults."
+    Output(options).table([*columns, *_COLUMNS], rows, empty=empty)
 
 
-def _get(options: Options) -> int:
+def _resources(admin: api.Admin, kind: api.ResourceType) -> list[api.ConfigResource]:
+    """Return the resources of a kind that may have settings."""
+    if kind is api.ResourceType.TOPIC:
+        return [api.ConfigResource.topic(topic.name) for topic in admin.list_topics()]
+    if kind in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
+        return [api.ConfigResource(kind, str(broker.node_id)) for broker in admin.describe_cluster().brokers]
+    return admin.list_config_resources([kind])
+
+
+@COMMAND.verb(
+    "get",
+    *_resource(),
+    _settings(),
+    examples="""
+    ottla config get topic orders retention.ms
+    ottla config get broker 1 log.dirs num.partitions
+    """,
+    summary="print values of settings",
+)
+def _get(options: Options) -> None:
+    """Print values of settings: for one setting only the value, for several NAME=VALUE lines."""
     if quota := config_quota.kind_of(options.kind):
-        return config_quota.show(options, quota)
-    output = Output(options)
-    with open_admin(options) as admin:
-        resource = _resource(admin, options)
-        entries = admin.describe_config(resource, synonyms=True)
-        _check_known(admin, options.settings, entries, resource)
+        config_quota.show(options, quota)
+        return
+    output, admin = Output(options), connect(options)
+    resource = _resource_of(admin, options)
+    entries = admin.describe_config(resource, synonyms=True)
+    _check_known(admin, options.settings, entries, resource)
     for name in options.settings:
         if name not in entries:
             raise Failure(f"{name} is not set for {resource}")
-        entry = entries[name]
-        value = "" if entry.value is None else entry.value
-        output.done(value if len(options.settings) == 1 else f"{name}={value}", _row(resource, entry))
-    return 0
+        value = entries[name].value or ""
+        output.done(value if len(options.settings) == 1 else f"{name}={value}", _row(resource, entries[name]))
 
 
-def _row(resource: "ConfigResource", entry: "ConfigEntry") -> dict[str, Any]:
+def _row(resource: api.ConfigResource, entry: api.ConfigEntry) -> dict[str, Any]:
     return {
         "kind": _kind_name(resource),
         "name": resource.name or "default",
@@ -154,7 +157,7 @@ def _row(resource: "ConfigResource", entry: "ConfigEntry") -> dict[str, Any]:
     }
 
 
-def _default(entry: "ConfigEntry") -> str | None:
+def _default(entry: api.ConfigEntry) -> str | None:
     """Return the default in the unit of the entry: its synonym may be in hours, as log.retention.hours is."""
     synonym = next((each for each in entry.synonyms if each.source.name == "DEFAULT"), None)
     if synonym is None or synonym.value is None or not entry.name.endswith(".ms"):
@@ -169,77 +172,68 @@ def _value_text(row: Mapping[str, Any]) -> str:
     return values.explained(row["setting"], row["value"])
 
 
-_IN_MS = {"hours": 3_600_000, "minutes": 60_000}
-_SOURCES = {
-    "TOPIC": "topic",
-    "BROKER": "this broker",
-    "CLUSTER_DEFAULT": "all brokers",
-    "BROKER_FILE": "broker's file",
-    "DEFAULT": "default",
-    "BROKER_LOGGER": "logger",
-    "CLIENT_METRICS": "client metrics",
-    "GROUP": "group",
-}
-_COLUMNS = [
-    Column("setting", narrow=True),
-    Column("value", narrow=True, cell=_value_text),
-    Column("source", colour=lambda source: "dim" if source == "default" else None),
-]
-
-
-def _was_set(entry: "ConfigEntry", resource: "ConfigResource") -> bool:
+def _was_set(entry: api.ConfigEntry, resource: api.ConfigResource) -> bool:
     """Whether the value was set: for a topic or group on itself, for a broker in any place."""
-    from ottla.clients.admin import ResourceType
-
-    if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    if resource.type in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
         return not entry.is_default
     return entry.source is _own_source(resource)
 
 
-def _own_source(resource: "ConfigResource") -> "ConfigSource | None":
+def _own_source(resource: api.ConfigResource) -> api.ConfigSource:
     """Return the source of the settings that were set for this resource itself."""
-    from ottla.clients.admin import ConfigSource, ResourceType
-
-    return {
-        ResourceType.TOPIC: ConfigSource.TOPIC,
-        ResourceType.GROUP: ConfigSource.GROUP,
-        ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
-        ResourceType.BROKER: ConfigSource.BROKER if resource.name else ConfigSource.CLUSTER_DEFAULT,
-        ResourceType.BROKER_LOGGER: ConfigSource.BROKER_LOGGER,
-    }.get(resource.type)
+    all_brokers = resource.type is api.ResourceType.BROKER and not resource.name
+    return api.ConfigSource["CLUSTER_DEFAULT" if all_brokers else resource.type.name]
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
 
 
-def _set(options: Options) -> int:
-    from ottla.clients.admin import Append, Subtract
-
+@COMMAND.verb(
+    "set",
+    *_resource(),
+    Argument("changes", "SETTING=VALUE", nargs=-1, required=True, help="settings with new values, such as 7d or 1GiB"),
+    dry_run_option(),
+    examples="""
+    ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
+    ottla config set topic orders cleanup.policy+=compact
+    ottla config set broker default log.cleaner.threads=2 --dry-run
+    ottla config set group billing consumer.session.timeout.ms=50s
+    """,
+)
+def _set(options: Options) -> None:
+    """Change settings. += adds an item to a list, -= removes it."""
     changes: dict[str, object] = {}
     for word in options.changes:
         name, _, value = word.partition("=")
         if name.endswith(("+", "-")) and "=" in word:
-            changes[name[:-1].strip()] = (Append if name.endswith("+") else Subtract)(value)
+            changes[name[:-1].strip()] = (api.Append if name.endswith("+") else api.Subtract)(value)
         else:
             changes.update(values.assignments([word]))
-    return _change(options, changes)
+    _change(options, changes)
 
 
-def _unset(options: Options) -> int:
-    return _change(options, dict.fromkeys(options.settings))
+@COMMAND.verb(
+    "unset",
+    *_resource(),
+    _settings(),
+    dry_run_option(),
+    examples="ottla config unset topic orders retention.ms",
+)
+def _unset(options: Options) -> None:
+    """Reset settings to their defaults."""
+    _change(options, dict.fromkeys(options.settings))
 
 
-def _change(options: Options, changes: Mapping[str, object]) -> int:
+def _change(options: Options, changes: Mapping[str, object]) -> None:
     if quota := config_quota.kind_of(options.kind):
-        return config_quota.change(options, quota, changes)
-    output = Output(options)
-    with open_admin(options) as admin:
-        change(admin, output, {_resource(admin, options): changes}, dry_run=options.dry_run)
-    return 0
+        config_quota.change(options, quota, changes)
+        return
+    admin = connect(options)
+    change(admin, Output(options), {_resource_of(admin, options): changes}, dry_run=options.dry_run)
 
 
 def change(
-    admin: "Admin", output: Output, changes: "Mapping[ConfigResource, Mapping[str, object]]", *, dry_run: bool
+    admin: api.Admin, output: Output, changes: Mapping[api.ConfigResource, Mapping[str, object]], *, dry_run: bool
 ) -> None:
     """Make the changes, and print the old and new value of each. Raises Failure for an unknown setting."""
     if not changes:
@@ -260,14 +254,14 @@ def change(
                 "value": _requested(value) if dry_run else new.value if new else None,
                 "changed": not dry_run,
             }
-            output.done(_changed_text(output, row, value, dry_run=dry_run), row)
+            output.changed(_changed_text(row, value, dry_run=dry_run), row, made=not dry_run)
 
 
 def _described_after(
-    admin: "Admin",
-    changes: "Mapping[ConfigResource, Mapping[str, object]]",
-    before: "Mapping[ConfigResource, Mapping[str, ConfigEntry]]",
-) -> "Mapping[ConfigResource, Mapping[str, ConfigEntry]]":
+    admin: api.Admin,
+    changes: Mapping[api.ConfigResource, Mapping[str, object]],
+    before: Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]],
+) -> Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]]:
     """Read the settings again; waits until each change is visible.
 
     The controller acknowledges a change before the brokers have applied it.
@@ -286,7 +280,7 @@ def _described_after(
         time.sleep(0.05)
 
 
-def _is_visible_change(resource: "ConfigResource", old: "ConfigEntry | None", value: object) -> bool:
+def _is_visible_change(resource: api.ConfigResource, old: api.ConfigEntry | None, value: object) -> bool:
     """Whether the reported setting must differ after this change."""
     if value is None:
         return old is not None and old.source is _own_source(resource)
@@ -295,16 +289,13 @@ def _is_visible_change(resource: "ConfigResource", old: "ConfigEntry | None", va
     return old is None or str(old.value).casefold() != value.strip().casefold()
 
 
-def _changed_text(output: Output, row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:
-    name = row["setting"]
-    old = values.explained(name, row["before"])
-    if dry_run:
-        new = "the default" if value is None else values.explained(name, _requested(value))
-        return f"{row['name']}: {name} would change from {old} to {new}"
+def _changed_text(row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:
+    name, old = row["setting"], values.explained(row["setting"], row["before"])
     new = values.explained(name, row["value"])
+    if dry_run:
+        return f"{row['name']}: {name} would change from {old} to {'the default' if value is None else new}"
     default = ", the default" if value is None else ""
-    text = f"{row['name']}: {name} is {new}{default}" + (", as before" if new == old else f", was {old}")
-    return output.style.green(text)
+    return f"{row['name']}: {name} is {new}{default}" + (", as before" if new == old else f", was {old}")
 
 
 def _requested(value: object) -> str | None:
@@ -312,19 +303,17 @@ def _requested(value: object) -> str | None:
 
 
 def _check_known(
-    admin: "Admin", names: Iterable[str], entries: "Mapping[str, ConfigEntry]", resource: "ConfigResource"
+    admin: api.Admin, names: Iterable[str], entries: Mapping[str, api.ConfigEntry], resource: api.ConfigResource
 ) -> None:
     """Raise Failure for a setting that does not exist for the resource, as far as the brokers report its settings."""
-    from ottla.clients.admin import ConfigResource, ResourceType
-
     unknown = [name for name in names if name not in entries]
-    if not unknown or (not entries and resource.type is not ResourceType.BROKER):
+    if not unknown or (not entries and resource.type is not api.ResourceType.BROKER):
         return
     known = set(entries)
-    if resource.type is ResourceType.BROKER and not resource.name:
+    if resource.type is api.ResourceType.BROKER and not resource.name:
         # For the settings that all brokers share, Kafka reports only those that were set.
         node_id = admin.describe_cluster().brokers[0].node_id
-        known |= set(admin.describe_config(ConfigResource.broker(node_id)))
+        known |= set(admin.describe_config(api.ConfigResource.broker(node_id)))
     for name in unknown:
         if name not in known:
             listing = f"`ottla config list {_kind_name(resource)} {resource.name or 'default'} --all` shows all."
@@ -334,85 +323,34 @@ def _check_known(
 # -- resources ---------------------------------------------------------------------------------------------------
 
 
-def _type(word: str) -> Any:
-    from ottla.clients.admin import ResourceType
-
+def _type(word: str) -> api.ResourceType:
     single = word.lower().replace("_", "-")
     single = single if single in KINDS else single.removesuffix("s")
-    if single == "group" or single in {"consumer-group", "share-group"}:
-        return ResourceType.GROUP
+    if single in {"consumer-group", "share-group"}:
+        return api.ResourceType.GROUP
     if single not in KINDS:
         kinds = (*KINDS, *config_quota.KINDS)
         advice = did_you_mean(word, kinds, f"It may be {', '.join(kinds)}.")
         raise Failure(f"unknown kind {word!r}", *advice, exit_code=2)
-    return ResourceType[single.upper().replace("-", "_")]
+    return api.ResourceType[single.upper().replace("-", "_")]
 
 
-def _kind_name(resource: "ConfigResource") -> str:
+def _kind_name(resource: api.ConfigResource) -> str:
     return resource.type.name.lower().replace("_", "-")
 
 
-def _resource(admin: "Admin", options: Options) -> "ConfigResource":
-    from ottla.clients.admin import ConfigResource, ResourceType
+def _resource_of(admin: api.Admin, options: Options) -> api.ConfigResource:
 
     kind, name = _type(options.kind), options.name
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        if kind is ResourceType.BROKER and name in _ALL_BROKERS:
-            return ConfigResource(kind, "")
+    if kind in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
+        if kind is api.ResourceType.BROKER and name in _ALL_BROKERS:
+            return api.ConfigResource(kind, "")
         brokers = [str(broker.node_id) for broker in admin.describe_cluster().brokers]
         if name not in brokers:
-            shared = ", and `default` for all brokers" if kind is ResourceType.BROKER else ""
+            shared = ", and `default` for all brokers" if kind is api.ResourceType.BROKER else ""
             raise Failure(f"there is no broker {name!r}", f"There are: {', '.join(brokers)}{shared}.")
-    elif kind is ResourceType.TOPIC:
+    elif kind is api.ResourceType.TOPIC:
         known = [topic.name for topic in admin.list_topics(include_internal=True)]
         if name not in known:
             raise Failure(*missing(name, known, "topic"))
-    return ConfigResource(kind, name)
-
-
-COMMAND = Group(
-    __doc__,
-    {
-        "list": Command(
-            _list,
-            _LIST_PARAMETERS,
-            "list settings with their sources",
-            examples="""
-                ottla config list topic                 the settings of all topics
-                ottla config list topic orders          the settings of one topic
-                ottla config list topic orders --all    with the defaults
-                ottla config list broker default
-                """,
-            aliases=("ls",),
-        ),
-        "get": Command(
-            _get,
-            _GET_PARAMETERS,
-            "print values of settings",
-            description="Print values of settings: for one setting only the value, for several NAME=VALUE lines.",
-            examples="""
-                ottla config get topic orders retention.ms
-                ottla config get broker 1 log.dirs num.partitions
-                """,
-        ),
-        "set": Command(
-            _set,
-            _SET_PARAMETERS,
-            "change settings",
-            description="Change settings. += adds an item to a list, -= removes it.",
-            examples="""
-                ottla config set topic orders retention.ms=7d max.message.bytes=4MiB
-                ottla config set topic orders cleanup.policy+=compact
-                ottla config set broker default log.cleaner.threads=2 --dry-run
-                ottla config set group billing consumer.session.timeout.ms=50s
-                """,
-        ),
-        "unset": Command(
-            _unset,
-            _UNSET_PARAMETERS,
-            "reset settings to their defaults",
-            examples="ottla config unset topic orders retention.ms",
-        ),
-    },
-    EXAMPLES,
-)
+    return api.ConfigResource(kind, name)

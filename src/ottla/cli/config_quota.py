@@ -1,17 +1,17 @@
 """Quotas of users, client ids and addresses in `ottla config`: settings of KIND user, client, ip."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli import values
 from ottla.cli.commands import Options
-from ottla.cli.connect import open_admin
+from ottla.cli.connect import connect
+from ottla.cli.late import api
 from ottla.cli.output import Column, Output
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import QuotaEntity, QuotaName
 
 KINDS = ("user", "client", "ip")
 QUOTAS = (
@@ -29,15 +29,12 @@ def kind_of(word: str) -> str | None:
     return single if single in KINDS else None
 
 
-def show(options: Options, kind: str) -> int:
+def show(options: Options, kind: str) -> None:
     """Run `config list` or `config get` for quotas."""
-    from ottla.clients.admin import QuotaName
-
     output = Output(options)
     wanted = list(getattr(options, "settings", ()))
     _check(wanted)
-    with open_admin(options) as admin:
-        quotas = admin.describe_client_quotas(_entity(kind, options.name, default=QuotaName.ANY))
+    quotas = connect(options).describe_client_quotas(_entity(kind, options.name, default=api.QuotaName.ANY))
     rows = [
         {"kind": kind, "name": _name(entity), "setting": name, "value": value}
         for entity, limits in quotas.items()
@@ -48,41 +45,33 @@ def show(options: Options, kind: str) -> int:
         raise Failure(f"{kind} {options.name} has no quota {', '.join(wanted)}")
     if len(wanted) == 1 and len(rows) == 1:
         output.done(_number(rows[0]["value"]), rows[0])
-    elif rows or output.json:
-        text = Column("value", cell=lambda row: values.explained(row["setting"], _number(row["value"])))
-        output.table([Column("name", narrow=True), Column("setting"), text], rows)
     else:
-        output.note("No quota matches.")
-    return 0
+        text = Column("value", cell=lambda row: values.explained(row["setting"], _number(row["value"])))
+        output.table([Column("name", narrow=True), Column("setting"), text], rows, empty="No quota matches.")
 
 
-def change(options: Options, kind: str, changes: Mapping[str, object]) -> int:
+def change(options: Options, kind: str, changes: Mapping[str, object]) -> None:
     """Run `config set` or `config unset` for quotas: None removes a quota."""
     output = Output(options)
     _check(changes)
     limits = {name: None if value is None else _limit(name, str(value)) for name, value in changes.items()}
-    with open_admin(options) as admin:
-        entity = _entity(kind, options.name)
-        admin.alter_client_quotas({entity: limits}, validate_only=options.dry_run)
+    connect(options).alter_client_quotas({_entity(kind, options.name): limits}, validate_only=options.dry_run)
     for name, limit in limits.items():
         row = {"kind": kind, "name": options.name, "setting": name, "value": limit, "changed": not options.dry_run}
         new = "not limited" if limit is None else values.explained(name, _number(limit))
         text = f"{options.name}: {name} {'would be' if options.dry_run else 'is'} {new}"
-        output.done(text if options.dry_run else output.style.green(text), row)
-    return 0
+        output.changed(text, row, made=not options.dry_run)
 
 
-def _entity(kind: str, name: str | None, *, default: "QuotaName | None" = None) -> "QuotaEntity":
+def _entity(kind: str, name: str | None, *, default: api.QuotaName | None = None) -> api.QuotaEntity:
     """Return the entity with this name; without a name, `default` or the default entity."""
-    from ottla.clients.admin import QuotaEntity, QuotaName
-
-    value = QuotaName.DEFAULT if name == "default" else name
+    value = api.QuotaName.DEFAULT if name == "default" else name
     if value is None:
-        value = default or QuotaName.DEFAULT
-    return QuotaEntity(**{"client_id" if kind == "client" else kind: value})
+        value = default or api.QuotaName.DEFAULT
+    return api.QuotaEntity(**{"client_id" if kind == "client" else kind: value})
 
 
-def _name(entity: "QuotaEntity") -> str:
+def _name(entity: api.QuotaEntity) -> str:
     parts = [entity.user, entity.client_id, entity.ip]
     return " with client ".join(str(getattr(part, "value", part)) for part in parts if part is not None)
 
@@ -90,11 +79,8 @@ def _name(entity: "QuotaEntity") -> str:
 def _check(names: Iterable[str]) -> None:
     for name in names:
         if name not in QUOTAS:
-            raise Failure(
-                f"there is no quota {name!r}",
-                *did_you_mean(name, QUOTAS, f"The quotas are {', '.join(QUOTAS)}."),
-                exit_code=2,
-            )
+            advice = did_you_mean(name, QUOTAS, f"The quotas are {', '.join(QUOTAS)}.")
+            raise Failure(f"there is no quota {name!r}", *advice, exit_code=2)
 
 
 def _limit(name: str, value: str) -> float:

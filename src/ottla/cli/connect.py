@@ -4,19 +4,21 @@ The first of these wins: `-X`, `-b`, the `--command-config` file, the profile (`
 $OTTLA_BOOTSTRAP, the current profile (`ottla profile use`), 127.0.0.1:9092.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from ottla.cli import profile_file
 from ottla.cli.commands import Option, Options, section
+from ottla.cli.late import api
 from ottla.cli.terminal import Failure, warn_of_clients
 from ottla.cli.values import read_properties
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
+from ottla.clients.errors import BrokerUnavailable
 
 DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
@@ -46,21 +48,18 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
         section(
             "Connection",
             Option(
-                "-b",
-                "--bootstrap-server",
-                metavar="HOST:PORT,..",
-                help=f"addresses of brokers (default port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, "
+                "-b, --bootstrap-server HOST:PORT,..",
+                f"addresses of brokers (default port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, "
                 f"or {DEFAULT_BOOTSTRAP}",
             ),
-            Option("--profile", metavar="PROFILE", help="a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
-            Option("--command-config", metavar="FILE", help="a properties file with settings of Kafka's clients"),
+            Option("--profile PROFILE", "a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
+            Option("--command-config FILE", "a properties file with settings of Kafka's clients"),
             Option(
-                "-X",
-                "client_settings",
+                "-X NAME=VALUE",
+                f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
+                name="client_settings",
                 multiple=True,
                 callback=given,
-                metavar="NAME=VALUE",
-                help=f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
             ),
         )
     )
@@ -109,16 +108,13 @@ def _with_port(server: str) -> str:
 
 
 @contextmanager
-def open_admin(options: Options) -> Iterator["Admin"]:
+def open_admin(options: Options) -> Iterator[api.Admin]:
     """Connect an admin client; raises its exceptions.
 
     Slow brokers get 15 seconds. The limit is 2 seconds if nothing listens, or the listener does not speak the protocol.
     """
-    from ottla.clients.admin import Admin
-    from ottla.clients.errors import BrokerUnavailable
-
     settings = client_settings(options)
-    admin = Admin(settings)
+    admin = api.Admin(settings)
     # A shorter timeout for calls applies to the connection, too.
     most_s = float(str(settings.get("default.api.timeout.ms", 1000 * SILENT_S))) / 1000
     try:
@@ -134,9 +130,12 @@ def open_admin(options: Options) -> Iterator["Admin"]:
         admin.close()
 
 
-def _of_profile(options: Options) -> dict[str, object]:
-    from ottla.cli import profile_file
+def connect(options: Options) -> api.Admin:
+    """Connect an admin client until the end of the running command; raises its exceptions."""
+    return click.get_current_context().with_resource(open_admin(options))
 
+
+def _of_profile(options: Options) -> dict[str, object]:
     name = options.profile or os.environ.get("OTTLA_PROFILE")
     if name:
         return profile_file.settings_of(name)

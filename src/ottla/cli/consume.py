@@ -49,28 +49,28 @@ def topic_parameters() -> list[click.Parameter]:
     """Return the parameters for topics and partitions."""
     return [
         Argument("topics", "TOPIC", nargs=-1, required=True, help="topics; * ? [abc] are wildcards (quote them)"),
-        Option("-r", "--regex", is_flag=True, help="the topics are regular expressions that match whole names"),
-        Option("-p", "--partition", multiple=True, metavar="P,..", help="only these partitions: 0,2,4-6"),
+        Option("-r, --regex", "the topics are regular expressions that match whole names"),
+        Option("-p, --partition P,..", "only these partitions: 0,2,4-6", multiple=True),
     ]
 
 
 def reading_options() -> list[click.Parameter]:
     """Return the options that consume and tail share: the end, the filters, and the output."""
     return [
-        Option("-e", "--exit-at-end", is_flag=True, help="end at the current end of each partition"),
-        Option("--until", metavar="WHEN", help="only records older than this time; ends after them"),
-        Option("--grep", metavar="REGEX", help="only records whose value or key matches"),
+        Option("-e, --exit-at-end", "end at the current end of each partition"),
+        Option("--until WHEN", "only records older than this time; ends after them"),
+        Option("--grep REGEX", "only records whose value or key matches"),
         Option(
             "--isolation",
+            "read_committed omits records of open and aborted transactions; default: read_uncommitted",
             type=Choice(("read_uncommitted", "read_committed")),
-            help="read_committed omits records of open and aborted transactions; default: read_uncommitted",
         ),
         *section(
             "Output",
-            Option("-f", "--format", metavar="FORMAT", help=FORMAT_HELP),
-            Option("--null", metavar="TEXT", default="", help="what -f writes for a null key or value"),
-            Option("--json", "-J", is_flag=True, help="a JSON object per record and line"),
-            Option("--json-value", is_flag=True, help="like --json, but embeds values that are JSON"),
+            Option("-f, --format FORMAT", FORMAT_HELP),
+            Option("--null TEXT", "what -f writes for a null key or value", default=""),
+            Option("-J, --json", "a JSON object per record and line"),
+            Option("--json-value", "like --json, but embeds values that are JSON"),
         ),
         *connection_options("consumer"),
     ]
@@ -79,15 +79,13 @@ def reading_options() -> list[click.Parameter]:
 _PARAMETERS = [
     *topic_parameters(),
     Option(
-        "-o",
-        "--offset",
-        metavar="WHERE",
-        help="beginning (default), end, N, +N after the beginning, -N before the end of each partition, or "
+        "-o, --offset WHERE",
+        "beginning (default), end, N, +N after the beginning, -N before the end of each partition, or "
         "@WHEN: @2026-01-31T12:00, @1769860800000, @-1h",
     ),
-    Option("-n", "--count", type=click.IntRange(min=0), metavar="N", help="end after so many records"),
-    Option("--last", type=click.IntRange(min=0), metavar="N", help="begin with the last N of all partitions together"),
-    Option("--group", "-g", metavar="GROUP", help="join this group, begin at its position, and commit"),
+    Option("-n, --count N", "end after so many records", type=click.IntRange(min=0)),
+    Option("--last N", "begin with the last N of all partitions together", type=click.IntRange(min=0)),
+    Option("-g, --group GROUP", "join this group, begin at its position, and commit"),
     *reading_options(),
 ]
 
@@ -302,4 +300,4 @@ def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
     return lambda _: sink(writer.lines)
 
 
-COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

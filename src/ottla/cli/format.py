@@ -18,8 +18,8 @@ ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 
 _PARAMETERS = [
     *BROKER_OPTIONS,
-    Option("--cluster-id", metavar="ID", help="22 characters of base64; default: a random one"),
-    Option("--ignore-formatted", is_flag=True, help="skip directories of this cluster and node"),
+    Option("--cluster-id ID", "22 characters of base64; default: a random one"),
+    Option("--ignore-formatted", "skip directories of this cluster and node"),
 ]
 
 
@@ -35,4 +35,4 @@ def run(options: Options) -> int:
     return 0
 
 
-COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

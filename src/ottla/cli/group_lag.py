@@ -1,30 +1,25 @@
-"""Lag of groups: committed and end offsets of each partition, the member that reads it, and totals.
+"""`ottla group lag`: how far groups are behind the ends of their partitions."""
 
-A share group's offset is where it starts: records after it may be processed already.
-
-A partition of a member without a committed offset is shown without lag.
-"""
+from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.cli import units
-from ottla.cli.commands import Command, Option, Options
-from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.commands import Option, Options
+from ottla.cli.connect import connect
 from ottla.cli.group_offsets import read_offsets
+from ottla.cli.late import api
 from ottla.cli.names import existing_groups, name_parameters
-from ottla.cli.output import Column, Output, number, one_line, output_options
+from ottla.cli.output import Column, Output, number, one_line
 from ottla.cli.terminal import Failure
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin, GroupDescription
 
 
 class GroupLag(NamedTuple):
     """The state of a group, with a row for each partition."""
 
-    group: "GroupDescription"
+    group: api.GroupDescription
     rows: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
@@ -40,75 +35,66 @@ class GroupLag(NamedTuple):
         }
 
 
-_PARAMETERS = [
+PARAMETERS = [
     *name_parameters("group", optional=True),
-    Option("-t", "--total", is_flag=True, help="one row per group"),
-    Option("--by-topic", is_flag=True, help="one row per topic"),
-    Option("-w", "--watch", is_flag=True, help="refresh until Ctrl-C"),
-    Option("--interval", type=float, default=2.0, metavar="SECONDS", help="time between refreshes; default: 2"),
-    Option("--fail-above", type=int, metavar="N", help="exit code 1 if a group is more than N records behind"),
-    *output_options(),
-    *connection_options(),
+    Option("-t, --total", "one row per group"),
+    Option("--by-topic", "one row per topic"),
+    Option("-w, --watch", "refresh until Ctrl-C"),
+    Option("--interval SECONDS", "time between refreshes; default: 2", type=float, default=2.0),
+    Option("--fail-above N", "exit code 1 if a group is more than N records behind", type=int),
 ]
+EXAMPLES = """
+ottla group lag billing
+ottla group lag billing --watch
+ottla group lag --total                     every group
+ottla group lag billing --fail-above 1000   for a health check
+"""
 
 
-def _lag(options: Options) -> int:
+def show_lag(options: Options) -> None:
+    """Show the lag of groups: committed and end offsets of each partition, the member that reads it, and totals.
+
+    A share group's offset is where it starts: records after it may be processed already.
+
+    A partition of a member without a committed offset is shown without lag.
+    """
     output = Output(options)
     if options.interval < 0.1:
         raise Failure(f"--interval is {options.interval:g}; it must be at least 0.1 seconds", exit_code=2)
-    with open_admin(options) as admin:
-        names = existing_groups(admin, options, optional=True)
-        if not options.watch:
-            lags = [read_lag(admin, name) for name in names]
-            _show(output, lags, options)
-            return _verdict(lags, options.fail_above)
-        before: dict[Any, tuple[float, int]] = {}
-        while True:
-            lags = [read_lag(admin, name) for name in names]
-            _add_rates(lags, before)
-            if output.stream.isatty():
-                output.line("\x1b[H\x1b[2J" + output.style.dim(f"{units.moment(_now_ms())}  Ctrl-C ends"))
-            _show(output, lags, options)
-            output.stream.flush()
-            time.sleep(options.interval)
+    admin = connect(options)
+    names = existing_groups(admin, options, optional=True)
+    before: dict[Any, tuple[float, int]] = {}
+    while options.watch:
+        lags = [read_lag(admin, name) for name in names]
+        _add_rates(lags, before)
+        if output.stream.isatty():
+            now = units.moment(time.time_ns() // 1_000_000)
+            output.line("\x1b[H\x1b[2J" + output.style.dim(f"{now}  Ctrl-C ends"))
+        _show(output, lags, options)
+        output.stream.flush()
+        time.sleep(options.interval)
+    lags = [read_lag(admin, name) for name in names]
+    _show(output, lags, options)
+    if options.fail_above is not None:
+        _check_limit(lags, options.fail_above)
 
 
-COMMAND = Command(
-    _lag,
-    _PARAMETERS,
-    "show the lag of groups",
-    description=f"Show the lag of groups: {__doc__.partition(': ')[2]}",
-    examples="""
-    ottla group lag billing
-    ottla group lag billing --watch
-    ottla group lag --total                     every group
-    ottla group lag billing --fail-above 1000   for a health check
-    """,
-)
-
-
-def read_lag(admin: "Admin", name: str) -> GroupLag:
+def read_lag(admin: api.Admin, name: str) -> GroupLag:
     """Read the state of a group: its members, committed offsets and end offsets."""
-    from ottla.clients.admin import GroupType, OffsetSpec, PartialFailure
-    from ottla.common.ids import TopicPartition
-
-    def ends_of(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Any]:
-        try:
-            return admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
-        except PartialFailure as failure:
-            return failure.results  # topics of committed offsets may be deleted
-
     group = admin.describe_group(name)
-    readers = {partition: member for member in group.members for partition in member.assignment}
-    committed = read_offsets(admin, name, is_share=group.type is GroupType.SHARE)
+    is_share = group.type is api.GroupType.SHARE
+    committed = read_offsets(admin, name, is_share=is_share)
     # A partition of a share group has several readers.
-    readers = {} if group.type is GroupType.SHARE else readers
+    members = () if is_share else group.members
+    readers = {partition: member for member in members for partition in member.assignment}
     partitions = sorted({*committed, *readers})
-    ends = ends_of(partitions)
+    try:
+        ends = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.LATEST)) if partitions else {}
+    except api.PartialFailure as failure:
+        ends = dict(failure.results)  # topics of committed offsets may be deleted
     rows: list[dict[str, Any]] = []
     for partition in partitions:
-        reader, end = readers.get(partition), ends.get(partition)
-        at = committed.get(partition)
+        reader, end, at = readers.get(partition), ends.get(partition), committed.get(partition)
         rows.append(
             {
                 "group": name,
@@ -204,15 +190,10 @@ def _add_rates(lags: Sequence[GroupLag], before: dict[Any, tuple[float, int]]) -
             before[key] = (now, committed)
 
 
-def _verdict(lags: Sequence[GroupLag], limit: int | None) -> int:
+def _check_limit(lags: Sequence[GroupLag], limit: int) -> None:
+    """Raise Failure if the lag of a group is above the limit."""
     behind = {each.group.group_id: each.summary()["lag"] for each in lags}
-    late = {name: lag for name, lag in behind.items() if limit is not None and lag > limit}
+    late = [name for name, lag in behind.items() if lag > limit]
     if late:
-        first, lag = next(iter(late.items()))
         more = f", and {units.plural(len(late) - 1, 'other group')}" if len(late) > 1 else ""
-        raise Failure(f"{first} is {lag:,} records behind, more than {limit:,}{more}")
-    return 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        raise Failure(f"{late[0]} is {behind[late[0]]:,} records behind, more than {limit:,}{more}")

@@ -1,23 +1,22 @@
 """The offsets of a group of any type: committed offsets, or where a share group starts."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from ottla.cli.late import api
 from ottla.clients.errors import GroupNotFound
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
-    from ottla.common.ids import TopicPartition
+from ottla.common.ids import TopicPartition
 
 
-def read_offsets(admin: "Admin", group: str, *, is_share: bool) -> "dict[TopicPartition, int]":
+def read_offsets(admin: api.Admin, group: str, *, is_share: bool) -> dict[TopicPartition, int]:
     """Return the offset of each partition that has one."""
     if is_share:
         return {p: at.start_offset for p, at in admin.list_share_group_offsets(group).items()}
     return {p: at.offset for p, at in admin.list_group_offsets(group).items()}
 
 
-def write_offsets(admin: "Admin", group: str, plan: "Mapping[TopicPartition, int]", *, is_share: bool) -> None:
+def write_offsets(admin: api.Admin, group: str, plan: Mapping[TopicPartition, int], *, is_share: bool) -> None:
     """Set the offsets of a group without members."""
     if is_share:
         admin.alter_share_group_offsets(group, plan)
@@ -25,7 +24,7 @@ def write_offsets(admin: "Admin", group: str, plan: "Mapping[TopicPartition, int
         admin.alter_group_offsets(group, plan)
 
 
-def delete_offsets(admin: "Admin", group: str, partitions: "Iterable[TopicPartition]", *, is_share: bool) -> None:
+def delete_offsets(admin: api.Admin, group: str, partitions: Iterable[TopicPartition], *, is_share: bool) -> None:
     """Delete the offsets of partitions; those of a share group by topic."""
     if is_share:
         admin.delete_share_group_offsets(group, {partition.topic for partition in partitions})
@@ -33,11 +32,9 @@ def delete_offsets(admin: "Admin", group: str, partitions: "Iterable[TopicPartit
         admin.delete_group_offsets(group, partitions)
 
 
-def is_share_group(admin: "Admin", group: str) -> bool:
+def is_share_group(admin: api.Admin, group: str) -> bool:
     """Whether the group is a share group; false if it does not exist."""
-    from ottla.clients.admin import GroupType
-
     try:
-        return admin.describe_group(group).type is GroupType.SHARE
+        return admin.describe_group(group).type is api.GroupType.SHARE
     except GroupNotFound:
         return False

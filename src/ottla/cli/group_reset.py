@@ -1,27 +1,25 @@
-"""Move a group to other offsets. Without --execute it only shows the change, as Kafka's tool does.
+"""`ottla group reset`: move a group to other offsets."""
 
-The group must have no members: stop its consumers first. Without --topic it moves all topics with committed offsets.
-A time without a time zone is local (for Kafka's tool it is UTC). An offset outside a partition's log becomes the
-nearest offset inside.
-"""
+from __future__ import annotations
 
+import csv
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.cli import units
-from ottla.cli.commands import Argument, Command, Option, Options, require_one, section, usage_error
-from ottla.cli.connect import connection_options, open_admin
-from ottla.cli.group_offsets import is_share_group, read_offsets, write_offsets
+from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
+from ottla.cli.connect import connect
+from ottla.cli.group_offsets import read_offsets, write_offsets
+from ottla.cli.late import api
 from ottla.cli.names import missing
-from ottla.cli.output import Column, Output, number, output_options
+from ottla.cli.offsets import parse_moment
+from ottla.cli.output import Column, Output, number
 from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
-    from ottla.common.ids import TopicPartition
+from ottla.clients.errors import GroupNotFound
+from ottla.common.ids import TopicPartition
 
 
 class Places(NamedTuple):
@@ -33,41 +31,44 @@ class Places(NamedTuple):
 
 
 _TARGETS = (
-    "--to-earliest",
-    "--to-latest",
-    "--to-current",
-    "--to-offset",
-    "--shift-by",
-    "--to-datetime",
-    "--by-duration",
-    "--from-file",
+    Option("--to-earliest", "the first record"),
+    Option("--to-latest", "after the last record"),
+    Option("--to-current", "the committed offset, or else the latest"),
+    Option("--to-offset N", "this offset", type=int),
+    Option("--shift-by N", "N records forward, or back if N is negative", type=int),
+    Option("--to-datetime TIME", "the first record since then: 2026-01-31T12:00, now-1h"),
+    Option("--by-duration DURATION", "the first record of the last 1h30min, PT1H30M"),
+    Option("--from-file FILE", "lines of topic,partition,offset; - is standard input"),
 )
-_PARAMETERS = [
+PARAMETERS = [
     Argument("names", "GROUP", nargs=-1, help="the group"),
-    Option("--group", "more_names", multiple=True, hidden=True),
-    Option("--topic", multiple=True, metavar="TOPIC[:0,1]", help="only this topic, or some of its partitions"),
-    Option("--all-topics", is_flag=True, help="all topics with committed offsets; the default"),
-    *section(
-        "Target offset",
-        Option("--to-earliest", is_flag=True, help="the first record"),
-        Option("--to-latest", is_flag=True, help="after the last record"),
-        Option("--to-current", is_flag=True, help="the committed offset, or else the latest"),
-        Option("--to-offset", type=int, metavar="N", help="this offset"),
-        Option("--shift-by", type=int, metavar="N", help="N records forward, or back if N is negative"),
-        Option("--to-datetime", metavar="TIME", help="the first record since then: 2026-01-31T12:00, now-1h"),
-        Option("--by-duration", metavar="DURATION", help="the first record of the last 1h30min, PT1H30M"),
-        Option("--from-file", metavar="FILE", help="lines of topic,partition,offset; - is standard input"),
-    ),
-    Option("--execute", is_flag=True, help="change the offsets"),
-    Option("--dry-run", is_flag=True, help="only show the change; the default"),
-    Option("--export", is_flag=True, help="print lines for --from-file; changes nothing"),
-    *output_options(),
-    *connection_options(),
+    Option("--group GROUP", name="more_names", multiple=True, hidden=True),
+    Option("--topic TOPIC[:0,1]", "only this topic, or some of its partitions", multiple=True),
+    Option("--all-topics", "all topics with committed offsets; the default"),
+    *section("Target offset", *_TARGETS),
+    Option("--execute", "change the offsets"),
+    Option("--dry-run", "only show the change; the default"),
+    Option("--export", "print lines for --from-file; changes nothing"),
 ]
+EXAMPLES = """
+ottla group reset billing --to-earliest              shows the change
+ottla group reset billing --to-earliest --execute    makes the change
+ottla group reset billing --topic orders:0,3 --to-offset 100 --execute
+ottla group reset billing --shift-by -100 --execute
+ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
+ottla group reset billing --to-current --export > saved.csv
+ottla group reset billing --from-file saved.csv --execute
+"""
 
 
-def _reset(options: Options) -> int:
-    require_one(options, *_TARGETS)
+def reset(options: Options) -> None:
+    """Move a group to other offsets. Without --execute it only shows the change, as Kafka's tool does.
+
+    The group must have no members: stop its consumers first. Without --topic it moves all topics with committed
+    offsets. A time without a time zone is local (for Kafka's tool it is UTC). An offset outside a partition's log
+    becomes the nearest offset inside.
+    """
+    require_one(options, *(target.opts[0] for target in _TARGETS))
     output = Output(options)
     group = _group_of(options)
     if options.execute and (options.dry_run or options.export):
@@ -76,51 +77,39 @@ def _reset(options: Options) -> int:
         raise Failure("--from-file already names the partitions", exit_code=2)
     moment_ms = _moment_of(options)
     given = _read_file(options.from_file) if options.from_file else None
-    with open_admin(options) as admin:
-        members = _members(admin, group, output)
-        if members and options.execute:
-            raise Failure(*_active(group, members))
-        is_share = is_share_group(admin, group)
-        committed = read_offsets(admin, group, is_share=is_share)
-        partitions = list(given) if given is not None else _scope(admin, group, options.topic, committed)
-        places = _places(admin, partitions, committed)
-        if moment_ms is not None:
-            found = admin.list_offsets(dict.fromkeys(partitions, moment_ms))
-            wanted = {p: at.offset if at.offset >= 0 else places[p].latest for p, at in found.items()}
-        else:
-            move = _move(options, given)
-            wanted = {partition: move(partition, places[partition]) for partition in partitions}
-        plan = {p: min(max(offset, places[p].earliest), places[p].latest) for p, offset in sorted(wanted.items())}
-        if options.export:
-            _export(output, plan)
-            return 0
-        if options.execute:
-            write_offsets(admin, group, plan, is_share=is_share)
-    _print_plan(output, group, plan, wanted, places, executed=options.execute)
+    admin = connect(options)
+    described = _described(admin, group, output)
+    members = len(described.members) if described else 0
+    if members and options.execute:
+        raise Failure(*_active(group, members))
+    is_share = described is not None and described.type is api.GroupType.SHARE
+    committed = read_offsets(admin, group, is_share=is_share)
+    partitions = list(given) if given is not None else _scope(admin, group, options.topic, committed)
+    places = _places(admin, partitions, committed)
+    if moment_ms is not None:
+        found = admin.list_offsets(dict.fromkeys(partitions, moment_ms))
+        wanted = {p: at.offset if at.offset >= 0 else places[p].latest for p, at in found.items()}
+    else:
+        move = _move(options, given)
+        wanted = {partition: move(partition, places[partition]) for partition in partitions}
+    plan = {p: min(max(offset, places[p].earliest), places[p].latest) for p, offset in sorted(wanted.items())}
+    if options.export:
+        _export(output, plan)
+        return
+    if options.execute:
+        write_offsets(admin, group, plan, is_share=is_share)
+    for partition, offset in plan.items():
+        if offset != wanted[partition]:
+            at = places[partition]
+            limits = f"offsets {at.earliest} to {at.latest}"
+            output.warn(f"{partition} has {limits}: using {offset}, not {wanted[partition]}")
+    _print_plan(output, group, plan, places, executed=options.execute)
     if moment_ms is not None:
         output.note(f"First records at or after {units.moment_utc(moment_ms)}; the latest offset if there is none.")
     if not options.execute:
         output.note("Nothing was changed: --execute makes the change.")
         if members:
             output.warn(f"{_active(group, members)[0]}, so --execute would fail")
-    return 0
-
-
-COMMAND = Command(
-    _reset,
-    _PARAMETERS,
-    "move a group to other offsets",
-    description=__doc__,
-    examples="""
-    ottla group reset billing --to-earliest              shows the change
-    ottla group reset billing --to-earliest --execute    makes the change
-    ottla group reset billing --topic orders:0,3 --to-offset 100 --execute
-    ottla group reset billing --shift-by -100 --execute
-    ottla group reset billing --to-datetime 2026-01-31T12:00+01:00
-    ottla group reset billing --to-current --export > saved.csv
-    ottla group reset billing --from-file saved.csv --execute
-    """,
-)
 
 
 def _group_of(options: Options) -> str:
@@ -132,8 +121,6 @@ def _group_of(options: Options) -> str:
 
 def _moment_of(options: Options) -> int | None:
     if options.to_datetime:
-        from ottla.cli.offsets import parse_moment
-
         text = options.to_datetime
         return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
     if not options.by_duration:
@@ -144,7 +131,7 @@ def _moment_of(options: Options) -> int | None:
         raise Failure(str(error), exit_code=2) from error
 
 
-def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Callable[[TopicPartition, Places], int]":
+def _move(options: Options, given: Mapping[TopicPartition, int] | None) -> Callable[[TopicPartition, Places], int]:
     """Return the function from a partition to its target offset, before it is limited to the log."""
     if given is not None:
         return lambda partition, _: given[partition]
@@ -156,7 +143,7 @@ def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Ca
         return lambda _, __: int(options.to_offset)
     shift = options.shift_by or 0  # --to-current is a shift by 0
 
-    def shifted(partition: "TopicPartition", places: Places) -> int:
+    def shifted(partition: TopicPartition, places: Places) -> int:
         if places.current is None and options.shift_by is not None:
             advice = "--to-offset, --to-earliest and --to-latest do not need a committed offset."
             raise Failure(f"{partition} has no committed offset to shift", advice)
@@ -165,16 +152,14 @@ def _move(options: Options, given: "Mapping[TopicPartition, int] | None") -> "Ca
     return shifted
 
 
-def _members(admin: "Admin", group: str, output: Output) -> int:
-    from ottla.clients.errors import GroupNotFound
-
+def _described(admin: api.Admin, group: str, output: Output) -> api.GroupDescription | None:
     try:
-        return len(admin.describe_group(group).members)
+        return admin.describe_group(group)
     except GroupNotFound:
         near = nearest(group, [each.group_id for each in admin.list_groups()])
         meant = f" Did you mean {near!r}?" if near else ""
         output.note(f"There is no group {group!r} yet.{meant}")
-        return 0
+        return None
 
 
 def _active(group: str, members: int) -> tuple[str, str]:
@@ -185,10 +170,8 @@ def _active(group: str, members: int) -> tuple[str, str]:
 
 
 def _scope(
-    admin: "Admin", group: str, topics: list[str], committed: "Mapping[TopicPartition, object]"
-) -> "list[TopicPartition]":
-    from ottla.common.ids import TopicPartition
-
+    admin: api.Admin, group: str, topics: list[str], committed: Mapping[TopicPartition, object]
+) -> list[TopicPartition]:
     if not topics:
         if not committed:
             raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to reset.")
@@ -207,21 +190,15 @@ def _scope(
 
 
 def _places(
-    admin: "Admin", partitions: "list[TopicPartition]", current: "Mapping[TopicPartition, int]"
-) -> "dict[TopicPartition, Places]":
-    from ottla.clients.admin import OffsetSpec
-
-    earliest = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-    latest = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    admin: api.Admin, partitions: list[TopicPartition], current: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Places]:
+    earliest = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.EARLIEST))
+    latest = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.LATEST))
     return {p: Places(current.get(p), earliest[p].offset, latest[p].offset) for p in partitions}
 
 
-def _read_file(path: str) -> "dict[TopicPartition, int]":
+def _read_file(path: str) -> dict[TopicPartition, int]:
     """Read offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
-    import csv
-
-    from ottla.common.ids import TopicPartition
-
     try:
         if path == "-":
             rows = list(csv.reader(sys.stdin))
@@ -245,7 +222,7 @@ def _read_file(path: str) -> "dict[TopicPartition, int]":
     return offsets
 
 
-def _export(output: Output, plan: "Mapping[TopicPartition, int]") -> None:
+def _export(output: Output, plan: Mapping[TopicPartition, int]) -> None:
     for partition, offset in plan.items():
         row = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
         output.done(f"{partition.topic},{partition.partition},{offset}", row)
@@ -254,9 +231,8 @@ def _export(output: Output, plan: "Mapping[TopicPartition, int]") -> None:
 def _print_plan(
     output: Output,
     group: str,
-    plan: "Mapping[TopicPartition, int]",
-    wanted: "Mapping[TopicPartition, int]",
-    places: "Mapping[TopicPartition, Places]",
+    plan: Mapping[TopicPartition, int],
+    places: Mapping[TopicPartition, Places],
     *,
     executed: bool,
 ) -> None:
@@ -275,12 +251,12 @@ def _print_plan(
                 "changed": executed,
             }
         )
-        if offset != wanted[partition]:
-            text = (
-                f"{partition} has offsets {place.earliest} to {place.latest}: using {offset}, not {wanted[partition]}"
-            )
-            output.warn(text)
-    heading = "NOW" if executed else "WOULD BE"
-    change = Column("change", right=True, show=lambda n: "-" if n is None else f"{n:+,}" if n else "0")
-    columns = [Column("topic", narrow=True), number("partition"), number("before"), number("offset", heading)]
-    output.table([*columns, change, number("lag", "LAG THEN")], rows)
+    columns = [
+        Column("topic", narrow=True),
+        number("partition"),
+        number("before"),
+        number("offset", "NOW" if executed else "WOULD BE"),
+        Column("change", right=True, show=lambda n: "-" if n is None else f"{n:+,}" if n else "0"),
+        number("lag", "LAG THEN"),
+    ]
+    output.table(columns, rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import units
-from ottla.cli.commands import Argument, Choice, Command, Group, Option, Options
+from ottla.cli.commands import Argument, Choice, Group, Option, Options
 from ottla.cli.output import output_options
 from ottla.cli.progress import Progress, output_is_a_file
 from ottla.cli.terminal import Failure, Style
@@ -20,40 +20,38 @@ if TYPE_CHECKING:
     from ottla.tools.dump.rows import Row
     from ottla.tools.dump.segment import Depth
 
-EXAMPLES = """
-ottla log dump data/orders-0        every batch and index entry
-ottla log dump data/orders-0/00000000000000000000.log --deep
-ottla log dump data --verify        check a whole data directory
-"""
-DUMP_EXAMPLES = """
-ottla log dump data/orders-0             batches, indices, checkpoints
-ottla log dump data/orders-0 --deep      also their records
-ottla log dump data --verify             exit code 1 if something is damaged
-ottla log dump data/__consumer_offsets-12 --deep      offsets and groups
-ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
-"""
-_DUMP_DESCRIPTION = """\
-Show segments, indices, snapshots and checkpoints.
-
-The files of a running broker may end in an incomplete batch, which is reported as damage.
-"""
+COMMAND = Group(
+    __doc__,
+    """
+    ottla log dump data/orders-0        every batch and index entry
+    ottla log dump data/orders-0/00000000000000000000.log --deep
+    ottla log dump data --verify        check a whole data directory
+    """,
+)
 _KINDS = ("data", "metadata", "offsets", "transactions", "shares")
 
 
-_DUMP_PARAMETERS = [
+@COMMAND.verb(
+    "dump",
     Argument("paths", "FILE|DIR", nargs=-1, required=True, help="files, directories of partitions, data directories"),
-    Option("--deep", is_flag=True, help="show the records of each batch"),
-    Option(
-        "--verify",
-        is_flag=True,
-        help="verify checksums, records, offsets and indices; without --deep shows only totals and damage",
-    ),
-    Option("--as", "kind", type=Choice(_KINDS), help="the kind of the records; default: by the name of the directory"),
+    Option("--deep", "show the records of each batch"),
+    Option("--verify", "verify checksums, records, offsets and indices; without --deep shows only totals and damage"),
+    Option("--as", "the kind of the records; default: by the name of the directory", name="kind", type=Choice(_KINDS)),
     *output_options(),
-]
-
-
+    examples="""
+    ottla log dump data/orders-0             batches, indices, checkpoints
+    ottla log dump data/orders-0 --deep      also their records
+    ottla log dump data --verify             exit code 1 if something is damaged
+    ottla log dump data/__consumer_offsets-12 --deep      offsets and groups
+    ottla log dump data/__cluster_metadata-0 --deep --json | jq .record
+    """,
+    summary="show and check files of a log",
+)
 def _dump(options: Options) -> int:
+    """Show segments, indices, snapshots and checkpoints.
+
+    The files of a running broker may end in an incomplete batch, which is reported as damage.
+    """
     from ottla.tools.dump.files import files_below
 
     found: list[Found] = []
@@ -180,10 +178,3 @@ def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
         else:
             converted[name] = value
     return converted
-
-
-COMMAND = Group(
-    __doc__,
-    {"dump": Command(_dump, _DUMP_PARAMETERS, "show and check files of a log", _DUMP_DESCRIPTION, DUMP_EXAMPLES)},
-    EXAMPLES,
-)

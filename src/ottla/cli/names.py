@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from fnmatch import fnmatchcase
+from typing import Any
 
 import click
 
 from ottla.cli.commands import Argument, Option, Options, usage_error
+from ottla.cli.late import api
+from ottla.cli.output import Output
 from ottla.cli.suggestions import did_you_mean, nearest
 from ottla.cli.terminal import Failure
-
-if TYPE_CHECKING:
-    from ottla.cli.output import Output
-    from ottla.clients.admin import Admin
-    from ottla.clients.errors import ClientError
+from ottla.clients.errors import ClientError
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -30,9 +29,14 @@ def name_parameters(noun: str, *, optional: bool = False) -> list[click.Paramete
             nargs=-1,
             help=f"{noun}s; * ? [abc] are wildcards (quote them){('; default: all' if optional else '')}",
         ),
-        Option("--regex", is_flag=True, help="the names are regular expressions of whole names"),
-        Option(f"--{noun}", "more_names", multiple=True, hidden=True),
+        Option("--regex", "the names are regular expressions of whole names"),
+        Option(f"--{noun} {noun.upper()}", name="more_names", multiple=True, hidden=True),
     ]
+
+
+def if_exists_option(noun: str) -> Option:
+    """Return the option `--if-exists`."""
+    return Option("--if-exists", f"skip {noun}s that do not exist")
 
 
 def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str]:
@@ -99,11 +103,9 @@ def report_deletions(output: Output, noun: str, names: Sequence[str], errors: Ma
     """Print the deleted names; raises PartialFailure if there are errors."""
     deleted = [name for name in names if name not in errors]
     for name in deleted:
-        output.done(output.style.green(f"{name}: deleted"), {noun: name, "deleted": True})
+        output.changed(f"{name}: deleted", {noun: name, "deleted": True})
     if errors:
-        from ottla.clients.admin import PartialFailure
-
-        raise PartialFailure.of(errors, dict.fromkeys(deleted))
+        raise api.PartialFailure.of(errors, dict.fromkeys(deleted))
 
 
 def enumerated(names: Sequence[str], most: int = 5) -> str:
@@ -122,12 +124,12 @@ def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
         return [each for each in known if pattern.fullmatch(each)]
     if not _WILD.search(name):
         return []
-    from fnmatch import fnmatchcase
-
     return [each for each in known if fnmatchcase(each, name)]
 
 
-def existing_groups(admin: Admin, options: Options, *, optional: bool = False, missing_ok: bool = False) -> list[str]:
+def existing_groups(
+    admin: api.Admin, options: Options, *, optional: bool = False, missing_ok: bool = False
+) -> list[str]:
     """Return the groups that the options name; all groups if they name none and `optional` is set."""
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]

@@ -5,7 +5,7 @@ for tables and a key for JSON. Times in JSON are milliseconds, sizes are bytes.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
@@ -89,7 +89,7 @@ def one_line(text: str) -> str:
 
 def output_options() -> list[click.Parameter]:
     """Return the option `--json`."""
-    return list(section("Output", Option("--json", is_flag=True, help="JSON, one object per line, for programs")))
+    return list(section("Output", Option("--json", "JSON, one object per line, for programs")))
 
 
 class Output:
@@ -97,14 +97,18 @@ class Output:
 
     def __init__(self, options: Options, stream: TextIO | None = None) -> None:
         self.json: bool = getattr(options, "json", False)
+        self.quiet: bool = getattr(options, "quiet", False)
         self.stream = sys.stdout if stream is None else stream
         self.style = Style.of(self.stream)
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
-        """Print the rows as a table, or each row as a JSON object."""
+    def table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> None:
+        """Print the rows as a table, or each row as a JSON object. `empty` is the note for people without a row."""
         if self.json:
             for row in rows:
                 self.object(row)
+            return
+        if empty and not rows:
+            self.note(empty)
             return
         titles = [column.title() for column in columns]
         texts = [[column.text(row) for column in columns] for row in rows]
@@ -113,6 +117,14 @@ class Output:
         self._write(self._line(columns, titles, widths, ["dim"] * len(columns)))
         for row, cells in zip(rows, texts, strict=True):
             self._write(self._line(columns, cells, widths, [column.colour_of(row) for column in columns]))
+
+    def listing(self, name: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], *, empty: str) -> None:
+        """Print a table; with the option `--quiet` only the column `name`, unchanged for scripts."""
+        if not self.quiet or self.json:
+            self.table(columns, rows, empty=empty)
+            return
+        for row in rows:  # a terminal must not be controlled by the names that other users choose
+            self._write(one_line(row[name]) if self.stream.isatty() else row[name])
 
     def record(self, row: Mapping[str, Any], columns: Sequence[Column]) -> None:
         """Print one row: as a line per column, or as a JSON object."""
@@ -138,16 +150,14 @@ class Output:
         else:
             self._write(text)
 
+    def changed(self, text: str, row: Mapping[str, Any], *, made: bool = True) -> None:
+        """Print a change: in green if it was made, and not only checked."""
+        self.done(self.style.green(text) if made else text, row)
+
     def line(self, text: str = "") -> None:
         """Print a line, such as a heading, that JSON output does not have."""
         if not self.json:
             self._write(text)
-
-    def names(self, names: Iterable[str]) -> None:
-        """Print one name per line: unchanged for scripts, with control characters escaped at a terminal."""
-        safe = self.stream.isatty()
-        for name in names:
-            self._write(one_line(name) if safe else name)
 
     def note(self, text: str) -> None:
         """Print a note for people on standard error."""

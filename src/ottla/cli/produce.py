@@ -73,14 +73,14 @@ def _rate(text: str) -> float:
 
 def sending_options(*, with_rate: bool = True) -> list[click.Parameter]:
     """Return the options of `produce` and `bench` for sending records."""
-    rate = Option("--rate", type=_rate, metavar="N", help="at most N records per second")
+    rate = Option("--rate N", "at most N records per second", type=_rate)
     return [
         *section(
             "Sending",
-            Option("-z", "--compression", type=Choice(_CODECS), help="compress the batches"),
-            Option("--acks", type=Choice(("0", "1", "all")), help="the replicas that must have a record; default: all"),
+            Option("-z, --compression", "compress the batches", type=Choice(_CODECS)),
+            Option("--acks", "the replicas that must have a record; default: all", type=Choice(("0", "1", "all"))),
             *([rate] if with_rate else []),
-            Option("--create", is_flag=True, help="let the broker create a missing topic"),
+            Option("--create", "let the broker create a missing topic"),
         )
     ]
 
@@ -91,37 +91,33 @@ _PARAMETERS = [
     *section(
         "Record format",
         Option(
-            "-f",
-            "--format",
-            metavar="FORMAT",
-            help="%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o ignored %K %V "
+            "-f, --format FORMAT",
+            "%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o ignored %K %V "
             "sizes %H number of headers; %k{hex} {base64} {escaped}; \\n \\t \\xNN; default: %v\\n",
         ),
-        Option("-K", "--key-delimiter", metavar="TEXT", help="the text between key and value of a line"),
-        Option("--null", metavar="TEXT", help="a key or value that is exactly this is null"),
-        Option("-J", "--json", is_flag=True, help="JSON lines: key value headers partition timestamp"),
-        Option("--json-value", is_flag=True, help="like --json, but sends every value as its JSON text"),
-        Option("--file", multiple=True, metavar="FILE", help="the whole file is one value; may be repeated"),
-        Option("--tombstone", is_flag=True, help="one record with the --key and a null value"),
+        Option("-K, --key-delimiter TEXT", "the text between key and value of a line"),
+        Option("--null TEXT", "a key or value that is exactly this is null"),
+        Option("-J, --json", "JSON lines: key value headers partition timestamp"),
+        Option("--json-value", "like --json, but sends every value as its JSON text"),
+        Option("--file FILE", "the whole file is one value; may be repeated", multiple=True),
+        Option("--tombstone", "one record with the --key and a null value"),
     ),
     *section(
         "Defaults for records",
-        Option("-k", "--key", metavar="KEY", help="the key"),
-        Option("--timestamp", metavar="WHEN", help="2026-01-31T12:00, ms since 1970, -1h; default: now"),
-        Option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="an additional header; may be repeated"),
+        Option("-k, --key KEY", "the key"),
+        Option("--timestamp WHEN", "2026-01-31T12:00, ms since 1970, -1h; default: now"),
+        Option("-H, --header NAME=VALUE", "an additional header; may be repeated", multiple=True),
         Option(
-            "-p",
-            "--partition",
+            "-p, --partition N",
+            "the partition, instead of the record's own; `any` chooses it by the key",
             type=_partition,
-            metavar="N",
-            help="the partition, instead of the record's own; `any` chooses it by the key",
         ),
     ),
     *sending_options(),
     *section(
         "Sending",
-        Option("-v", "--verbose", is_flag=True, help="print topic, partition and offset of each record"),
-        Option("-q", "--quiet", is_flag=True, help="no summary"),
+        Option("-v, --verbose", "print topic, partition and offset of each record"),
+        Option("-q, --quiet", "no summary"),
     ),
     *connection_options("producer"),
 ]
@@ -400,4 +396,4 @@ def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
             yield f"{path}: file ", number, NewRecord(value=stream.read())
 
 
-COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

@@ -93,19 +93,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 ROOT = Root(
     "A Kafka-compatible broker that starts quickly, and tools for it and for any Kafka cluster.\n\n"
     "`ottla COMMAND --help` shows the options and examples of a command.",
-    {},
     EXAMPLES,
-    [
-        Option(
-            "--version",
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_version,
-            help="show the version",
-        )
-    ],
-    "COMMAND",
+    [Option("--version", "show the version", is_eager=True, expose_value=False, callback=_show_version)],
+    metavar="COMMAND",
 )
 
 

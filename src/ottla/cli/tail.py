@@ -20,15 +20,13 @@ ottla tail orders --json | jq .value     as JSON lines
 _PARAMETERS = [
     *topic_parameters(),
     Option(
-        "-n",
-        "--last",
+        "-n, --last N",
+        "the number of existing records to show",
         type=click.IntRange(min=0),
         default=10,
-        metavar="N",
         show_default=True,
-        help="the number of existing records to show",
     ),
-    Option("--count", type=click.IntRange(min=0), metavar="N", help="end after N records"),
+    Option("--count N", "end after N records", type=click.IntRange(min=0)),
     *reading_options(),
 ]
 
@@ -38,4 +36,4 @@ def run(options: Options) -> int:
     return read(options, offset="end", last=options.last, count=options.count)
 
 
-COMMAND = Command(run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

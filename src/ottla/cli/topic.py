@@ -1,65 +1,67 @@
 """Create, list, describe, alter and delete topics."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli import topic_describe, units, values
-from ottla.cli.commands import Argument, Command, Group, Option, Options, dry_run_option, require_one
-from ottla.cli.connect import connection_options, open_admin
-from ottla.cli.names import choose, confirm_deletion, enumerated, name_parameters, names_of, report_deletions
+from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, quiet_option, require_one, yes_option
+from ottla.cli.config import change
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.late import api
+from ottla.cli.names import (
+    choose,
+    confirm_deletion,
+    enumerated,
+    if_exists_option,
+    name_parameters,
+    names_of,
+    report_deletions,
+)
 from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 from ottla.cli.topic_describe import selectable
+from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
-
-EXAMPLES = """
-ottla topic create payments --partitions 6 --config retention.ms=7d
-ottla topic list
-ottla topic describe payments
-ottla topic delete payments --yes
-"""
+COMMAND = Group(
+    __doc__,
+    """
+    ottla topic create payments --partitions 6 --config retention.ms=7d
+    ottla topic list
+    ottla topic describe payments
+    ottla topic delete payments --yes
+    """,
+    shared=[*output_options(), *connection_options()],
+)
 
 _DELETED_PER_REQUEST = 50
 
 
-# -- create ------------------------------------------------------------------------------------------------------
-
-
-_CREATE_PARAMETERS = [
+@COMMAND.verb(
+    "create",
     Argument("names", "TOPIC", nargs=-1, help="names of topics"),
-    Option("--topic", "more_names", multiple=True, hidden=True),
-    Option("-p", "--partitions", type=int, metavar="N", help="default: the broker's num.partitions"),
+    Option("--topic TOPIC", name="more_names", multiple=True, hidden=True),
+    Option("-p, --partitions N", "default: the broker's num.partitions", type=int),
+    Option("-r, --replication-factor N", "default: the broker's default.replication.factor", type=int),
+    Option("-c, --config NAME=VALUE", "a setting of the topics; may be repeated", name="configs", multiple=True),
     Option(
-        "-r", "--replication-factor", type=int, metavar="N", help="default: the broker's default.replication.factor"
+        "--replica-assignment ID:ID,..",
+        "the replicas of each partition by node id, the leader first: 1:2,2:3 is two partitions",
     ),
-    Option(
-        "-c",
-        "--config",
-        "configs",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="a setting of the topics; may be repeated",
-    ),
-    Option(
-        "--replica-assignment",
-        metavar="ID:ID,..",
-        help="the replicas of each partition by node id, the leader first: 1:2,2:3 is two partitions",
-    ),
-    Option("--if-not-exists", is_flag=True, help="skip topics that exist"),
+    Option("--if-not-exists", "skip topics that exist"),
     dry_run_option(),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _create(options: Options) -> int:
-    from ottla.clients.admin import NewTopic, PartialFailure
-    from ottla.clients.errors import InvalidConfig, TopicAlreadyExists
-
+    examples="""
+    ottla topic create logs-web
+    ottla topic create logs-app logs-db --partitions 6
+    ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
+    ottla topic create users --config cleanup.policy=compact --if-not-exists
+    """,
+)
+def _create(options: Options) -> None:
+    """Create topics."""
     output = Output(options)
     assignments = _assignments(options.replica_assignment) if options.replica_assignment else None
     if assignments and (options.partitions is not None or options.replication_factor is not None):
@@ -70,42 +72,40 @@ def _create(options: Options) -> int:
     config = values.assignments(options.configs)
     partitions, factor = options.partitions or -1, options.replication_factor or -1
     topics = [
-        NewTopic(name, partitions, factor, config, assignments=assignments)
+        api.NewTopic(name, partitions, factor, config, assignments=assignments)
         for name in dict.fromkeys(names_of(options, "topic"))
     ]
-    with open_admin(options) as admin:
-        errors: Mapping[Any, Exception] = {}
-        try:
-            created = admin.create_topics(topics, validate_only=options.dry_run)
-        except PartialFailure as failure:
-            created, errors = dict(failure.results), dict(failure.errors)
-            existing = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
-            if not options.if_not_exists or len(existing) < len(errors):
-                _report_created(output, created.values(), dry_run=options.dry_run)
-                if any(isinstance(error, InvalidConfig) for error in errors.values()):
-                    _check_settings(config)
-                raise
-        _report_created(output, created.values(), dry_run=options.dry_run)
-        for name in errors:
-            output.done(f"{name}: already exists", {"topic": name, "created": False})
-    return 0
+    errors: Mapping[Any, Exception] = {}
+    try:
+        created = connect(options).create_topics(topics, validate_only=options.dry_run)
+    except api.PartialFailure as failure:
+        created, errors = dict(failure.results), dict(failure.errors)
+        existing = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
+        if not options.if_not_exists or len(existing) < len(errors):
+            _report_created(output, created.values(), dry_run=options.dry_run)
+            if any(isinstance(error, InvalidConfig) for error in errors.values()):
+                _check_settings(config)
+            raise
+    _report_created(output, created.values(), dry_run=options.dry_run)
+    for name in errors:
+        output.done(f"{name}: already exists", {"topic": name, "created": False})
 
 
 def _check_settings(names: Iterable[str]) -> None:
     """Raise Failure for a setting that is similar to a topic's setting: the broker's error has no suggestion."""
-    from ottla.config import TOPIC_SETTINGS
+    from ottla.config import TOPIC_SETTINGS  # needed only after an error
 
     for name in names:
         if name not in TOPIC_SETTINGS and (advice := did_you_mean(name, TOPIC_SETTINGS)):
             raise Failure(f"topics have no setting {name!r}", *advice)
 
 
-def _report_created(output: Output, created: Iterable[Any], *, dry_run: bool) -> None:
+def _report_created(output: Output, created: Iterable[api.TopicCreated], *, dry_run: bool) -> None:
     for topic in created:
         shape = ""
         if topic.partitions > 0:
-            shape = f" with {units.plural(topic.partitions, 'partition')}, "
-            shape += units.plural(topic.replication_factor, "replica") + " each"
+            replicas = units.plural(topic.replication_factor, "replica")
+            shape = f" with {units.plural(topic.partitions, 'partition')}, {replicas} each"
         row = {
             "topic": topic.name,
             "created": not dry_run,
@@ -124,39 +124,35 @@ def _assignments(text: str) -> dict[int, list[int]]:
     return {partition: [int(node_id) for node_id in part.split(":")] for partition, part in enumerate(text.split(","))}
 
 
-# -- list --------------------------------------------------------------------------------------------------------
-
-
-_LIST_PARAMETERS = [
+@COMMAND.verb(
+    "list",
     *name_parameters("topic", optional=True),
-    Option("-l", "--long", is_flag=True, help="with replicas, records, size and cleanup policy"),
-    Option("-q", "--quiet", is_flag=True, help="only names, one per line"),
-    Option("--internal", is_flag=True, help="also Kafka's internal topics"),
-    Option("--exclude-internal", is_flag=True, hidden=True),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _list(options: Options) -> int:
-    output = Output(options)
-    with open_admin(options) as admin:
-        listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
-        wanted = names_of(options, "topic", optional=True)
-        known = selectable(listed.values(), wanted, internal=options.internal)
-        names = choose(wanted, known, "topic", regex=options.regex) if wanted else known
-        if options.quiet and not output.json:
-            output.names(names)
-            return 0
-        rows: list[dict[str, Any]] = [
-            {"topic": name, "partition_count": listed[name].partitions, "internal": listed[name].is_internal}
-            for name in names
-        ]
-        if options.long:
-            for row, facts in zip(rows, topic_describe.facts_of(admin, names), strict=True):
-                row.update(facts.summary())
+    Option("-l, --long", "with replicas, records, size and cleanup policy"),
+    quiet_option(),
+    Option("--internal", "also Kafka's internal topics"),
+    Option("--exclude-internal", hidden=True),
+    examples="""
+    ottla topic list
+    ottla topic list 'logs-*' --long       with records and size
+    ottla topic list --json | jq -r .topic
+    """,
+    aliases=("ls",),
+)
+def _list(options: Options) -> None:
+    """List topics."""
+    admin = connect(options)
+    listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
+    wanted = names_of(options, "topic", optional=True)
+    known = selectable(listed.values(), wanted, internal=options.internal)
+    names = choose(wanted, known, "topic", regex=options.regex) if wanted else known
+    rows: list[dict[str, Any]] = [
+        {"topic": name, "partition_count": listed[name].partitions, "internal": listed[name].is_internal}
+        for name in names
+    ]
     columns = [Column("topic", narrow=True), number("partition_count", "PARTITIONS")]
     if options.long:
+        for row, facts in zip(rows, topic_describe.facts_of(admin, names), strict=True):
+            row.update(facts.summary())
         columns += [
             number("replication_factor", "REPLICAS"),
             number("records"),
@@ -167,76 +163,118 @@ def _list(options: Options) -> int:
             columns.append(
                 Column("under_replicated", "OUT OF SYNC", right=True, colour=lambda n: "yellow" if n else None)
             )
-    if not rows and not output.json:
-        output.note("There is no topic yet. `ottla topic create NAME` creates one.")
-        return 0
-    output.table(columns, rows)
-    return 0
+    Output(options).listing(
+        "topic", columns, rows, empty="There is no topic yet. `ottla topic create NAME` creates one."
+    )
 
 
-# -- alter -------------------------------------------------------------------------------------------------------
+COMMAND.verb(
+    "describe",
+    *topic_describe.PARAMETERS,
+    examples=topic_describe.EXAMPLES,
+    summary="show partitions, leaders, replicas, offsets, sizes, settings",
+)(topic_describe.describe)
 
 
-_ALTER_PARAMETERS = [
+@COMMAND.verb(
+    "alter",
     *name_parameters("topic"),
-    Option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="change a setting; may be repeated"),
-    Option("--delete-config", multiple=True, metavar="NAME", help="reset a setting to the broker's default"),
-    Option("-p", "--partitions", type=int, metavar="N", help="the new number of partitions"),
-    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
+    Option("-c, --config NAME=VALUE", "change a setting; may be repeated", name="configs", multiple=True),
+    Option("--delete-config NAME", "reset a setting to the broker's default", multiple=True),
+    Option("-p, --partitions N", "the new number of partitions", type=int),
+    if_exists_option("topic"),
     dry_run_option(),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _alter(options: Options) -> int:
-    from ottla.cli.config import change
-    from ottla.clients.admin import ConfigResource
-
+    examples="""
+    ottla topic alter orders --config retention.ms=30d
+    ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
+    ottla topic alter orders --partitions 12
+    """,
+)
+def _alter(options: Options) -> None:
+    """Change the settings or the number of partitions of topics."""
     output = Output(options)
     changes: dict[str, object] = {**values.assignments(options.configs), **dict.fromkeys(options.delete_config)}
     if not changes and options.partitions is None:
         advice = "Use --config NAME=VALUE, --delete-config NAME or --partitions N."
         raise Failure("nothing to alter", advice, exit_code=2)
     wanted = names_of(options, "topic")
-    with open_admin(options) as admin:
-        names = _existing(admin, options, wanted)
-        if changes:
-            change(admin, output, {ConfigResource.topic(name): changes for name in names}, dry_run=options.dry_run)
-        if options.partitions is not None:
-            _grow(admin, output, dict.fromkeys(names, options.partitions), dry_run=options.dry_run)
-    return 0
+    admin = connect(options)
+    names = _existing(admin, options, wanted)
+    if changes:
+        change(admin, output, {api.ConfigResource.topic(name): changes for name in names}, dry_run=options.dry_run)
+    if options.partitions is not None:
+        _grow(admin, output, dict.fromkeys(names, options.partitions), dry_run=options.dry_run)
 
 
-# -- add-partitions ----------------------------------------------------------------------------------------------
-
-
-_ADD_PARTITIONS_PARAMETERS = [
+@COMMAND.verb(
+    "delete",
     *name_parameters("topic"),
-    Option("--by", type=int, metavar="N", help="add N partitions"),
-    Option("--to", "--partitions", "to", type=int, metavar="N", help="the new number of partitions"),
-    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
-    dry_run_option(),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _add_partitions(options: Options) -> int:
-    require_one(options, "--by", "--to")
+    if_exists_option("topic"),
+    yes_option(),
+    Option("--dry-run", "only show the topics that would be deleted"),
+    examples="""
+    ottla topic delete logs-web
+    ottla topic delete 'logs-*' --yes
+    ottla topic delete maybe-there --if-exists
+    """,
+    aliases=("rm",),
+)
+def _delete(options: Options) -> None:
+    """Delete topics with their records. At a terminal the command asks for confirmation."""
     output = Output(options)
+    wanted = names_of(options, "topic")
+    admin = connect(options)
+    names = _existing(admin, options, wanted)
+    if options.dry_run:
+        for name in names:
+            output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
+        return
+    if names:
+        question = f"Delete {units.plural(len(names), 'topic')} with all records: {enumerated(names)}?"
+        confirm_deletion(question, yes=options.yes)
+    else:
+        output.note("There is nothing to delete.")
+    errors: dict[str, ClientError] = {}
+    with output.progress(len(names), "topics") as bar:
+        for start in range(0, len(names), _DELETED_PER_REQUEST):
+            part = names[start : start + _DELETED_PER_REQUEST]
+            try:
+                admin.delete_topics(part)
+            except api.PartialFailure as failure:
+                errors.update(failure.errors)
+            bar.advance(len(part))
+    report_deletions(output, "topic", names, errors)
+
+
+@COMMAND.verb(
+    "add-partitions",
+    *name_parameters("topic"),
+    Option("--by N", "add N partitions", type=int),
+    Option("--to, --partitions N", "the new number of partitions", name="to", type=int),
+    if_exists_option("topic"),
+    dry_run_option(),
+    examples="""
+    ottla topic add-partitions orders --by 6
+    ottla topic add-partitions orders --to 24
+    """,
+)
+def _add_partitions(options: Options) -> None:
+    """Add partitions to topics. From then on keys are distributed over all partitions: new records
+    of a key may be in another partition than its earlier records.
+    """
+    require_one(options, "--by", "--to")
     if options.by is not None and options.by < 1:
         raise Failure(f"--by is {options.by}; it must be at least 1", exit_code=2)
     wanted = names_of(options, "topic")
-    with open_admin(options) as admin:
-        names = _existing(admin, options, wanted)
-        counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
-        targets = {name: counts[name] + options.by if options.by else options.to for name in names}
-        _grow(admin, output, targets, dry_run=options.dry_run)
-    return 0
+    admin = connect(options)
+    counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    targets = {
+        name: counts[name] + options.by if options.by else options.to for name in _existing(admin, options, wanted)
+    }
+    _grow(admin, Output(options), targets, dry_run=options.dry_run)
 
 
-def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run: bool) -> None:
+def _grow(admin: api.Admin, output: Output, wanted: Mapping[str, int], *, dry_run: bool) -> None:
     before = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
     for name, count in wanted.items():
         if count < before.get(name, 0):
@@ -248,123 +286,16 @@ def _grow(admin: "Admin", output: Output, wanted: Mapping[str, int], *, dry_run:
     if more:
         admin.create_partitions(more, validate_only=dry_run)
     for name, count in wanted.items():
+        partitions = units.plural(count, "partition")
         row = {"topic": name, "before": before.get(name), "partition_count": count, "changed": not dry_run}
         if name not in more:
-            output.done(f"{name}: already has {units.plural(count, 'partition')}", {**row, "changed": False})
+            output.done(f"{name}: already has {partitions}", {**row, "changed": False})
         else:
-            verb = "would have" if dry_run else "has"
-            text = f"{name}: {verb} {units.plural(count, 'partition')} now, {before.get(name)} before"
-            output.done(text.replace(" now,", ",") if dry_run else output.style.green(text), row)
+            text = f"would have {partitions}" if dry_run else f"has {partitions} now"
+            output.changed(f"{name}: {text}, {before.get(name)} before", row, made=not dry_run)
 
 
-# -- delete ------------------------------------------------------------------------------------------------------
-
-
-_DELETE_PARAMETERS = [
-    *name_parameters("topic"),
-    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
-    Option("-y", "--yes", is_flag=True, help="do not ask"),
-    Option("--dry-run", is_flag=True, help="only show the topics that would be deleted"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _delete(options: Options) -> int:
-    from ottla.clients.admin import PartialFailure
-    from ottla.clients.errors import ClientError
-
-    output = Output(options)
-    wanted = names_of(options, "topic")
-    with open_admin(options) as admin:
-        names = _existing(admin, options, wanted)
-        if options.dry_run:
-            for name in names:
-                output.done(f"{name}: would be deleted", {"topic": name, "deleted": False})
-            return 0
-        if names:
-            question = f"Delete {units.plural(len(names), 'topic')} with all records: {enumerated(names)}?"
-            confirm_deletion(question, yes=options.yes)
-        else:
-            output.note("There is nothing to delete.")
-        errors: dict[str, ClientError] = {}
-        with output.progress(len(names), "topics") as bar:
-            for start in range(0, len(names), _DELETED_PER_REQUEST):
-                part = names[start : start + _DELETED_PER_REQUEST]
-                try:
-                    admin.delete_topics(part)
-                except PartialFailure as failure:
-                    errors.update(failure.errors)
-                bar.advance(len(part))
-        report_deletions(output, "topic", names, errors)
-    return 0
-
-
-def _existing(admin: "Admin", options: Options, wanted: Sequence[str]) -> list[str]:
+def _existing(admin: api.Admin, options: Options, wanted: Sequence[str]) -> list[str]:
     """Return the existing topics that match; internal topics match only by their exact names."""
     known = selectable(admin.list_topics(include_internal=True), wanted)
     return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)
-
-
-COMMAND = Group(
-    __doc__,
-    {
-        "create": Command(
-            _create,
-            _CREATE_PARAMETERS,
-            "create topics",
-            examples="""
-                ottla topic create logs-web
-                ottla topic create logs-app logs-db --partitions 6
-                ottla topic create events -c retention.ms=7d -c max.message.bytes=4MiB
-                ottla topic create users --config cleanup.policy=compact --if-not-exists
-                """,
-        ),
-        "list": Command(
-            _list,
-            _LIST_PARAMETERS,
-            "list topics",
-            examples="""
-                ottla topic list
-                ottla topic list 'logs-*' --long       with records and size
-                ottla topic list --json | jq -r .topic
-                """,
-            aliases=("ls",),
-        ),
-        "describe": topic_describe.COMMAND,
-        "alter": Command(
-            _alter,
-            _ALTER_PARAMETERS,
-            "change the settings or the number of partitions of topics",
-            examples="""
-                ottla topic alter orders --config retention.ms=30d
-                ottla topic alter 'logs-*' --delete-config retention.ms --dry-run
-                ottla topic alter orders --partitions 12
-                """,
-        ),
-        "delete": Command(
-            _delete,
-            _DELETE_PARAMETERS,
-            "delete topics with their records",
-            description="Delete topics with their records. At a terminal the command asks for confirmation.",
-            examples="""
-                ottla topic delete logs-web
-                ottla topic delete 'logs-*' --yes
-                ottla topic delete maybe-there --if-exists
-                """,
-            aliases=("rm",),
-        ),
-        "add-partitions": Command(
-            _add_partitions,
-            _ADD_PARTITIONS_PARAMETERS,
-            "add partitions to topics",
-            description="Add partitions to topics. From then on keys are distributed over all partitions: new records\n"
-            "of a key may be in another partition than its earlier records.",
-            examples="""
-                ottla topic add-partitions orders --by 6
-                ottla topic add-partitions orders --to 24
-                """,
-        ),
-    },
-    EXAMPLES,
-)

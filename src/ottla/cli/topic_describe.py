@@ -4,17 +4,19 @@ The number of records is the difference of the latest and the earliest offset. I
 and transactions leave.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.cli import units, values
-from ottla.cli.commands import Command, Option, Options
-from ottla.cli.connect import connection_options, open_admin
-from ottla.cli.names import choose, name_parameters, names_of
-from ottla.cli.output import Column, Output, number, output_options, size
-
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin, ConfigEntry, TopicDescription, TopicListing
+from ottla.cli.commands import Option, Options
+from ottla.cli.connect import connect
+from ottla.cli.late import api
+from ottla.cli.names import choose, if_exists_option, name_parameters, names_of
+from ottla.cli.output import Column, Output, number, size
+from ottla.clients.errors import BrokerError, UnsupportedByBroker
+from ottla.common.ids import TopicPartition
 
 _FILTERS = {
     "under_replicated_partitions": "with replicas that are not in sync",
@@ -27,8 +29,8 @@ _FILTERS = {
 class Facts(NamedTuple):
     """The state of a topic: its description, its settings by name, and a row for each partition."""
 
-    topic: "TopicDescription"
-    configs: "dict[str, ConfigEntry]"
+    topic: api.TopicDescription
+    configs: dict[str, api.ConfigEntry]
     partitions: list[dict[str, Any]]
 
     def summary(self) -> dict[str, Any]:
@@ -50,32 +52,33 @@ class Facts(NamedTuple):
 
     def overrides(self) -> dict[str, str | None]:
         """Return the settings that were set for this topic."""
-        from ottla.clients.admin import ConfigSource
-
-        return {name: entry.value for name, entry in self.configs.items() if entry.source is ConfigSource.TOPIC}
+        return {name: entry.value for name, entry in self.configs.items() if entry.source is api.ConfigSource.TOPIC}
 
 
-_PARAMETERS = [
+PARAMETERS = [
     *name_parameters("topic", optional=True),
-    *(
-        Option(f"--{name.replace('_', '-')}", is_flag=True, help=f"only partitions {text}")
-        for name, text in _FILTERS.items()
-    ),
-    Option("--topics-with-overrides", is_flag=True, help="only topics with settings that are not defaults"),
-    Option("--if-exists", is_flag=True, help="skip topics that do not exist"),
-    Option("--internal", is_flag=True, help="also Kafka's internal topics, if no topic is named"),
-    *output_options(),
-    *connection_options(),
+    *(Option(f"--{name.replace('_', '-')}", f"only partitions {text}") for name, text in _FILTERS.items()),
+    Option("--topics-with-overrides", "only topics with settings that are not defaults"),
+    if_exists_option("topic"),
+    Option("--internal", "also Kafka's internal topics, if no topic is named"),
 ]
+EXAMPLES = """
+ottla topic describe orders
+ottla topic describe 'ord*' --json | jq '{topic, records}'
+ottla topic describe --under-replicated-partitions
+"""
 
 
-def _describe(options: Options) -> int:
-    output = Output(options)
-    with open_admin(options) as admin:
-        wanted = names_of(options, "topic", optional=True)
-        known = selectable(admin.list_topics(include_internal=True), wanted, internal=options.internal)
-        names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists) if wanted else known
-        facts = facts_of(admin, names)
+def describe(options: Options) -> None:
+    """Show the partitions of topics with their replicas, offsets and sizes, and the settings. Without a
+    name it shows all topics. The number of records is the difference of the latest and the earliest offset. It
+    includes the gaps that compaction and transactions leave.
+    """
+    output, admin = Output(options), connect(options)
+    wanted = names_of(options, "topic", optional=True)
+    known = selectable(admin.list_topics(include_internal=True), wanted, internal=options.internal)
+    names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists) if wanted else known
+    facts = facts_of(admin, names)
     if options.topics_with_overrides:
         facts = [each for each in facts if each.overrides()]
     filters = [name for name in _FILTERS if getattr(options, name)]
@@ -86,11 +89,9 @@ def _describe(options: Options) -> int:
             for row in each.partitions
             if any(_matches(name, row, each) for name in filters)
         ]
-        if rows or output.json:
-            output.table([Column("topic", narrow=True), *_columns(rows)], rows)
-        else:
-            output.note(f"There is no partition {' or '.join(_FILTERS[name] for name in filters)}.")
-        return 0
+        empty = f"There is no partition {' or '.join(_FILTERS[name] for name in filters)}."
+        output.table([Column("topic", narrow=True), *_columns(rows)], rows, empty=empty)
+        return
     for index, each in enumerate(facts):
         if output.json:
             output.object({**each.summary(), "config": each.overrides(), "partitions": each.partitions})
@@ -98,62 +99,32 @@ def _describe(options: Options) -> int:
         if index:
             output.line()
         _print_topic(output, each)
-    return 0
 
 
-COMMAND = Command(
-    _describe,
-    _PARAMETERS,
-    "show partitions, leaders, replicas, offsets, sizes, settings",
-    description="Show the partitions of topics with their replicas, offsets and sizes, and the settings. Without a\n"
-    "name it shows all topics. The number of records is the difference of the latest and the earliest offset. It\n"
-    "includes the gaps that compaction and transactions leave.",
-    examples="""
-    ottla topic describe orders
-    ottla topic describe 'ord*' --json | jq '{topic, records}'
-    ottla topic describe --under-replicated-partitions
-    """,
-)
-
-
-def selectable(listed: "Iterable[TopicListing]", wanted: Sequence[str], *, internal: bool = False) -> list[str]:
+def selectable(listed: Iterable[api.TopicListing], wanted: Sequence[str], *, internal: bool = False) -> list[str]:
     """Return the topics that names and patterns can match: internal topics only by their exact names, or `internal`."""
     return [topic.name for topic in listed if internal or not topic.is_internal or topic.name in wanted]
 
 
-def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
+def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:
     """Read the state of topics, in this order. Settings, offsets and sizes that a broker does not report are None."""
-    from ottla.clients.admin import ConfigResource, OffsetSpec, PartialFailure
-    from ottla.clients.errors import BrokerError, UnsupportedByBroker
-    from ottla.common.ids import TopicPartition
-
     if not names:
         return []
     topics = admin.describe_topics(names)
     led = [TopicPartition(t.name, p.partition) for t in topics.values() for p in t.partitions if p.leader is not None]
-
-    def reported(call: Callable[[], Mapping[Any, Any]]) -> Mapping[Any, Any]:
-        # Old brokers lack some APIs, and the user may not be authorized for all of them.
-        try:
-            return call()
-        except PartialFailure as failure:
-            return failure.results
-        except (BrokerError, UnsupportedByBroker):
-            return {}
-
-    earliest = reported(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST))) if led else {}
-    latest = reported(lambda: admin.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST))) if led else {}
-    configs = reported(lambda: admin.describe_configs([ConfigResource.topic(name) for name in names]))
     partitions = [TopicPartition(t.name, p.partition) for t in topics.values() for p in t.partitions]
-    sizes: dict[TopicPartition, dict[int, int]] = {}
-    for node_id, directories in reported(lambda: admin.describe_log_dirs(partitions=partitions)).items():
+    earliest = _reported(admin.list_offsets, dict.fromkeys(led, api.OffsetSpec.EARLIEST)) if led else {}
+    latest = _reported(admin.list_offsets, dict.fromkeys(led, api.OffsetSpec.LATEST)) if led else {}
+    configs = _reported(admin.describe_configs, [api.ConfigResource.topic(name) for name in names])
+    sizes: dict[TopicPartition, dict[int | None, int]] = {}
+    for node_id, directories in _reported(admin.describe_log_dirs, partitions=partitions).items():
         for directory in directories:
             for partition, replica in directory.replicas.items():
                 if not replica.is_future:
                     sizes.setdefault(partition, {})[node_id] = replica.size
 
-    def row(topic: "TopicDescription", partition: Any) -> dict[str, Any]:
-        key = TopicPartition(topic.name, partition.partition)
+    def row(topic: str, partition: api.PartitionDescription) -> dict[str, Any]:
+        key = TopicPartition(topic, partition.partition)
         first, last = earliest.get(key), latest.get(key)
         return {
             "partition": partition.partition,
@@ -169,11 +140,24 @@ def facts_of(admin: "Admin", names: Sequence[str]) -> list[Facts]:
             "size_of_replicas": sum(sizes[key].values()) if key in sizes else None,
         }
 
-    described = (topics[name] for name in names)
     return [
-        Facts(topic, configs.get(ConfigResource.topic(topic.name), {}), [row(topic, p) for p in topic.partitions])
-        for topic in described
+        Facts(
+            topics[name],
+            configs.get(api.ConfigResource.topic(name), {}),
+            [row(name, p) for p in topics[name].partitions],
+        )
+        for name in names
     ]
+
+
+def _reported(call: Callable[..., Mapping[Any, Any]], *arguments: Any, **options: Any) -> Mapping[Any, Any]:
+    """Return the results that brokers report: old ones lack some APIs, and the user may lack some authorizations."""
+    try:
+        return call(*arguments, **options)
+    except api.PartialFailure as failure:
+        return failure.results
+    except (BrokerError, UnsupportedByBroker):
+        return {}
 
 
 def _print_topic(output: Output, facts: Facts) -> None:
@@ -185,27 +169,26 @@ def _print_topic(output: Output, facts: Facts) -> None:
         units.size(summary["size"]),
     ]
     output.line(f"{style.bold(facts.topic.name)}  {', '.join(parts)}")
-    output.line(
-        f"{style.dim('id')}        {facts.topic.topic_id or '-'}{'  (internal)' if summary['internal'] else ''}"
-    )
-    overrides = facts.overrides()
-    for index, (name, value) in enumerate(overrides.items()):
-        output.line(f"{style.dim('settings') if not index else ' ' * 8}  {name}={values.explained(name, value)}")
-    if not overrides:
-        output.line(f"{style.dim('settings')}  the broker's defaults")
-    for count, text in (
-        (summary["without_leader"], "no leader"),
-        (summary["under_replicated"], "replicas out of sync"),
-    ):
-        if count:
-            output.line(style.yellow(f"{units.plural(count, 'partition')} with {text}"))
+    internal = "  (internal)" if summary["internal"] else ""
+    output.line(f"{style.dim('id')}        {facts.topic.topic_id or '-'}{internal}")
+    overrides = [f"{name}={values.explained(name, value)}" for name, value in facts.overrides().items()]
+    for index, text in enumerate(overrides or ["the broker's defaults"]):
+        output.line(f"{' ' * 8 if index else style.dim('settings')}  {text}")
+    for name, problem in (("without_leader", "no leader"), ("under_replicated", "replicas out of sync")):
+        if summary[name]:
+            output.line(style.yellow(f"{units.plural(summary[name], 'partition')} with {problem}"))
     output.line()
     output.table(list(_columns(facts.partitions)), facts.partitions)
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield number("partition")
-    yield Column("leader", right=True, show=lambda n: "none" if n is None else str(n), colour=_leader_colour)
+    yield Column(
+        "leader",
+        right=True,
+        show=lambda n: "none" if n is None else str(n),
+        colour=lambda n: "red" if n is None else None,
+    )
     yield Column("replicas")
     if any(row["isr"] != row["replicas"] for row in rows):
         yield Column("isr", "IN SYNC", colour=lambda isr: None if isr else "red")
@@ -215,10 +198,6 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield number("latest")
     yield number("records")
     yield size("size")
-
-
-def _leader_colour(leader: object) -> str | None:
-    return "red" if leader is None else None
 
 
 def _matches(name: str, row: dict[str, Any], facts: Facts) -> bool:

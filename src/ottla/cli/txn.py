@@ -1,58 +1,57 @@
 """List and describe transactions, find those that hang, and abort them (KIP-664)."""
 
+from __future__ import annotations
+
+import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli import units
-from ottla.cli.commands import Argument, Command, Group, Option, Options, require_one
-from ottla.cli.connect import connection_options, open_admin
+from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.late import api
 from ottla.cli.names import confirm, members_of, missing
 from ottla.cli.output import Column, Output, moment, number, output_options
 from ottla.cli.terminal import Failure
+from ottla.clients.errors import TransactionalIdNotFound
+from ottla.common.ids import TopicPartition, by_topic
 
-if TYPE_CHECKING:
-    from ottla.clients.admin import Admin
-    from ottla.common.ids import TopicPartition
-
-EXAMPLES = """
-ottla txn list --state Ongoing
-ottla txn describe billing-1
-ottla txn find-hanging
-"""
+COMMAND = Group(
+    __doc__,
+    """
+    ottla txn list --state Ongoing
+    ottla txn describe billing-1
+    ottla txn find-hanging
+    """,
+    shared=[*output_options(), *connection_options()],
+)
 
 _PARTITIONS_PER_REQUEST = 500
 _LIST_HINT = "`ottla txn find-hanging` shows the hanging ones."
 
 
-# -- list --------------------------------------------------------------------------------------------------------
-
-
-_LIST_PARAMETERS = [
-    Option("--state", multiple=True, metavar="STATE", help="only in this state: Ongoing, CompleteCommit, ..."),
-    Option("--producer-id", multiple=True, type=int, metavar="ID", help="only of this producer id"),
-    Option("--older-than", metavar="DURATION", help="only open for longer: 90s, 1h (Kafka 3.8 or newer)"),
-    Option("--pattern", metavar="REGEX", help="only ids that the expression matches (RE2; Kafka 4.1 or newer)"),
-    Option("-q", "--quiet", is_flag=True, help="only transactional ids, one per line"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _list(options: Options) -> int:
-    from ottla.clients.admin import TransactionState
-
-    output = Output(options)
+@COMMAND.verb(
+    "list",
+    Option("--state STATE", "only in this state: Ongoing, CompleteCommit, ...", multiple=True),
+    Option("--producer-id ID", "only of this producer id", multiple=True, type=int),
+    Option("--older-than DURATION", "only open for longer: 90s, 1h (Kafka 3.8 or newer)"),
+    Option("--pattern REGEX", "only ids that the expression matches (RE2; Kafka 4.1 or newer)"),
+    quiet_option("transactional ids"),
+    examples="""
+    ottla txn list
+    ottla txn list --state Ongoing --older-than 10min
+    ottla txn list --pattern 'billing-.*' --quiet
+    """,
+    aliases=("ls",),
+)
+def _list(options: Options) -> None:
+    """List transactional ids."""
     filters = {
-        "states": members_of(TransactionState, options.state, "transaction"),
+        "states": members_of(api.TransactionState, options.state, "transaction"),
         "producer_ids": options.producer_id,
         "min_duration_ms": None if options.older_than is None else _milliseconds(options.older_than),
         "pattern": options.pattern,
     }
-    with open_admin(options) as admin:
-        listed = admin.list_transactions(**filters)
-    if options.quiet and not output.json:
-        output.names([each.transactional_id for each in listed])
-        return 0
     rows = [
         {
             "transactional_id": each.transactional_id,
@@ -60,15 +59,17 @@ def _list(options: Options) -> int:
             "producer_id": each.producer_id,
             "state": each.state.value,
         }
-        for each in listed
+        for each in connect(options).list_transactions(**filters)
     ]
-    if not rows:
-        given = any(value not in ([], (), None) for value in filters.values())
-        output.note("No transactional id matches." if given else "There is no transactional id yet.")
-        return 0
-    columns = [Column("transactional_id", narrow=True), Column("coordinator", right=True)]
-    output.table([*columns, Column("producer_id", right=True), Column("state", colour=_state_colour)], rows)
-    return 0
+    columns = [
+        Column("transactional_id", narrow=True),
+        Column("coordinator", right=True),
+        Column("producer_id", right=True),
+        Column("state", colour=_state_colour),
+    ]
+    given = any(value not in ([], (), None) for value in filters.values())
+    empty = "No transactional id matches." if given else "There is no transactional id yet."
+    Output(options).listing("transactional_id", columns, rows, empty=empty)
 
 
 def _milliseconds(text: str) -> int:
@@ -82,26 +83,17 @@ def _state_colour(state: str) -> str | None:
     return "green" if state == "Ongoing" else "yellow" if state.startswith("Prepare") else None
 
 
-# -- describe ----------------------------------------------------------------------------------------------------
-
-
-_DESCRIBE_PARAMETERS = [
+@COMMAND.verb(
+    "describe",
     Argument("ids", "TRANSACTIONAL_ID", nargs=-1, required=True, help="transactional ids"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _describe(options: Options) -> int:
-    from ottla.common.ids import by_topic
-
-    output = Output(options)
-    with open_admin(options) as admin:
-        described = admin.describe_transactions(options.ids)
-        producer_ids = [each.producer_id for each in described.values()]
-        coordinators = {
-            each.transactional_id: each.coordinator for each in admin.list_transactions(producer_ids=producer_ids)
-        }
+    examples="ottla txn describe billing-1",
+)
+def _describe(options: Options) -> None:
+    """Show the state, producer and partitions of transactional ids."""
+    output, admin = Output(options), connect(options)
+    described = admin.describe_transactions(options.ids)
+    listed = admin.list_transactions(producer_ids=[each.producer_id for each in described.values()])
+    coordinators = {each.transactional_id: each.coordinator for each in listed}
     columns = [
         Column("transactional_id", "transactional id"),
         Column("state", colour=_state_colour),
@@ -126,17 +118,8 @@ def _describe(options: Options) -> int:
             "partitions": by_topic(each.partitions),
         }
         output.record(row, columns)
-    return 0
 
 
-# -- producers of partitions -------------------------------------------------------------------------------------
-
-
-_PRODUCERS_PARAMETERS = [
-    Argument("partitions", "TOPIC/PARTITION", nargs=-1, required=True, help="partitions, such as orders/0"),
-    *output_options(),
-    *connection_options(),
-]
 _PRODUCER_COLUMNS = [
     Column("topic", narrow=True),
     Column("partition", right=True),
@@ -146,29 +129,27 @@ _PRODUCER_COLUMNS = [
 ]
 
 
-def _describe_producers(options: Options) -> int:
-    output = Output(options)
+@COMMAND.verb(
+    "describe-producers",
+    Argument("partitions", "TOPIC/PARTITION", nargs=-1, required=True, help="partitions, such as orders/0"),
+    examples="ottla txn describe-producers invoices/0",
+)
+def _describe_producers(options: Options) -> None:
+    """Show the active producers of partitions, and their open transactions."""
     partitions = [_partition(word) for word in options.partitions]
-    with open_admin(options) as admin:
-        rows = [row for row, _ in _producers(admin, partitions)]
-    if not rows:
-        output.note("There is no active producer.")
-        return 0
+    rows = [row for row, _ in _producers(connect(options), partitions)]
     columns = [number("last_sequence"), moment("last_timestamp_ms", "LAST RECORD"), number("start_offset", "OPEN FROM")]
-    output.table([*_PRODUCER_COLUMNS, *columns], rows)
-    return 0
+    Output(options).table([*_PRODUCER_COLUMNS, *columns], rows, empty="There is no active producer.")
 
 
-def _partition(word: str) -> "TopicPartition":
-    from ottla.common.ids import TopicPartition
-
+def _partition(word: str) -> TopicPartition:
     topic, _, partition = word.rpartition("/")
     if not topic or not partition.isdecimal():
         raise Failure(f"{word!r} is not of the form TOPIC/PARTITION", f"For example: {topic or word}/0", exit_code=2)
     return TopicPartition(topic, int(partition))
 
 
-def _producers(admin: "Admin", partitions: "Iterable[TopicPartition]") -> list[tuple[dict[str, Any], Any]]:
+def _producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[tuple[dict[str, Any], Any]]:
     """Return the active producers of partitions, each as a row and as the client describes it."""
     return [
         (
@@ -189,54 +170,45 @@ def _producers(admin: "Admin", partitions: "Iterable[TopicPartition]") -> list[t
     ]
 
 
-# -- find-hanging ------------------------------------------------------------------------------------------------
-
-
-_HANGING_PARAMETERS = [
+@COMMAND.verb(
+    "find-hanging",
     Argument(
         "topics", "TOPIC", nargs=-1, help="topics, or partitions such as orders/0; default: all, also internal ones"
     ),
-    Option("--broker", type=int, metavar="ID", help="only partitions with a replica on this broker"),
+    Option("--broker ID", "only partitions with a replica on this broker", type=int),
     Option(
-        "--max-transaction-timeout",
-        metavar="DURATION",
+        "--max-transaction-timeout DURATION",
+        "only if the last record is older; the broker's transaction.max.timeout.ms; default: 15min",
         default="15min",
-        help="only if the last record is older; the broker's transaction.max.timeout.ms; default: 15min",
     ),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _find_hanging(options: Options) -> int:
-    import time
-
-    output = Output(options)
+    examples="""
+    ottla txn find-hanging
+    ottla txn find-hanging invoices --max-transaction-timeout 1h
+    """,
+    summary="find open transactions that no coordinator will end",
+)
+def _find_hanging(options: Options) -> None:
+    """Find open transactions that no coordinator will end: it does not know the producer, or the
+    partition is not in the producer's transaction. They block readers with read_committed.
+    """
     limit = options.max_transaction_timeout
     # Kafka's tool takes minutes.
     before_ms = time.time_ns() // 1_000_000 - (int(limit) * 60_000 if limit.isdecimal() else _milliseconds(limit))
+    output, admin = Output(options), connect(options)
     rows: list[dict[str, Any]] = []
-    with open_admin(options) as admin:
-        partitions = _searched(admin, options.topics, options.broker)
-        for start in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
-            found = [row for row, _ in _producers(admin, partitions[start : start + _PARTITIONS_PER_REQUEST])]
-            is_open = [row for row in found if row["start_offset"] is not None]
-            rows += _hanging(admin, [row for row in is_open if row["last_timestamp_ms"] < before_ms])
-    if not rows:
-        output.note("No transaction hangs.")
-        return 0
+    partitions = _searched(admin, options.topics, options.broker)
+    for start in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
+        found = [row for row, _ in _producers(admin, partitions[start : start + _PARTITIONS_PER_REQUEST])]
+        is_open = [row for row in found if row["start_offset"] is not None]
+        rows += _hanging(admin, [row for row in is_open if row["last_timestamp_ms"] < before_ms])
     columns = [number("start_offset"), moment("last_timestamp_ms", "LAST RECORD"), Column("transactional_id")]
-    output.table([*_PRODUCER_COLUMNS, *columns], rows)
-    first = rows[0]
-    output.note(
-        f"`ottla txn abort {first['topic']}/{first['partition']} --start-offset {first['start_offset']}` aborts it."
-    )
-    return 0
+    output.table([*_PRODUCER_COLUMNS, *columns], rows, empty="No transaction hangs.")
+    for row in rows[:1]:
+        place = f"{row['topic']}/{row['partition']} --start-offset {row['start_offset']}"
+        output.note(f"`ottla txn abort {place}` aborts it.")
 
 
-def _searched(admin: "Admin", words: Sequence[str], broker: int | None) -> "list[TopicPartition]":
-    from ottla.common.ids import TopicPartition
-
+def _searched(admin: api.Admin, words: Sequence[str], broker: int | None) -> list[TopicPartition]:
     single = [_partition(word) for word in words if "/" in word]
     known = [topic.name for topic in admin.list_topics(include_internal=True)]
     for name in [word for word in words if "/" not in word] + [partition.topic for partition in single]:
@@ -251,15 +223,11 @@ def _searched(admin: "Admin", words: Sequence[str], broker: int | None) -> "list
     ]
 
 
-def _hanging(admin: "Admin", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the open transactions whose coordinator will not end them: it does not know the producer or partition.
 
     Each row gets the transactional id of its producer, None if no coordinator knows it.
     """
-    from ottla.clients.admin import PartialFailure
-    from ottla.clients.errors import TransactionalIdNotFound
-    from ottla.common.ids import TopicPartition
-
     if not rows:
         return []
     producer_ids = {row["producer_id"] for row in rows}
@@ -267,7 +235,7 @@ def _hanging(admin: "Admin", rows: Sequence[dict[str, Any]]) -> list[dict[str, A
     ids = {each.producer_id: each.transactional_id for each in listed}
     try:
         described = admin.describe_transactions(ids.values())
-    except PartialFailure as failure:
+    except api.PartialFailure as failure:
         if not all(isinstance(error, TransactionalIdNotFound) for error in failure.errors.values()):
             raise
         described = dict(failure.results)
@@ -283,33 +251,38 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
 
 
-# -- abort -------------------------------------------------------------------------------------------------------
-
-
-_ABORT_PARAMETERS = [
+@COMMAND.verb(
+    "abort",
     Argument("partition", "TOPIC/PARTITION", required=False, help="the partition of a hanging transaction"),
-    Option("--start-offset", type=int, metavar="N", help="the transaction that begins at this offset"),
-    Option("--producer-id", type=int, metavar="ID", help="the transaction of this producer"),
-    Option("--producer-epoch", type=int, metavar="N", help="with --producer-id: only of this epoch"),
-    Option("--transactional-id", metavar="TRANSACTIONAL_ID", help="the open transaction of this id, in all partitions"),
-    Option("-y", "--yes", is_flag=True, help="do not ask"),
-    *output_options(),
-    *connection_options(),
-]
-
-
-def _abort(options: Options) -> int:
+    Option("--start-offset N", "the transaction that begins at this offset", type=int),
+    Option("--producer-id ID", "the transaction of this producer", type=int),
+    Option("--producer-epoch N", "with --producer-id: only of this epoch", type=int),
+    Option("--transactional-id TRANSACTIONAL_ID", "the open transaction of this id, in all partitions"),
+    yes_option(),
+    examples="""
+    ottla txn abort invoices/0 --start-offset 0
+    ottla txn abort --transactional-id billing-1 --yes
+    """,
+    summary="abort a hanging transaction in a partition, or the open one of an id",
+)
+def _abort(options: Options) -> None:
+    """Abort a hanging transaction in a partition. A transaction that its coordinator will end is
+    refused; --transactional-id aborts it in all partitions and fences its producer, which fails at its next
+    call. At a terminal the command asks first.
+    """
     require_one(options, "--start-offset", "--producer-id", "--transactional-id")
     if (options.partition is None) != (options.transactional_id is not None):
         raise Failure("a hanging transaction needs TOPIC/PARTITION, and --transactional-id excludes it", exit_code=2)
     if options.producer_epoch is not None and options.producer_id is None:
         raise Failure("--producer-epoch needs --producer-id", exit_code=2)
-    with open_admin(options) as admin:
-        return _fence(admin, options) if options.partition is None else _abort_hanging(admin, options)
+    if options.partition is None:
+        _fence(options)
+    else:
+        _abort_hanging(options)
 
 
-def _abort_hanging(admin: "Admin", options: Options) -> int:
-    output, partition = Output(options), _partition(options.partition)
+def _abort_hanging(options: Options) -> None:
+    partition, admin = _partition(options.partition), connect(options)
     is_open = [pair for pair in _producers(admin, [partition]) if pair[0]["start_offset"] is not None]
     wanted = {
         "start_offset": options.start_offset,
@@ -331,77 +304,19 @@ def _abort_hanging(admin: "Admin", options: Options) -> int:
         raise Failure(f"{options.partition}: {name} does not hang: its coordinator will end it", advice)
     _confirm(f"Abort {name} in {options.partition}?", options)
     admin.abort_transaction(partition, producer)
-    output.done(output.style.green(f"{options.partition}: aborted {name}"), {**row, "aborted": True})
-    return 0
+    Output(options).changed(f"{options.partition}: aborted {name}", {**row, "aborted": True})
 
 
-def _fence(admin: "Admin", options: Options) -> int:
-    from ottla.clients.admin import TransactionState
-
-    output, name = Output(options), options.transactional_id
+def _fence(options: Options) -> None:
+    name, admin = options.transactional_id, connect(options)
     state = admin.describe_transactions([name])[name].state
-    if state is not TransactionState.ONGOING:
+    if state is not api.TransactionState.ONGOING:
         raise Failure(f"{name} has no transaction to abort: its state is {state.value}", _LIST_HINT)
     _confirm(f"Abort the transaction of {name} and fence its producer?", options)
     fenced = admin.fence_producers([name])[name]
     row = {"transactional_id": name, "producer_id": fenced.producer_id, "producer_epoch": fenced.producer_epoch}
-    output.done(output.style.green(f"{name}: aborted, its producer is fenced"), {**row, "aborted": True})
-    return 0
+    Output(options).changed(f"{name}: aborted, its producer is fenced", {**row, "aborted": True})
 
 
 def _confirm(question: str, options: Options) -> None:
     confirm(question, "nothing was aborted", "--yes aborts without asking.", yes=options.yes)
-
-
-COMMAND = Group(
-    __doc__,
-    {
-        "list": Command(
-            _list,
-            _LIST_PARAMETERS,
-            "list transactional ids",
-            examples="""
-                ottla txn list
-                ottla txn list --state Ongoing --older-than 10min
-                ottla txn list --pattern 'billing-.*' --quiet
-                """,
-            aliases=("ls",),
-        ),
-        "describe": Command(
-            _describe,
-            _DESCRIBE_PARAMETERS,
-            "show the state, producer and partitions of transactional ids",
-            examples="ottla txn describe billing-1",
-        ),
-        "describe-producers": Command(
-            _describe_producers,
-            _PRODUCERS_PARAMETERS,
-            "show the active producers of partitions, and their open transactions",
-            examples="ottla txn describe-producers invoices/0",
-        ),
-        "find-hanging": Command(
-            _find_hanging,
-            _HANGING_PARAMETERS,
-            "find open transactions that no coordinator will end",
-            description="Find open transactions that no coordinator will end: it does not know the producer, or the\n"
-            "partition is not in the producer's transaction. They block readers with read_committed.",
-            examples="""
-                ottla txn find-hanging
-                ottla txn find-hanging invoices --max-transaction-timeout 1h
-                """,
-        ),
-        "abort": Command(
-            _abort,
-            _ABORT_PARAMETERS,
-            "abort a hanging transaction in a partition, or the open one of an id",
-            description="Abort a hanging transaction in a partition. A transaction that its coordinator will end is\n"
-            "refused; --transactional-id aborts it in all partitions and fences its producer, which fails at its next\n"
-            "call. At a terminal the command asks first.",
-            examples="""
-                ottla txn abort invoices/0 --start-offset 0
-                ottla txn abort --transactional-id billing-1 --yes
-                """,
-        ),
-    },
-    EXAMPLES,
-)

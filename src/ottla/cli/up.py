@@ -19,19 +19,17 @@ ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 _PARAMETERS = [
     *BROKER_OPTIONS,
     Option(
-        "--listen",
-        metavar="HOST:PORT",
-        help="the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
+        "--listen HOST:PORT",
+        "the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
         "free one, host 0.0.0.0 is every interface",
     ),
     Option(
-        "--log-level",
+        "--log-level LEVEL",
+        "the least level of log lines on standard error: debug, info, warning or error; default: info",
         type=Choice(serve.LOG_LEVELS),
-        metavar="LEVEL",
         default="info",
-        help="the least level of log lines on standard error: debug, info, warning or error; default: info",
     ),
 ]
 
 
-COMMAND = Command(serve.run, _PARAMETERS, description=__doc__, examples=EXAMPLES)
+COMMAND = Command(serve.run, _PARAMETERS, __doc__, EXAMPLES)

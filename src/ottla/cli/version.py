@@ -25,4 +25,4 @@ def run(options: Options) -> int:  # noqa: ARG001 - every command receives its o
     return 0
 
 
-COMMAND = Command(run, (), description=__doc__)
+COMMAND = Command(run, (), __doc__)

@@ -31,3 +31,13 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
         return sorted({*vars(sys.modules[package]), *modules})
 
     return get, names
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used. Type checkers need the import in addition."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(importlib.import_module(self._name), name)

@@ -1,0 +1,15 @@
+"""Modules that take long to import, and that help pages and completion do not need: imported at their first use.
+
+`api` is `ottla.clients.admin`, whose import takes 150 ms. `ottla.clients` itself imports its names at their first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.common.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from ottla.clients import admin as api
+else:
+    api = LazyModule("ottla.clients.admin")
+
+__all__ = ["api"]
