@@ -6,11 +6,8 @@ files, which is the state after a kill at that step. Only the last step kills th
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +19,8 @@ import pytest
 
 from ottla.clients import Admin
 from ottla.testing import Ottla
+
+from .processes import kill_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,7 +110,7 @@ class Driver:
         """Kill the driver, Java and the Python workers with SIGKILL."""
         assert self._process is not None
         if self._process.returncode is None:
-            _kill_session(self._process.pid)
+            kill_session(self._process.pid)
             self._process.wait(30)
 
     def until(self, condition: Callable[[], object], what: str) -> None:
@@ -127,15 +126,6 @@ class Driver:
         """Return the number of processed records according to the group."""
         with Admin(self.ottla.bootstrap) as admin:
             return sum(at.offset for at in admin.list_group_offsets(self.group).values())
-
-
-def _kill_session(leader: int) -> None:
-    """Kill all processes of a session. The Python workers have their own process groups, but the same session."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True, timeout=10).stdout
-    for pid in map(int, listed.split()):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(pid) == leader:
-                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.timeout(400)
