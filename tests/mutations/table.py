@@ -1961,6 +1961,13 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
+        "adaptive execution, which may give a repeated batch other tasks, is refused",
+        "spark/exactly_once.py",
+        "        _check_adaptive(once, get_property)\n",
+        "        assert once is not None\n",
+        (f"{DECISIONS}::test_adaptive_execution_is_refused_with_the_setting_to_change",),
+    ),
+    Mutation(
         "another number of rows is refused while a batch is half written",
         "spark/exactly_once.py",
         "    if marker.layout is not None and rows != marker.rows:\n",

@@ -78,7 +78,8 @@ class Query:
         """Write the batches; a function among them is called when the task gets there."""
         context = Context(task, {
             "sql.streaming.queryId": self.query_id, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run,
-            "spark.sql.execution.id": "1", "spark.sql.shuffle.partitions": "2", **self.properties,
+            "spark.sql.execution.id": "1", "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false", **self.properties,
         })  # fmt: skip
 
         def given() -> Iterator[pa.RecordBatch]:
@@ -258,7 +259,7 @@ def test_task_that_no_longer_exists_is_noticed_and_what_it_left_open_is_ended(qu
 
 def test_batch_write_with_an_id_writes_once_and_without_one_each_time(query: Query) -> None:
     def write(value: bytes, **options: str) -> Written:
-        query.monkeypatch.setattr(TaskContext, "_taskContext", Context(0, {}))
+        query.monkeypatch.setattr(TaskContext, "_taskContext", Context(0, {"spark.sql.adaptive.enabled": "false"}))
         writer = query.writer(**options)
         writer.write(iter([rows(value)]))
         return writer.write(iter([rows(value)]))

@@ -22,12 +22,14 @@ QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 EXECUTION_ID: Final = "spark.sql.execution.id"
+ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+ADAPTIVE_STREAMS: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 LAYOUT: Final = (
     "spark.sql.shuffle.partitions",
-    "spark.sql.adaptive.enabled",
-    "spark.sql.adaptive.coalescePartitions.enabled",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+    "spark.default.parallelism",
+    "spark.sql.leafNodeDefaultParallelism",
     "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.minPartitionNum",
 )
 """Settings that decide which rows a task has."""
 _NO_MARKER: Final = -1
@@ -48,6 +50,8 @@ class ExactlyOnce:
     name: str = ""
     """Tells the sinks of one query apart."""
     prefix: str = PREFIX
+    in_stream: bool = False
+    """Whether the sink of a stream writes; otherwise a batch, also one in foreachBatch."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,9 @@ def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | N
     query, batch = get_property(QUERY_ID), get_property(BATCH_ID)
     in_query = query is not None and batch is not None
     owner = once.write_id or (query if in_query else once.writer_id)
+    is_lasting = owner != once.writer_id
+    if is_lasting:
+        _check_adaptive(once, get_property)
     return Attempt(
         write_name=f"{once.prefix}{owner}.{once.name}" if once.name else f"{once.prefix}{owner}",
         task=task,
@@ -144,8 +151,21 @@ def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | N
         run=(get_property(RUN_ID) or "") if in_query else once.writer_id,
         write=(get_property(EXECUTION_ID) or "") if in_query else "",
         layout={name: value for name in LAYOUT if (value := get_property(name)) is not None},
-        is_lasting=owner != once.writer_id,
+        is_lasting=is_lasting,
     )
+
+
+def _check_adaptive(once: ExactlyOnce, get_property: Callable[[str], str | None]) -> None:
+    """Raise ExactlyOnceError if Spark may choose the number of tasks at run time, e.g. by the number of cores.
+
+    Spark executes a stateful query without it, and stateless ones and batches by a setting each.
+    """
+    settings = (ADAPTIVE, ADAPTIVE_STREAMS) if once.in_stream else (ADAPTIVE,)
+    if all(get_property(name) != "false" for name in settings):
+        raise ExactlyOnceError(
+            "exactlyOnce does not work with adaptive query execution, which may divide a repeated batch into other "
+            f"tasks; set {settings[-1]}=false"
+        )
 
 
 def has_written(attempt: Attempt, marker: Marker) -> bool:
@@ -171,9 +191,7 @@ def check_layout(attempt: Attempt, markers: Iterable[Marker]) -> None:
     for marker in markers:
         if marker.batches != attempt.batch + 1 or marker.layout is None:
             continue
-        changed = sorted(
-            name for name in {*marker.layout, *attempt.layout} if marker.layout.get(name) != attempt.layout.get(name)
-        )
+        changed = [name for name in LAYOUT if marker.layout.get(name) != attempt.layout.get(name)]
         if changed:
             name = changed[0]
             raise ExactlyOnceError(

@@ -53,6 +53,8 @@ def settings(master: str | None = None) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Else a repeated micro-batch may have other tasks, so that exactlyOnce refuses it.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
     }
     local = _LOCAL.match(master or "")
     if local:

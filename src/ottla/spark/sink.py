@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -91,7 +91,10 @@ class _Writer:
     def __init__(self, options: SinkOptions, schema: StructType, encode: Encode | None = None) -> None:
         tune_worker()
         check_schema(schema, options.topic, encoded_parts(encode))
-        self.plan = Plan(dict(options.client), options.topic, encode, options.exactly_once)
+        once = options.exactly_once
+        if once is not None:
+            once = replace(once, in_stream=isinstance(self, DataSourceStreamArrowWriter))
+        self.plan = Plan(dict(options.client), options.topic, encode, once)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task, and wait until all are acknowledged. Raises WriteFailed, ExactlyOnceError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ BATCH_7 = {
     "spark.jobGroup.id": "run-1",
     "spark.sql.execution.id": "30",
     "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
 }
 ONCE = ExactlyOnce("writer", name="out")
 SINK = {"kafka.bootstrap.servers": "a:1", "topic": "out"}
@@ -69,8 +71,23 @@ def test_a_sink_is_named_after_its_topic_unless_it_has_a_name() -> None:
         (BATCH_7, ONCE, "ottla.sink.q.out.2", 7, "run-1", "30"),
         (BATCH_7, ExactlyOnce("writer"), "ottla.sink.q.2", 7, "run-1", "30"),
         (BATCH_7, ExactlyOnce("writer", "mine", "out", "p-"), "p-mine.out.2", 7, "run-1", "30"),
-        ({"spark.jobGroup.id": "notebook"}, ONCE, "ottla.sink.writer.out.2", 0, "writer", ""),
-        ({}, ExactlyOnce("writer", "nightly"), "ottla.sink.nightly.2", 0, "writer", ""),
+        # No other run repeats it, so that its tasks cannot change.
+        (
+            {"spark.jobGroup.id": "notebook", "spark.sql.adaptive.enabled": "true"},
+            ONCE,
+            "ottla.sink.writer.out.2",
+            0,
+            "writer",
+            "",
+        ),
+        (
+            {"spark.sql.adaptive.enabled": "false"},
+            ExactlyOnce("writer", "nightly"),
+            "ottla.sink.nightly.2",
+            0,
+            "writer",
+            "",
+        ),
     ],
 )
 def test_identity_of_a_task(
@@ -86,6 +103,23 @@ def test_identity_of_a_task(
 def test_speculative_tasks_are_refused() -> None:
     with pytest.raises(ExactlyOnceError, match=r"spark\.speculation=false"):
         attempt_in({**BATCH_7, "spark.speculation": "true"})
+
+
+ALL, STREAMS = "spark.sql.adaptive.enabled", "spark.sql.adaptive.streaming.stateless.enabled"
+
+
+@pytest.mark.parametrize("value", [{}, {ALL: "true", STREAMS: "true"}])
+def test_adaptive_execution_is_refused_with_the_setting_to_change(value: dict[str, str]) -> None:
+    query = {name: text for name, text in BATCH_7.items() if name != ALL} | value
+    stream = replace(ONCE, in_stream=True)
+    attempt_in(query | {STREAMS: "false"}, stream)
+    attempt_in(query | {ALL: "false"}, stream)
+    with pytest.raises(ExactlyOnceError, match=f"set {STREAMS}=false"):
+        attempt_in(query, stream)
+    with pytest.raises(ExactlyOnceError, match=f"set {ALL}=false"):
+        attempt_in(query | {STREAMS: "false"})
+    with pytest.raises(ExactlyOnceError, match=f"set {ALL}=false"):
+        attempt_in(value, ExactlyOnce("writer", "nightly"))
 
 
 @pytest.mark.parametrize(
