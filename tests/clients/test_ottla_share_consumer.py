@@ -22,15 +22,13 @@ from .support import WAIT_S, unique
 from .test_ottla_consumer import numbered, produce, values
 
 pytestmark = pytest.mark.both
-SHARE_FETCH = 78
+DESCRIBE_SHARE_GROUP_OFFSETS = 90
 PAGE = Path(__file__).parents[2] / "docs" / "clients-share.md"
 
 
 @pytest.fixture
 def group(broker: RunningBroker) -> str:
     """A share group that starts at the first record."""
-    if broker.kind != KAFKA and SHARE_FETCH not in SERVED:
-        pytest.skip("Ottla does not serve share groups yet")
     name = unique("share")
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.alter_config(ConfigResource.group(name), {"share.auto.offset.reset": "earliest"})
@@ -64,11 +62,24 @@ def test_next_poll_accepts_the_records_of_the_previous_one(
         assert {(r.partition, r.offset) for r in seen} == {(p, o) for p in (0, 1) for o in range(10)}
         assert consumer.delivery_count(seen[-1]) == 1
         results = consumer.commit_sync()
-        assert list(results.values()) == [None]
+        assert set(results.values()) == {None}
         with pytest.raises(NotAssigned):
             consumer.delivery_count(seen[-1])
     with share(broker, group, topic) as again:
         assert again.poll(1.0) == []
+
+
+def test_offsets_of_a_share_group_are_listed_and_reset(
+    broker: RunningBroker, make_topic: MakeTopic, group: str
+) -> None:
+    if broker.kind != KAFKA and DESCRIBE_SHARE_GROUP_OFFSETS not in SERVED:
+        pytest.skip("Ottla does not serve the offsets of share groups yet")
+    topic = make_topic(2)
+    for partition in (0, 1):
+        produce(broker.bootstrap, topic, numbered(10), partition)
+    with share(broker, group, topic) as consumer:
+        poll_some(consumer, 20)
+        consumer.commit_sync()
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         assert admin.describe_group(group).type is GroupType.SHARE
         lags = [at.lag for at in admin.list_share_group_offsets(group).values()]

@@ -1334,7 +1334,7 @@ STOCK = (
     Mutation(
         "groups that are not served are listed by their type",
         "coordinators/group/admin.py",
-        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, *unserved.KINDS))\n",
+        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, *unserved.KINDS))\n",
         "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE))\n",
         (f"{UNIT}/coordinators/test_group_handlers.py::test_groups_of_every_kind_and_state_are_found_by_it",),
     ),

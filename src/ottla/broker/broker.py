@@ -19,9 +19,9 @@ from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import SHARE_STATE_TOPIC, Uuid
+from ottla.common.ids import Uuid
 from ottla.config import TopicResolver
-from ottla.metadata.features import GROUP_VERSION, SUPPORTED_FEATURES, served_level
+from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
@@ -126,14 +126,18 @@ class Broker:
         return level >= 1 and "consumer" in self.static_config.items("group.coordinator.rebalance.protocols")
 
     @property
-    def transactions(self) -> TransactionRuntime:
-        """The transaction coordinator."""
-        return self.coordinators.transactions
-
-    @property
     def shares(self) -> ShareGroups:
         """What this node does for share groups."""
         return self.coordinators.shares
+
+    def serves_share_groups(self) -> bool:
+        """Whether share groups (KIP-932) are enabled."""
+        return self.feature_level(SHARE_VERSION) >= 1
+
+    @property
+    def transactions(self) -> TransactionRuntime:
+        """The transaction coordinator."""
+        return self.coordinators.transactions
 
     # -- settings ----------------------------------------------------------------------------------------------
 
@@ -213,10 +217,6 @@ class Broker:
     def _topic_to_create(self, name: str) -> CreatableTopic:
         from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-        if name == SHARE_STATE_TOPIC:
-            from ottla.broker.share_groups import state_topic
-
-            return state_topic(name, self.config)
         if name not in INTERNAL_TOPIC_SETTINGS:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
         wanted = InternalTopicSettings.of(name, self.config.__getitem__)

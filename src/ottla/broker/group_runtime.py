@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class GroupRuntime:
     """The group coordinator. `topic_id(name)` returns the id of any topic, None if it does not exist.
 
-    `share_effects` is necessary if `config.share` is set.
+    `share_effects` may be omitted in tests without share groups.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class GroupRuntime:
         return shard
 
     def _execute(self, index: int, shard: GroupShard, effect: object) -> None:
-        assert self._share_effects is not None, "share groups are configured without their effects"
+        assert self._share_effects is not None, "a share group without its effects"
         self._share_effects.execute(effect, lambda outcome: self.shards.resume(index, shard, outcome))
 
     def _loaded(self, index: int, shard: GroupShard, now: Moment) -> Effects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,13 @@ INTERNAL_TOPIC_SETTINGS = {
             "unclean.leader.election.enable": "false",
         },
         min_isr="transaction.state.log.min.isr",
+    ),
+    SHARE_STATE_TOPIC: _Names(
+        partitions="share.coordinator.state.topic.num.partitions",
+        replication_factor="share.coordinator.state.topic.replication.factor",
+        segment_bytes="share.coordinator.state.topic.segment.bytes",
+        configs={"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+        min_isr="share.coordinator.state.topic.min.isr",
     ),
 }
 

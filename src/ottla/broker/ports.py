@@ -48,18 +48,24 @@ class ConsumerGroupPorts(HasGroups, Protocol):
     def serves_consumer_groups(self) -> bool: ...
 
 
-class HasTransactions(Protocol):
-    """The transaction coordinator."""
-
-    @property
-    def transactions(self) -> TransactionRuntime: ...
-
-
 class HasShares(Protocol):
     """What this node does for share groups."""
 
     @property
     def shares(self) -> ShareGroups: ...
+
+
+class ShareGroupPorts(HasGroups, HasShares, Protocol):
+    """The group coordinator, what this node does for share groups, and whether it serves them."""
+
+    def serves_share_groups(self) -> bool: ...
+
+
+class HasTransactions(Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> TransactionRuntime: ...
 
 
 class HasPartitions(Protocol):
@@ -190,7 +196,7 @@ class InitProducerIdPorts(HasMetadata, HasTransactions, Protocol):
     """For `handlers/init_producer_id.py`."""
 
 
-class FindCoordinatorPorts(HasGroups, HasTransactions, HasNodeId, Protocol):
+class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, HasNodeId, Protocol):
     """For `handlers/find_coordinator.py`."""
 
     def advertised_endpoint(self, listener: str) -> tuple[str, int]: ...

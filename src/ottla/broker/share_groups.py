@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.internal_topic import CallLater, InternalTopic
     from ottla.common.ids import Uuid
-    from ottla.config import BrokerConfig
-    from ottla.protocol.messages.create_topics import CreatableTopic
 
 
 class ShareGroups:
@@ -79,23 +77,3 @@ class ShareGroups:
     def _has_partition(self, topic_id: Uuid, index: int) -> bool:
         topic = self._broker.metadata.image.topics_by_id.get(topic_id)
         return topic is not None and 0 <= index < len(topic.partitions)
-
-
-def state_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """How `__share_group_state` is created."""
-    from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-
-    prefix = "share.coordinator.state.topic"
-    configs = {
-        "cleanup.policy": "delete",
-        "compression.type": "producer",
-        "min.insync.replicas": str(config[f"{prefix}.min.isr"]),
-        "retention.ms": "-1",
-        "segment.bytes": str(config[f"{prefix}.segment.bytes"]),
-    }
-    return CreatableTopic(
-        name=name,
-        num_partitions=config.int(f"{prefix}.num.partitions"),
-        replication_factor=config.int(f"{prefix}.replication.factor"),
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-    )

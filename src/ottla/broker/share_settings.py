@@ -30,14 +30,14 @@ def share_settings(own: Mapping[str, str], broker: BrokerConfig) -> ShareSetting
     """The settings of a group with `own` dynamic settings."""
 
     def number(name: str) -> int:
-        value = own.get(f"share.{name}")
-        return broker.int(f"group.share.{name}") if value is None else int(value)
+        value = own.get(name)
+        return broker.int(f"group.{name}") if value is None else int(value)
 
     isolation = own.get("share.isolation.level", "read_uncommitted")
     limits = ShareLimits(
-        lock_duration_ms=number("record.lock.duration.ms"),
-        max_delivery_count=number("delivery.count.limit"),
-        max_record_locks=number("partition.max.record.locks"),
+        lock_duration_ms=number("share.record.lock.duration.ms"),
+        max_delivery_count=number("share.delivery.count.limit"),
+        max_record_locks=number("share.partition.max.record.locks"),
         is_renewal_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
     )
     return ShareSettings(

@@ -2,8 +2,8 @@
 
 The metadata log retains the finalized levels that stock Kafka wrote, so that Kafka can open it again. Clients receive
 `served_level` instead, because a higher level would promise an unsupported protocol. group.version 1 enables consumer
-groups (KIP-848). transaction.version 2 lets producers skip AddPartitionsToTxn (KIP-890). metadata.version is supported
-up to the level of Kafka 4.3.
+groups (KIP-848), share.version 1 enables share groups (KIP-932). transaction.version 2 lets producers skip
+AddPartitionsToTxn (KIP-890). metadata.version is supported up to the level of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 LATEST_METADATA_VERSION = 30
@@ -27,7 +28,7 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 0),
-    "share.version": (0, 0),
+    SHARE_VERSION: (0, 1),
     "streams.version": (0, 0),
 }
 """The (lowest, highest) supported level of each feature."""
@@ -55,7 +56,7 @@ _CORDONED_FROM = 30
 
 def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
     """The first records of a new cluster, which set its feature levels."""
-    levels = {METADATA_VERSION: metadata_version, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
+    levels = {METADATA_VERSION: metadata_version, TRANSACTION_VERSION: 2, GROUP_VERSION: 1, SHARE_VERSION: 1}
     return [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 

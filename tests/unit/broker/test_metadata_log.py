@@ -43,8 +43,10 @@ def test_a_fresh_directory_becomes_a_cluster_of_one(tmp_path: Path) -> None:
     shell = started(tmp_path)
     quorum = shell.describe_quorum()
     assert (quorum.leader_id, quorum.leader_epoch) == (1, 1)
-    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 5, "leader change, features, registration"
-    assert shell.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 6, "leader change, features, registration"
+    assert shell.image.features == {
+        "metadata.version": 30, "group.version": 1, "share.version": 1, "transaction.version": 2,
+    }  # fmt: skip
     assert shell.image.brokers[1].is_active
     shell.close()
     assert (tmp_path / "bootstrap.checkpoint").exists()

@@ -31,7 +31,7 @@ TABLES = {
 # Read by a name that is composed from the topic's codec.
 COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 # The limits of the settings of a group, read by names that are composed from the group's type and the setting.
-GROUP_LIMIT = re.compile(r"group\.consumer\.(min|max)\.(assignment\.interval|heartbeat\.interval|session\.timeout)\.ms")
+GROUP_LIMIT = re.compile(r"group\.(consumer|share)\.(min|max)\.[a-z.]+")
 
 
 def _strings_of(path: Path) -> set[str]:
@@ -65,7 +65,8 @@ def _topic_setting_is_read(name: str) -> bool:
 def _broker_setting_is_read(name: str) -> bool:
     followed = [topic for topic, names in TOPIC_SYNONYMS.items() if name in {each.name for each in names}]
     return (
-        bool(GROUP_LIMIT.fullmatch(name))
+        name in GROUP_SYNONYMS.values()
+        or bool(GROUP_LIMIT.fullmatch(name))
         or name in _read_by_name()
         or any(_topic_setting_is_read(topic) for topic in followed)
     )

@@ -130,7 +130,7 @@ def test_unsupported_feature_levels_are_not_finalized(
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    features = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    features = {"metadata.version": 30, "group.version": 1, "share.version": 1, "transaction.version": 2}
     assert cluster.controller.image.features == features
 
 
@@ -165,13 +165,13 @@ def test_levels_finalized_by_stock_kafka_are_retained_and_do_not_bind_brokers() 
     assert cluster.controller.check_features() == {
         name.replace("_", "."): (level, 0)
         for name, level in KAFKA_LEVELS.items()
-        if name not in {"metadata_version", "group_version", "transaction_version"}
+        if name in {"eligible_leader_replicas_version", "streams_version"}
     }
     cluster.register(1, incarnation=2)
     assert dict(cluster.controller.image.features) == before
     ranges = {name: (low, high) for name, low, high in cluster.controller.image.brokers[1].features}
-    assert ranges["share.version"] == (0, 0), "the levels that are served"
-    assert (ranges["group.version"], ranges["transaction.version"]) == ((0, 1), (0, 2))
+    assert ranges["streams.version"] == (0, 0), "the levels that are served"
+    assert (ranges["group.version"], ranges["share.version"], ranges["transaction.version"]) == ((0, 1), (0, 1), (0, 2))
 
 
 @pytest.mark.parametrize(("level", "how"), [(99, "newer .* downgrade"), (3, "older .* upgrade")])

@@ -274,18 +274,6 @@ def test_requests_of_other_types_for_a_share_group_are_refused(driver: GroupDriv
     assert len(driver.log) == before
 
 
-def test_share_groups_are_retained_where_they_are_not_served(driver: GroupDriver) -> None:
-    a = Member(driver, "a", "a")
-    joined(driver, a)
-    before = list(driver.log)
-    driver.config = GroupConfig()
-    driver.restart()
-    driver.advance(10 * 86_400_000)
-    assert driver.log == before
-    assert driver.shard.share_groups == {}
-    assert a.beat() is ErrorCode.UNSUPPORTED_VERSION
-
-
 # -- deletion --------------------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.group import DeleteGroup, DescribeGroup, FetchOffsets, GroupConfig, ListGroups, TopicsDeleted
+from ottla.coordinators.group import DeleteGroup, DescribeGroup, GroupConfig, ListGroups, TopicsDeleted
 from ottla.coordinators.group.records import offset_tombstone
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.testing.groups import GroupDriver, Joiner
 
 from .test_offsets import DAY_MS, commit, commit_request, committed, raw_commit
@@ -28,7 +27,6 @@ def key(kind: int, group: str = "g", rest: bytes = b"") -> bytes:
 
 EMPTY_GROUP = [key(17), key(20)]
 MEMBER = [key(19, rest=b"m"), key(21, rest=b"m"), key(22, rest=b"m")]
-SHARE_GROUP = [key(11), key(12), key(15)]
 FUTURE_GROUP = [key(99, rest=b"of a later version")]
 
 
@@ -60,8 +58,8 @@ def delete_offsets(driver: GroupDriver) -> tuple[ErrorCode, list[int]]:
 
 @pytest.mark.parametrize(
     "keys",
-    [EMPTY_GROUP, EMPTY_GROUP + MEMBER, SHARE_GROUP, FUTURE_GROUP],
-    ids=["empty streams", "streams", "share", "future"],
+    [EMPTY_GROUP, EMPTY_GROUP + MEMBER, FUTURE_GROUP],
+    ids=["empty streams", "streams", "future"],
 )
 def test_unsupported_group_and_its_offsets_are_retained(keys: list[bytes]) -> None:
     driver = opened(*keys)
@@ -87,7 +85,6 @@ def test_offsets_loaded_before_or_after_the_group_belong_to_it() -> None:
     [
         (EMPTY_GROUP, "streams", "streams", "Empty"),
         (EMPTY_GROUP + MEMBER, "streams", "streams", "Unknown"),
-        (SHARE_GROUP, "share", "share", "Empty"),
         (FUTURE_GROUP, "unknown", "", "Empty"),
     ],
 )
@@ -106,9 +103,8 @@ def test_group_is_listed_with_its_type_and_not_described_as_a_classic_group(
     assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
 
 
-@pytest.mark.parametrize("keys", [SHARE_GROUP, FUTURE_GROUP], ids=["share", "future"])
-def test_group_that_cannot_be_converted_rejects_the_classic_protocol(keys: list[bytes]) -> None:
-    driver = opened(*keys)
+def test_group_that_cannot_be_converted_rejects_the_classic_protocol() -> None:
+    driver = opened(*FUTURE_GROUP)
     before = list(driver.log)
     assert join_error(driver) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert commit(driver) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -118,12 +114,6 @@ def test_group_that_cannot_be_converted_rejects_the_classic_protocol(keys: list[
     assert Joiner(driver).heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     assert Joiner(driver).leave() is ErrorCode.UNKNOWN_MEMBER_ID
     assert driver.log == before
-
-
-def test_share_group_has_no_committed_offsets() -> None:
-    driver = opened(*SHARE_GROUP)
-    answer = driver.ask(FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=None)))
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_group_rejects_classic_members_until_sessions_of_its_members_expire() -> None:
@@ -237,7 +227,7 @@ def test_record_of_an_unknown_type_does_not_change_a_classic_group() -> None:
 
 
 def test_other_groups_of_the_shard_are_not_affected() -> None:
-    driver = opened(*SHARE_GROUP, offset=None)
+    driver = opened(*EMPTY_GROUP, offset=None)
     assert commit(driver, group="other") is ErrorCode.NONE
     assert driver.ask(commit_request("third"), 9).topics[0].partitions[0].error_code == 0
     assert set(driver.shard.groups) == {"other", "third"}

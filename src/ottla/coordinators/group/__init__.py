@@ -18,7 +18,7 @@ Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `reb
 KIP-496, KIP-800, KIP-814.
 Groups of the consumer protocol (KIP-848) are in `consumer`, share groups (KIP-932) in `share`, their common state and
 rules in `modern`, and the assignors in `assignors`. `unserved` preserves the records of streams groups (KIP-1071),
-which are not implemented, and of share groups unless `GroupConfig.share` is set: the broker does not serve them yet.
+which are not implemented.
 """
 
 from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply

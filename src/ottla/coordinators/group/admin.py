@@ -23,7 +23,7 @@ GROUP_TYPE = "classic"
 # All states and types by which groups can be filtered, in lower case.
 _ALL_STATES = (*(state.value for state in State), *consumer_admin.STATES, unserved.UNKNOWN_STATE)
 STATES = frozenset(name.lower() for name in _ALL_STATES)
-TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, *unserved.KINDS))
+TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, *unserved.KINDS))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 

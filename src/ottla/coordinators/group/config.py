@@ -31,8 +31,7 @@ class GroupConfig:
     # Kafka's group.streams.session.timeout.ms.
     unserved_session_timeout_ms: int = 45_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
-    share: ShareGroupConfig | None = None
-    """None: share groups are retained, and not served."""
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
@@ -53,4 +52,5 @@ class GroupConfig:
             offsets_retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
             offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
             consumer=ConsumerGroupConfig.from_settings(setting),
+            share=ShareGroupConfig.from_settings(setting),
         )

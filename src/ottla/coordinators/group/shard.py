@@ -123,8 +123,7 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     AnswerShareHeartbeat: share_members.heartbeat_appended,
     DeleteShareState: share_states.deletion_appended,
 }
-_SHARE_GROUP_RECORDS = {kind: RECORD_TYPES[kind] for kind in range(10, 16)}
-_KNOWN_RECORDS = {kind: row for kind, row in RECORD_TYPES.items() if kind not in _SHARE_GROUP_RECORDS}
+_SHARE_KEYS = tuple(RECORD_TYPES[kind][0] for kind in range(10, 16))
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
 
 
@@ -144,8 +143,6 @@ class GroupShard:
         self.skipped_records = 0
         """The number of loaded records of unknown types whose group cannot be determined."""
         self._core = Core(config, random_bytes)
-        self._known_records = _KNOWN_RECORDS if config.share is None else RECORD_TYPES
-        self._share_keys = tuple(key for key, _ in _SHARE_GROUP_RECORDS.values())
         self._expiry_clock = ExpiryClock()
 
     @property
@@ -281,7 +278,7 @@ class GroupShard:
         Records of groups of unsupported types are only noted, to preserve the groups. Raises DecodeError for a record
         of a known type that cannot be decoded.
         """
-        record = decode_keyed(self._known_records, key, value)
+        record = decode_keyed(RECORD_TYPES, key, value)
         match record:
             case None:
                 if not unserved.replay(self._core, key, value):
@@ -290,7 +287,7 @@ class GroupShard:
                 self._replay_offset(name, row, offset, producer_id)
             case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
                 self._replay_group(name.group, row, now)
-            case other, row if isinstance(other, self._share_keys):
+            case other, row if isinstance(other, _SHARE_KEYS):
                 replay_share_group(self._core, other, row)
             case other, row:
                 replay_consumer_group(self._core, other, row)

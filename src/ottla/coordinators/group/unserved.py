@@ -1,4 +1,4 @@
-"""Groups of unsupported types: share (KIP-932) and streams groups (KIP-1071).
+"""Groups of unsupported types: streams groups (KIP-1071), and those of later versions of Kafka.
 
 Stock Kafka wrote their records. The records stay in the log, and the offsets of these groups do not expire, so that
 Kafka can serve the groups again. Two requests change such a group, as on Kafka: a classic member that joins an empty
@@ -14,7 +14,7 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import error_response
-from ottla.coordinators.group.events import DeleteGroup, FetchOffsets
+from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.follow_ups import JoinConvertedGroup
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join
@@ -28,15 +28,13 @@ from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.list_groups import ListedGroup
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
-from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 
-KINDS = SHARE, STREAMS, UNKNOWN = "share", "streams", "unknown"
+KINDS = STREAMS, UNKNOWN = "streams", "unknown"
 # Kafka's CoordinatorRecordType up to 4.3. Only early releases wrote the types 9 and 18.
-_KIND_OF_RECORD = {
-    **dict.fromkeys(range(9, 16), SHARE),
-    **dict.fromkeys(range(17, 24), STREAMS),
-}
-_MEMBER_TYPES = frozenset({10, 19})
+_KIND_OF_RECORD = dict.fromkeys(range(17, 24), STREAMS)
+# Partitions of a share group. Later records repeat what they say.
+_OBSOLETE_TYPE = 9
+_MEMBER_TYPES = frozenset({19})
 _CONVERTIBLE = frozenset({STREAMS})
 UNKNOWN_STATE = "Unknown"
 
@@ -113,9 +111,8 @@ def replay(core: Core, key: bytes, value: bytes | None) -> bool:
                     core.groups.setdefault(group_id, Group(group_id, None))
         return True
     kind = _KIND_OF_RECORD.get(_type(key), UNKNOWN)
-    classic = core.groups.get(group_id)
-    if kind == UNKNOWN and classic is not None and classic.protocol_type is not None:
-        return True  # A later version of Kafka may write further records of classic groups.
+    if _type(key) == _OBSOLETE_TYPE or (kind == UNKNOWN and _is_served(core, group_id)):
+        return True
     if group is None:
         group = core.unserved[group_id] = UnservedGroup(group_id, kind)
         # Offsets that were loaded first created a simple group of this id.
@@ -124,6 +121,14 @@ def replay(core: Core, key: bytes, value: bytes | None) -> bool:
         group.kind = kind
     group.keys.add(bytes(key))
     return True
+
+
+def _is_served(core: Core, group_id: str) -> bool:
+    """Whether the group has a supported type. A later version of Kafka may write further records of such a group."""
+    if group_id in core.consumer_groups or group_id in core.share_groups:
+        return True
+    classic = core.groups.get(group_id)
+    return classic is not None and classic.protocol_type is not None
 
 
 def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
@@ -148,12 +153,6 @@ def answer(core: Core, call: Call, now: Moment) -> Effects | None:
         case OffsetDeleteRequest() as request:
             group = core.unserved.get(request.group_id)
             return None if group is None else _delete_offsets(core, call, request, group, now)
-        case FetchOffsets() as question:
-            group = core.unserved.get(question.group.group_id)
-            if group is None or group.kind != SHARE:
-                return None
-            error = OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-            return [Reply(call, error)]
         case DeleteGroup(group_id=group_id):
             group = core.unserved.get(group_id)
             return None if group is None else _delete(core, call, group, now)
@@ -193,7 +192,7 @@ def _delete_offsets(
 
 
 def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effects:
-    """Delete a group. A share group is rejected: only Kafka can delete its state in `__share_group_state`."""
+    """Delete a group. A group of an unknown type is rejected: it may have state elsewhere."""
     error = ErrorCode.NONE
     if group.kind not in _CONVERTIBLE:
         error = ErrorCode.UNSUPPORTED_VERSION

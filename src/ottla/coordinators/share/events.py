@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode
-from ottla.common.ids import Uuid, uuid_to_text
+from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
 from ottla.coordinators.share.state_batches import StateBatch
 
 UNCHOSEN_OFFSET = -1
+_MOST_DIGITS = 10
 
 
 class ShareKey(NamedTuple):
@@ -25,6 +26,18 @@ class ShareKey(NamedTuple):
     def coordinator_key(self) -> str:
         """What FindCoordinator gets, and what selects the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
+
+
+def is_coordinator_key(text: str) -> bool:
+    """Whether `text` is the `coordinator_key` of a share partition. A group id may contain colons."""
+    group_id, _, rest = text.rpartition(":")
+    group_id, _, topic_id = group_id.rpartition(":")
+    if not group_id or len(rest) > _MOST_DIGITS or not (rest.isascii() and rest.isdecimal()):
+        return False
+    try:
+        return uuid_to_text(uuid_from_text(topic_id)) == topic_id
+    except ValueError:
+        return False
 
 
 class InitializeState(NamedTuple):

@@ -22,14 +22,14 @@ class ShareGroupConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value is not an integer."""
 
         def number(name: str) -> int:
-            value = setting(f"group.share.{name}")
+            value = setting(name)
             if not isinstance(value, int):
-                raise TypeError(f"group.share.{name} is {value!r}, not a whole number")
+                raise TypeError(f"{name} is {value!r}, not a whole number")
             return value
 
         return cls(
-            session_timeout_ms=number("session.timeout.ms"),
-            heartbeat_interval_ms=number("heartbeat.interval.ms"),
-            assignment_interval_ms=number("assignment.interval.ms"),
-            max_size=number("max.size"),
+            session_timeout_ms=number("group.share.session.timeout.ms"),
+            heartbeat_interval_ms=number("group.share.heartbeat.interval.ms"),
+            assignment_interval_ms=number("group.share.assignment.interval.ms"),
+            max_size=number("group.share.max.size"),
         )

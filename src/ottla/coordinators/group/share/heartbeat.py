@@ -34,14 +34,11 @@ SESSION_TIMEOUT = "share.session.timeout.ms"
 
 def heartbeat(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
     """Answer one ShareGroupHeartbeat."""
-    config = core.config.share
-    if config is None:
-        return [Reply(call, ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))]
     try:
         _validate(request)
         if request.member_epoch == LEAVE_EPOCH:
             return _leave(core, call, request, now)
-        return _stay(core, config, call, request, now)
+        return _stay(core, call, request, now)
     except KafkaError as error:
         return [Reply(call, ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message))]
 
@@ -102,10 +99,9 @@ def _check_room(config: ShareGroupConfig, group: ShareGroup, member_id: str) -> 
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def _stay(
-    core: Core, config: ShareGroupConfig, call: Call, request: ShareGroupHeartbeatRequest, now: Moment
-) -> Effects:
+def _stay(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
     """Handle the heartbeat of a member that joins or stays."""
+    config = core.config.share
     joins = request.member_epoch == JOIN_EPOCH
     group = (_group_to_join if joins else existing_group)(core, request.group_id)
     _check_room(config, group, request.member_id)
@@ -145,10 +141,8 @@ def expect_heartbeat(core: Core, config: ShareGroupConfig, group_id: str, member
 
 def loaded(core: Core, group: ShareGroup, now: Moment) -> Effects:
     """Start the session timers of a group that was loaded."""
-    config = core.config.share
-    assert config is not None, "only a broker that serves share groups loads them"
     for member_id in group.members:
-        expect_heartbeat(core, config, group.group_id, member_id, now)
+        expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
     return [log_line("Loaded share group %s with %d members.", group.group_id, len(group.members))]
 
 
@@ -162,18 +156,17 @@ def _leave(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Mom
 
 def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
     """Remove a member whose session ended."""
-    member, config = group.members.get(member_id), core.config.share
-    if member is None or config is None:
+    member = group.members.get(member_id)
+    if member is None:
         return []
     text = "[GroupId %s] Member %s fenced from the group because the member session expired."
     # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
-    expect_heartbeat(core, config, group.group_id, member_id, now)
+    expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
     return [log_line(text, group.group_id, member_id), core.append(_removal(core, group, member, now))]
 
 
 def _removal(core: Core, group: ShareGroup, member: ShareMember, now: Moment) -> list[RecordBytes]:
-    config = core.config.share or ShareGroupConfig()
-    change = Change(core, config, group, now)
+    change = Change(core, core.config.share, group, now)
     change.records += encode.member_tombstones(group.group_id, member.member_id)
     topics = group.state.topics.copy()
     topics.replace(member.topic_names, ())

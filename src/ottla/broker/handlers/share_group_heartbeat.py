@@ -1,0 +1,29 @@
+"""ShareGroupHeartbeat (76), version 1: a member of a share group joins, stays in the group or leaves. KIP-932."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ShareGroupPorts
+
+
+def handle(
+    broker: ShareGroupPorts, context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Completion[ShareGroupHeartbeatResponse]:
+    """Pass the request to the group's shard; UNSUPPORTED_VERSION without the finalized feature share.version."""
+    if not broker.serves_share_groups():
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return broker.groups.submit(
+        request.group_id,
+        request,
+        api_version=context.api_version,
+        client_id=context.client_id or "",
+        # With a slash, as Java formats an address: tools show the text unchanged.
+        client_host=f"/{context.client_host}",
+    )
