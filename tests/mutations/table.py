@@ -1508,6 +1508,7 @@ CONSUMER = (
 SHARE = f"{UNIT}/coordinators/test_share_partition.py"
 SHARE_COORDINATOR = f"{UNIT}/coordinators/test_share_coordinator.py"
 SHARE_GROUP = f"{UNIT}/coordinators/test_share_groups.py"
+SHARE_OFFSETS = f"{UNIT}/coordinators/test_share_offsets.py"
 SHARES = (
     Mutation(
         "a share group does not assign partitions whose share state is still being created",
@@ -1540,14 +1541,35 @@ SHARES = (
     Mutation(
         "a group is not deleted while its share state is being created",
         "coordinators/group/share/initialization.py",
-        " or group.initializing_since_ms:\n",
-        ":\n",
+        " or bool(group.initializing_since_ms)\n",
+        "\n",
         (f"{SHARE_GROUP}::test_group_is_not_deleted_while_its_share_state_is_created",),
+    ),
+    Mutation(
+        "each alteration of a share group's offsets has a state epoch of its own",
+        "coordinators/group/share/offsets.py",
+        "    epoch = group.epoch + 1\n",
+        "    epoch = group.epoch\n",
+        (f"{SHARE_OFFSETS}::test_alteration_creates_the_group_and_each_one_has_a_higher_epoch",),
+    ),
+    Mutation(
+        "the offsets of a share group with members are not altered",
+        "coordinators/group/share/offsets.py",
+        "    if not group.is_empty:\n",
+        "    if False:\n",
+        (f"{SHARE_OFFSETS}::test_group_with_members_is_refused",),
+    ),
+    Mutation(
+        "changes of the share state of a group exclude each other",
+        "coordinators/group/share/offsets.py",
+        "    if is_busy(core, group):\n",
+        "    if False:\n",
+        (f"{SHARE_OFFSETS}::test_changes_of_share_state_exclude_each_other",),
     ),
     Mutation(
         "share state that is being deleted is not created again",
         "coordinators/group/share/initialization.py",
-        "    if group.group_id in core.deleting_shares:\n        return None\n",
+        "    if group.group_id in core.changing_shares:\n        return None\n",
         "",
         (f"{SHARE_GROUP}::test_member_that_joins_during_a_deletion_prevents_it",),
     ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.broker.coordinator_runtime import Coordinator, CoordinatorOptions, CoordinatorRuntime
 from ottla.broker.internal_topic import CallLater, InternalTopic
@@ -20,6 +21,7 @@ from ottla.coordinators.share.events import (
     ReadState,
     ReadSummary,
     Result,
+    ShareKey,
     TopicsDeleted,
     WriteState,
 )
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Requests without an outcome, of one caller. Their writes are flushed together.
+MOST_AT_ONCE = 64
+
 Request: TypeAlias = InitializeState | ReadState | ReadSummary | WriteState | DeleteState
+
+R = TypeVar("R", bound=Request)
 
 
 class ShareCoordinator:
@@ -82,3 +89,18 @@ class ShareCoordinator:
 
 def _loaded(_index: int, shard: ShareCoordinatorShard, now: Any) -> Effects:
     return shard.loaded(now)
+
+
+def submit_all(requests: Iterable[R], submit: Callable[[R], Completion[Result]]) -> Slices[dict[ShareKey, Result]]:
+    """Submit all requests, a limited number at a time; returns the result of each. The last one of a key counts."""
+    results: dict[ShareKey, Result] = {}
+    waiting: deque[tuple[ShareKey, Completion[Result]]] = deque()
+    for request in requests:
+        waiting.append((request.key, submit(request)))
+        yield
+        if len(waiting) >= MOST_AT_ONCE:
+            key, done = waiting.popleft()
+            results[key] = yield from result_of(done)
+    for key, done in waiting:
+        results[key] = yield from result_of(done)
+    return results

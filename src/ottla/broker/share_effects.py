@@ -1,4 +1,4 @@
-"""Executes what share groups ask of the share coordinator: create and delete the state of their partitions. KIP-932.
+"""Executes what share groups ask of the share coordinator: create, reset and delete share state. KIP-932.
 
 Every effect has an outcome, which is reported to the shard of the group that returned it, also after an unhandled
 error. Nothing is retried here: the next heartbeat of a member retries a creation, and the client a deletion.
@@ -7,15 +7,15 @@ error. Nothing is retried here: the next heartbeat of a member retries a creatio
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ottla.broker.share_coordinator import submit_all
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices, result_of
-from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
+from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
 
 if TYPE_CHECKING:
@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Requests to the share coordinator without an outcome. Their writes are flushed together.
-MOST_AT_ONCE = 64
-
 Outcome: TypeAlias = "Callable[[GroupShard, Moment], Effects]"
 """The event that reports the outcome of an effect to the shard that returned it."""
 Report: TypeAlias = Callable[[Outcome], None]
-R = TypeVar("R", InitializeState, DeleteState)
 
 
 class ShareStorage(Protocol):
@@ -66,6 +62,11 @@ class ShareEffects:
                 work, failed = self._initialize(effect), _initialized(effect, ())
             case DeleteShares():
                 work, failed = self._delete(effect), _deleted(effect, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case ResetShares():
+                work, failed = self._reset(effect), _not_reset(effect, ErrorCode.UNKNOWN_SERVER_ERROR)
+            case ForgetShares():
+                all_failed = dict.fromkeys(effect.partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+                work, failed = self._forget(effect), _forgotten(effect, all_failed)
             case _:
                 raise TypeError(f"the group coordinator cannot execute {effect!r}")
 
@@ -90,37 +91,48 @@ class ShareEffects:
             InitializeState(key, effect.state_epoch, UNCHOSEN_OFFSET, keeps_existing=True)
             for key in _keys(effect.group_id, effect.partitions)
         )
-        results = yield from _submit(requests, storage.initialize)
+        results = yield from submit_all(requests, storage.initialize)
         _log_failure("initialize", results)
         return _initialized(effect, (key for key, result in results.items() if result.error is ErrorCode.NONE))
 
     def _delete(self, effect: DeleteShares) -> Slices[Outcome]:
-        requests = (DeleteState(key) for key in _keys(effect.group_id, effect.partitions))
-        results = yield from _submit(requests, self._storage().delete)
+        failed = yield from self._delete_states(effect.group_id, effect.partitions)
+        return _deleted(effect, next(iter(failed.values()), ErrorCode.NONE))
+
+    def _forget(self, effect: ForgetShares) -> Slices[Outcome]:
+        failed = yield from self._delete_states(effect.group_id, effect.partitions)
+        return _forgotten(effect, failed)
+
+    def _delete_states(self, group_id: str, partitions: Partitions) -> Slices[dict[Uuid, ErrorCode]]:
+        """Delete share state; returns the last error of each topic that has one."""
+        requests = (DeleteState(key) for key in _keys(group_id, partitions))
+        results = yield from submit_all(requests, self._storage().delete)
         # The share coordinator deletes the state of a deleted topic without being asked.
         fine = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         results = {key: result for key, result in results.items() if result.error not in fine}
         _log_failure("delete", results)
-        return _deleted(effect, next((result.error for result in results.values()), ErrorCode.NONE))
+        return {key.topic_id: result.error for key, result in results.items()}
+
+    def _reset(self, effect: ResetShares) -> Slices[Outcome]:
+        storage = self._storage()
+        try:
+            yield from result_of(storage.prepare())
+        except KafkaError as error:
+            logger.warning("Failed to alter the start offsets of group %s: %s", effect.group_id, error)
+            return _not_reset(effect, error.code)
+        requests = (
+            InitializeState(ShareKey(effect.group_id, topic, index), effect.state_epoch, offset)
+            for topic, offsets in effect.offsets.items()
+            for index, offset in offsets.items()
+        )
+        results = yield from submit_all(requests, storage.initialize)
+        _log_failure("reset", results)
+        failed = {key[1:]: result.error for key, result in results.items() if result.error is not ErrorCode.NONE}
+        return lambda shard, _now: shard.shares_reset(effect, failed)
 
 
 def _keys(group_id: str, partitions: Partitions) -> Iterator[ShareKey]:
     return (ShareKey(group_id, topic, index) for topic, indexes in partitions.items() for index in sorted(indexes))
-
-
-def _submit(requests: Iterable[R], submit: Callable[[R], Completion[Result]]) -> Slices[dict[ShareKey, Result]]:
-    """Submit all requests, a limited number at a time; returns the result of each."""
-    results: dict[ShareKey, Result] = {}
-    waiting: deque[tuple[ShareKey, Completion[Result]]] = deque()
-    for request in requests:
-        waiting.append((request.key, submit(request)))
-        yield
-        if len(waiting) >= MOST_AT_ONCE:
-            key, done = waiting.popleft()
-            results[key] = yield from result_of(done)
-    for key, done in waiting:
-        results[key] = yield from result_of(done)
-    return results
 
 
 def _log_failure(verb: str, results: Mapping[ShareKey, Result]) -> None:
@@ -142,3 +154,12 @@ def _initialized(effect: InitializeShares, keys: Iterable[ShareKey]) -> Outcome:
 
 def _deleted(effect: DeleteShares, error: ErrorCode) -> Outcome:
     return lambda shard, _now: shard.shares_deleted(effect.group_id, error)
+
+
+def _not_reset(effect: ResetShares, error: ErrorCode) -> Outcome:
+    failed = {(topic, index): error for topic, offsets in effect.offsets.items() for index in offsets}
+    return lambda shard, _now: shard.shares_reset(effect, failed)
+
+
+def _forgotten(effect: ForgetShares, failed: Mapping[Uuid, ErrorCode]) -> Outcome:
+    return lambda shard, _now: shard.shares_forgotten(effect, failed)

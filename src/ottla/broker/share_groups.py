@@ -19,6 +19,7 @@ from ottla.records import Codec
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.internal_topic import CallLater, InternalTopic
+    from ottla.broker.share_coordinator import Request
     from ottla.common.ids import Uuid
 
 
@@ -61,18 +62,21 @@ class ShareGroups:
         """Create `__share_group_state` if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable)."""
         return self.coordinator.shards.topic.ensure()
 
-    def initialize(self, request: InitializeState) -> Completion[Result]:
-        """Begin to share a partition, or reset it; call `prepare` first."""
-        if not request.keeps_existing:
+    def submit(self, request: Request) -> Completion[Result]:
+        """Pass a request to the share coordinator; never fails. State that it replaces is no longer used here."""
+        if isinstance(request, DeleteState) or (isinstance(request, InitializeState) and not request.keeps_existing):
             self.partitions.drop(request.key)
         return self.coordinator.submit(request)
 
+    def initialize(self, request: InitializeState) -> Completion[Result]:
+        """Begin to share a partition, or reset it; call `prepare` first."""
+        return self.submit(request)
+
     def delete(self, request: DeleteState) -> Completion[Result]:
         """Delete the state of a share partition. Without `__share_group_state` there is none."""
-        self.partitions.drop(request.key)
         if not self.coordinator.shards.topic.partition_count():
             return Completion.of(Result())
-        return self.coordinator.submit(request)
+        return self.submit(request)
 
     def _has_partition(self, topic_id: Uuid, index: int) -> bool:
         topic = self._broker.metadata.image.topics_by_id.get(topic_id)

@@ -7,25 +7,21 @@ ClusterAction.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ottla.broker.share_coordinator import submit_all
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
-from ottla.common.slices import Slices, result_of
+from ottla.common.slices import Slices
 from ottla.coordinators.share.events import Result, ShareKey
 
 if TYPE_CHECKING:
-    from ottla.broker.share_coordinator import Request, ShareCoordinator
+    from ottla.broker.share_coordinator import Request
     from ottla.common.completion import Completion
 
-    Pending = deque[tuple[Uuid, int, Completion[Result]]]
-
-# Requests that are passed to the coordinator before the first result is awaited: their records share a flush.
-MOST_PENDING = 1_000
 # Errors with which the coordinator refuses any request.
-_UNAVAILABLE = frozenset(
+UNAVAILABLE = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 
@@ -48,36 +44,32 @@ class Topic(Protocol[P]):
 
 
 def ask_each(
-    coordinator: ShareCoordinator, group_id: str, topics: Sequence[Topic[P]], question: Callable[[ShareKey, P], Request]
+    submit: Callable[[Request], Completion[Result]],
+    group_id: str,
+    topics: Sequence[Topic[P]],
+    question: Callable[[ShareKey, P], Request],
 ) -> Slices[Results]:
-    """Ask `question(key, partition)` of each partition; returns the results by topic and partition."""
-    results: Results = {}
+    """Submit `question(key, partition)` for each partition; returns the results by topic and partition."""
+    by_topic: Results = {}
     if not group_id or not all(topic.partitions for topic in topics):
-        return results
-    pending: Pending = deque()
-    for topic in topics:
-        for partition in topic.partitions:
-            asked = question(ShareKey(group_id, topic.topic_id, partition.partition), partition)
-            pending.append((topic.topic_id, partition.partition, coordinator.submit(asked)))
-            yield
-        while len(pending) > MOST_PENDING:
-            yield from _collect(pending, results)
-    while pending:
-        yield from _collect(pending, results)
+        return by_topic
+    requests = (
+        question(ShareKey(group_id, topic.topic_id, partition.partition), partition)
+        for topic in topics
+        for partition in topic.partitions
+    )
+    results = yield from submit_all(requests, submit)
+    for key, result in results.items():
+        by_topic.setdefault(key.topic_id, {})[key.partition] = result
         yield
-    return results
-
-
-def _collect(pending: Pending, results: Results) -> Slices[None]:
-    topic_id, index, completion = pending.popleft()
-    results.setdefault(topic_id, {})[index] = yield from result_of(completion)
+    return by_topic
 
 
 def error_fields(result: Result, verb: str) -> dict[str, Any]:
     """The error of a result as fields of its row; `verb` says what failed."""
     if result.error is ErrorCode.NONE:
         return {}
-    if result.error in _UNAVAILABLE:
+    if result.error in UNAVAILABLE:
         message = f"Unable to {verb}: {result.error.text}"
         return {"error_code": result.error, "error_message": message}
     return {"error_code": result.error, "error_message": result.message or result.error.text}

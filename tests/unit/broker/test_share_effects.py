@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.share_effects import MOST_AT_ONCE, ShareEffects
+from ottla.broker.share_coordinator import MOST_AT_ONCE
+from ottla.broker.share_effects import ShareEffects
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
+from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
 
 from .harness import ManualLoop
@@ -18,6 +19,9 @@ from .harness import ManualLoop
 A, B = b"a" * 16, b"b" * 16
 INITIALIZE = InitializeShares("g", 3, {A: frozenset({0, 1}), B: frozenset({0})})
 DELETE = DeleteShares("g", {A: frozenset({0, 1})})
+RESET = ResetShares("g", 4, {A: {0: 10, 1: -1}})
+FORGET = ForgetShares("g", {A: frozenset({0}), B: frozenset({0})})
+BROKEN = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Storage:
@@ -48,6 +52,11 @@ class Storage:
 
     def shares_deleted(self, group_id: str, error: ErrorCode) -> None:
         self.outcomes.append((group_id, error))
+
+    def shares_reset(self, effect: ResetShares, failed: object) -> None:
+        self.outcomes.append((effect, failed))
+
+    shares_forgotten = shares_reset
 
     def execute(self, effect: object, *results: Result) -> None:
         self.effects.execute(effect, lambda outcome: outcome(self, None))  # type: ignore[arg-type, func-returns-value]
@@ -89,8 +98,31 @@ def test_deletion_succeeds_if_a_topic_does_not_exist_any_more(storage: Storage) 
     assert storage.outcomes == [("g", ErrorCode.NONE)]
 
 
+def test_reset_replaces_the_state_and_reports_what_failed(storage: Storage) -> None:
+    storage.execute(RESET)
+    storage.prepared.complete(None)
+    assert storage.requests == [
+        InitializeState(ShareKey("g", A, 0), 4, 10),
+        InitializeState(ShareKey("g", A, 1), 4, UNCHOSEN_OFFSET),
+    ]
+    storage.answers[0].complete(Result(ErrorCode.FENCED_STATE_EPOCH))
+    storage.answers[1].complete(Result())
+    assert storage.outcomes == [(RESET, {(A, 0): ErrorCode.FENCED_STATE_EPOCH})]
+
+
+def test_deletion_of_offsets_reports_the_topics_that_failed(storage: Storage) -> None:
+    storage.execute(FORGET, Result(ErrorCode.NOT_COORDINATOR), Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert storage.outcomes == [(FORGET, {A: ErrorCode.NOT_COORDINATOR})]
+
+
 @pytest.mark.parametrize(
-    ("effect", "outcome"), [(INITIALIZE, (INITIALIZE, {})), (DELETE, ("g", ErrorCode.UNKNOWN_SERVER_ERROR))]
+    ("effect", "outcome"),
+    [
+        (INITIALIZE, (INITIALIZE, {})),
+        (DELETE, ("g", BROKEN)),
+        (RESET, (RESET, {(A, 0): BROKEN, (A, 1): BROKEN})),
+        (FORGET, (FORGET, {A: BROKEN, B: BROKEN})),
+    ],
 )
 def test_unhandled_error_has_an_outcome_and_is_logged(
     storage: Storage, effect: object, outcome: object, caplog: pytest.LogCaptureFixture

@@ -25,7 +25,7 @@ def handle(
     broker: HasShares, context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> Slices[DeleteShareGroupStateResponse]:
     """Delete the state of each share partition; one without state is not an error."""
-    found = yield from ask_each(broker.shares.coordinator, request.group_id, request.topics, _question)
+    found = yield from ask_each(broker.shares.submit, request.group_id, request.topics, _question)
     results = []
     for topic_id, partitions in found.items():
         rows: Elements[PartitionResult] = Elements(DeleteShareGroupStateResponse, context.api_version)

@@ -25,7 +25,7 @@ def handle(
     broker: HasShares, context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> Slices[InitializeShareGroupStateResponse]:
     """Initialize each share partition."""
-    found = yield from ask_each(broker.shares.coordinator, request.group_id, request.topics, _question)
+    found = yield from ask_each(broker.shares.submit, request.group_id, request.topics, _question)
     results = []
     for topic_id, partitions in found.items():
         rows: Elements[PartitionResult] = Elements(InitializeShareGroupStateResponse, context.api_version)

@@ -25,7 +25,7 @@ def handle(
     broker: HasShares, context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> Slices[ReadShareGroupStateSummaryResponse]:
     """Read the summary of each share partition. One without state has the start offset -1."""
-    found = yield from ask_each(broker.shares.coordinator, request.group_id, request.topics, _question)
+    found = yield from ask_each(broker.shares.submit, request.group_id, request.topics, _question)
     results = []
     for topic_id, partitions in found.items():
         rows: Elements[PartitionResult] = Elements(ReadShareGroupStateSummaryResponse, context.api_version)

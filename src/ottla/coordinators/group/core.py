@@ -40,9 +40,9 @@ class Core:
 
     __slots__ = (
         "_next_append_id",
+        "changing_shares",
         "config",
         "consumer_groups",
-        "deleting_shares",
         "groups",
         "image",
         "in_flight",
@@ -71,8 +71,8 @@ class Core:
         self.topics_created_at = -1
         # Groups whose regular expressions are being matched with the names of topics.
         self.matching: dict[str, MatchingJob] = {}
-        # Share groups whose share state is being deleted, and the requests to delete the groups.
-        self.deleting_shares: dict[str, Call] = {}
+        # Share groups whose share state is being altered or deleted, and the administrators' requests that do so.
+        self.changing_shares: dict[str, Call] = {}
         # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()

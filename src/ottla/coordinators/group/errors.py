@@ -14,7 +14,15 @@ from ottla.coordinators.group.events import (
     ListGroups,
 )
 from ottla.coordinators.group.follow_ups import AnswerCall
-from ottla.coordinators.group.share.events import DescribeShareGroup
+from ottla.coordinators.group.share.events import (
+    AlteredShareOffsets,
+    AlterShareOffsets,
+    DeletedShareOffsets,
+    DeleteShareOffsets,
+    DescribeShareGroup,
+    ListedShares,
+    ListShares,
+)
 from ottla.protocol.messages import consumer_group_describe, share_group_describe
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -113,6 +121,12 @@ def _administrators_response(request: object, error: ErrorCode) -> object:
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case DescribeShareGroup():
             return share_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
+        case ListShares():
+            return ListedShares({}, error)
+        case AlterShareOffsets():
+            return AlteredShareOffsets(error)
+        case DeleteShareOffsets():
+            return DeletedShareOffsets(error)
         case DescribeGroup():
             return DescribedGroup(group_id=request.group_id, error_code=error)
         case DeleteGroup():

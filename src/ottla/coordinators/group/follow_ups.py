@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.group.group import Group
     from ottla.coordinators.group.member import Member, Protocols
-    from ottla.coordinators.group.share.events import DeleteShares, InitializeShares
+    from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
     from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.protocol.messages.join_group import JoinGroupRequest
 
@@ -88,11 +88,11 @@ class AnswerShareHeartbeat(NamedTuple):
     effect: InitializeShares | None
 
 
-class DeleteShareState(NamedTuple):
-    """Delete the share state of a group that `call` deletes."""
+class ChangeShareState(NamedTuple):
+    """Alter or delete share state as `call` requests."""
 
     call: Call
-    effect: DeleteShares
+    effect: DeleteShares | ResetShares | ForgetShares
 
 
 FollowUp: TypeAlias = (
@@ -104,7 +104,7 @@ FollowUp: TypeAlias = (
     | RebalanceDowngradedGroup
     | JoinDowngradedGroup
     | AnswerShareHeartbeat
-    | DeleteShareState
+    | ChangeShareState
 )
 
 

@@ -40,7 +40,7 @@ from ottla.coordinators.group.follow_ups import (
     AnswerCall,
     AnswerShareHeartbeat,
     AnswerSyncs,
-    DeleteShareState,
+    ChangeShareState,
     JoinConvertedGroup,
     JoinDowngradedGroup,
     JoinUpgradedGroup,
@@ -61,7 +61,16 @@ from ottla.coordinators.group.rebalance import (
 from ottla.coordinators.group.share import admin as share_admin
 from ottla.coordinators.group.share import heartbeat as share_members
 from ottla.coordinators.group.share import initialization as share_states
-from ottla.coordinators.group.share.events import DescribeShareGroup, InitializeShares
+from ottla.coordinators.group.share import offsets as share_offsets
+from ottla.coordinators.group.share.events import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
+    DescribeShareGroup,
+    ForgetShares,
+    InitializeShares,
+    ListShares,
+    ResetShares,
+)
 from ottla.coordinators.group.share.group import ShareGroup
 from ottla.coordinators.group.share.replay import replay as replay_share_group
 from ottla.coordinators.group.states import State
@@ -102,6 +111,9 @@ _HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
     DescribeGroup: admin.describe,
     DescribeConsumerGroup: consumer_admin.describe,
     DescribeShareGroup: share_admin.describe,
+    ListShares: share_offsets.list_shares,
+    AlterShareOffsets: share_offsets.alter,
+    DeleteShareOffsets: share_offsets.delete,
     DeleteGroup: admin.delete,
     ForceRebalance: admin.force_rebalance,
 }
@@ -121,7 +133,7 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     JoinDowngradedGroup: replacement_appended,
     ReplaceStaticMember: static_member_appended,
     AnswerShareHeartbeat: share_members.heartbeat_appended,
-    DeleteShareState: share_states.deletion_appended,
+    ChangeShareState: share_states.change_appended,
 }
 _SHARE_KEYS = tuple(RECORD_TYPES[kind][0] for kind in range(10, 16))
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
@@ -220,6 +232,14 @@ class GroupShard:
     def shares_deleted(self, group_id: str, error: ErrorCode) -> Effects:
         """Take in whether the share state of a group was deleted."""
         return share_states.deleted(self._core, group_id, error)
+
+    def shares_reset(self, effect: ResetShares, failed: Mapping[tuple[Uuid, int], ErrorCode]) -> Effects:
+        """Take in the partitions whose start offset could not be altered; the others were."""
+        return share_offsets.reset(self._core, effect, failed)
+
+    def shares_forgotten(self, effect: ForgetShares, failed: Mapping[Uuid, ErrorCode]) -> Effects:
+        """Take in the topics whose share state could not be deleted; that of the others was."""
+        return share_offsets.forgotten(self._core, effect, failed)
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -5,5 +5,5 @@ the share coordinator has its state: the shard records the partition as initiali
 (`events.InitializeShares`), and records the outcome.
 
 Reading order: `config`, `group`, `states`, `records`, `replay`, `events`, `change`, `heartbeat`, `initialization`,
-`admin`.
+`admin`, `offsets`.
 """

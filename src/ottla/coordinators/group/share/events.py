@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import Uuid
 from ottla.coordinators.events import OwnEffect
 from ottla.coordinators.group.assignors import Partitions
 
@@ -13,6 +17,55 @@ class DescribeShareGroup:
     """Describe one share group and its members; the response is a DescribedGroup of ShareGroupDescribe."""
 
     group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListShares:
+    """List the partitions of a share group that have share state; the response is a `ListedShares`."""
+
+    group_id: str
+
+
+class ListedShares(NamedTuple):
+    """The response to `ListShares`: nothing for a group that does not exist, or has another type."""
+
+    partitions: Partitions
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareOffsets:
+    """Set where an empty share group starts in partitions that exist; the response is an `AlteredShareOffsets`."""
+
+    group_id: str
+    offsets: Mapping[Uuid, Mapping[int, int]]
+
+
+class AlteredShareOffsets(NamedTuple):
+    """The response to `AlterShareOffsets`: an error of the group, or the errors of single partitions."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    failed: Mapping[tuple[Uuid, int], ErrorCode] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareOffsets:
+    """Delete the share state of topics of an empty share group; the response is a `DeletedShareOffsets`."""
+
+    group_id: str
+    topics: frozenset[Uuid]
+
+
+class DeletedShareOffsets(NamedTuple):
+    """The response to `DeleteShareOffsets`: an error of the group, or the outcome of each topic.
+
+    The outcome is UNKNOWN_TOPIC_OR_PARTITION if the group has no share state for the topic.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topics: Mapping[Uuid, ErrorCode] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +83,26 @@ class InitializeShares(OwnEffect):
 @dataclass(frozen=True, slots=True)
 class DeleteShares(OwnEffect):
     """Effect: delete the share state of partitions, then report the outcome by `GroupShard.shares_deleted`."""
+
+    group_id: str
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ResetShares(OwnEffect):
+    """Effect: replace the share state of partitions, then report the errors by `GroupShard.shares_reset`."""
+
+    group_id: str
+    state_epoch: int
+    offsets: Mapping[Uuid, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetShares(OwnEffect):
+    """Effect: delete the share state of partitions, then report the errors by `GroupShard.shares_forgotten`.
+
+    Unlike `DeleteShares`, the group remains.
+    """
 
     group_id: str
     partitions: Partitions

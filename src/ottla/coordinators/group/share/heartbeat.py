@@ -69,7 +69,7 @@ def existing_group(core: Core, group_id: str) -> ShareGroup:
     return group
 
 
-def _group_to_join(core: Core, group_id: str) -> ShareGroup:
+def group_to_join(core: Core, group_id: str) -> ShareGroup:
     """Return the group, which may be new; raises GROUP_ID_NOT_FOUND if a group of another type has this id."""
     return existing_group(core, group_id) if core.has_group(group_id) else ShareGroup(group_id)
 
@@ -103,7 +103,7 @@ def _stay(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Mome
     """Handle the heartbeat of a member that joins or stays."""
     config = core.config.share
     joins = request.member_epoch == JOIN_EPOCH
-    group = (_group_to_join if joins else existing_group)(core, request.group_id)
+    group = (group_to_join if joins else existing_group)(core, request.group_id)
     _check_room(config, group, request.member_id)
     before = _member(group, request)
     names = request.subscribed_topic_names

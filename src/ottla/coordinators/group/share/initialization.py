@@ -10,7 +10,8 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.follow_ups import DeleteShareState
+from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.follow_ups import ChangeShareState
 from ottla.coordinators.group.modern import TopicCounts
 from ottla.coordinators.group.share import records as encode
 from ottla.coordinators.group.share.change import Change
@@ -25,7 +26,7 @@ def begin_initialization(change: Change, subscribed: TopicCounts) -> InitializeS
     Also forgets topics that were deleted.
     """
     core, group = change.core, change.group
-    if group.group_id in core.deleting_shares:
+    if group.group_id in core.changing_shares:
         return None
     states = group.shares
     deleted = states.names.keys() - core.topics.by_id.keys()
@@ -83,7 +84,7 @@ def delete(core: Core, call: Call, group: ShareGroup) -> Effects:
     if not group.is_empty:
         return [_result(call, group.group_id, ErrorCode.NON_EMPTY_GROUP)]
     # State that is created after it was deleted would outlive the group, and fence a later group of this id.
-    if group.group_id in core.deleting_shares or group.initializing_since_ms:
+    if is_busy(core, group):
         return [_result(call, group.group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     shares = group.shares
     topics = shares.initializing.keys() | shares.initialized.keys() | shares.deleting
@@ -91,23 +92,28 @@ def delete(core: Core, call: Call, group: ShareGroup) -> Effects:
     partitions = {topic: frozenset(present[topic].partitions) for topic in topics if topic in present}
     if not partitions:
         return _delete_group(core, call, group)
-    core.deleting_shares[group.group_id] = call
+    core.changing_shares[group.group_id] = call
     record = encode.states_record(group.group_id, shares.delete())
-    return [core.append([record], DeleteShareState(call, DeleteShares(group.group_id, partitions)))]
+    return [core.append([record], ChangeShareState(call, DeleteShares(group.group_id, partitions)))]
 
 
-def deletion_appended(core: Core, follow_up: DeleteShareState, error: ErrorCode, _now: Moment) -> Effects:
-    """Delete the share state of partitions that were recorded as deleting."""
+def is_busy(core: Core, group: ShareGroup) -> bool:
+    """Whether share state of the group is being created, altered or deleted."""
+    return group.group_id in core.changing_shares or bool(group.initializing_since_ms)
+
+
+def change_appended(core: Core, follow_up: ChangeShareState, error: ErrorCode, _now: Moment) -> Effects:
+    """Alter or delete share state after the group recorded it."""
     call, effect = follow_up
     if error is ErrorCode.NONE:
         return [effect]
-    del core.deleting_shares[effect.group_id]
-    return [_result(call, effect.group_id, error)]
+    del core.changing_shares[effect.group_id]
+    return [Reply(call, error_response(call, error))]
 
 
 def deleted(core: Core, group_id: str, error: ErrorCode) -> Effects:
     """Delete the group if its share state was deleted and no member joined meanwhile."""
-    call = core.deleting_shares.pop(group_id, None)
+    call = core.changing_shares.pop(group_id, None)
     if call is None:
         return []
     group = core.share_groups.get(group_id)
@@ -121,9 +127,9 @@ def deleted(core: Core, group_id: str, error: ErrorCode) -> Effects:
 
 
 def unload(core: Core, error: ErrorCode) -> Effects:
-    """Answer the requests that wait for the deletion of share state."""
-    waiting, core.deleting_shares = core.deleting_shares, {}
-    return [_result(call, group_id, error) for group_id, call in waiting.items()]
+    """Answer the requests that wait for a change of share state."""
+    waiting, core.changing_shares = core.changing_shares, {}
+    return [Reply(call, error_response(call, error)) for call in waiting.values()]
 
 
 def _delete_group(core: Core, call: Call, group: ShareGroup) -> Effects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ottla.common.ids import Uuid
@@ -41,6 +42,16 @@ class ShareStates(NamedTuple):
         """The states when the state of all partitions is being deleted."""
         topics = self.initializing.keys() | self.initialized.keys() | self.deleting
         return ShareStates(deleting=frozenset(topics), names=self.names)
+
+    @property
+    def topics(self) -> frozenset[Uuid]:
+        """All these topics."""
+        return frozenset((*self.initializing, *self.initialized, *self.deleting))
+
+    def delete_topics(self, topics: AbstractSet[Uuid]) -> ShareStates:
+        """The states when the state of all partitions of `topics` is being deleted."""
+        rest = self.without(topics)
+        return rest._replace(deleting=rest.deleting | topics, names=self.names)
 
     def without(self, topics: Iterable[Uuid]) -> ShareStates:
         """The states when `topics` do not exist any more."""
