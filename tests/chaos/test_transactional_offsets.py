@@ -1,115 +1,143 @@
-"""Records and offsets of one transaction count together, while the broker is killed; with Ottla's producer.
-
-Each transaction writes its number to two partitions and commits it as the offset of a group. In the end each committed
-number is in both partitions once, and the group's offset is the last one. librdkafka is not used here: its
-`send_offsets_to_transaction` may send no request after a reconnect.
-
-`OTTLA_CHAOS_MINUTES` sets the duration, `OTTLA_CHAOS_SEED` the moments of the kills.
-"""
+"""Records and offsets of one transaction count together, while the broker is killed."""
 
 from __future__ import annotations
 
-import os
 import random
-import threading
-import time
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.clients import Admin, Consumer, Producer
-from ottla.clients.errors import ClientError
-from ottla.common.ids import TopicPartition
+from ottla.clients import Admin, Producer
+from ottla.common import ids
+from tests.clients.support import wait_until
 from tests.ottla_process import OttlaProcess
 
-SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.1")) * 60
-SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "4"))
-SOURCE = TopicPartition("source", 0)
-TARGET = "target"
-WAIT_S = 30.0
+from . import copier
+from .copier import SOURCE, TARGET
+from .support import WAIT_S, create_topic
+from .transactional import (
+    SECONDS,
+    SEED,
+    Program,
+    kill_repeatedly,
+    process,  # noqa: F401 - a fixture
+    read_committed,
+    wait_until_no_transaction_is_open,
+)
+
+PARTITIONS = 2
+ROOT = Path(__file__).parents[2]
+RESTART_S = 3
+"""A copier makes progress in less than this time."""
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[OttlaProcess]:
-    settings = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
-    broker = OttlaProcess(tmp_path, settings)
-    broker.start()
-    yield broker
-    broker.stop()
-    broker.assert_no_traceback()
-
-
-class Processor(threading.Thread):
-    """Commits one transaction after another until it is stopped; a producer that fails is replaced."""
+class Processor(Program):
+    """Ottla's producer writes its number to two partitions and commits it as the offset of a group."""
 
     def __init__(self, bootstrap: str, number: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__(bootstrap)
         self.group = f"group-{number}"
         self.committed: list[int] = []
-        self.stopping = threading.Event()
-        self._address = bootstrap
         self._last = 0
 
-    def run(self) -> None:
-        while not self.stopping.is_set():
-            try:
-                with Producer(bootstrap_servers=self._address, transactional_id=self.group) as producer:
-                    producer.init_transactions(WAIT_S)
-                    while not self.stopping.is_set():
-                        self._process(producer)
-            except ClientError:
-                time.sleep(0.1)  # the outcome of the transaction is unknown
+    def serve(self) -> None:
+        with Producer(bootstrap_servers=self.bootstrap, transactional_id=self.group) as producer:
+            producer.init_transactions(WAIT_S)
+            while not self.stopping.is_set():
+                self._process(producer)
 
-    def _process(self, producer: Producer) -> None:
+    def _process(self, producer: Producer[bytes, bytes]) -> None:
         self._last += 1
         with producer.transaction():
-            for partition in (0, 1):
+            for partition in range(PARTITIONS):
                 producer.send(TARGET, f"{self.group} {self._last}".encode(), partition=partition)
-            producer.send_offsets_to_transaction({SOURCE: self._last}, self.group, WAIT_S)
+            producer.send_offsets_to_transaction({ids.TopicPartition(SOURCE, 0): self._last}, self.group, WAIT_S)
         self.committed.append(self._last)
 
 
-def read_committed(bootstrap: str) -> Counter[tuple[str, int]]:
-    """How often committed readers see each number of a group."""
+@pytest.mark.timeout(2 * SECONDS + 300)
+def test_records_and_offsets_of_transactions_agree_while_the_broker_is_killed(
+    process: OttlaProcess,  # noqa: F811
+) -> None:
+    create_topic(process, SOURCE)
+    create_topic(process, TARGET, PARTITIONS)
+    processors = [Processor(process.bootstrap, number) for number in range(2)]
+    for processor in processors:
+        processor.start()
+    kills = kill_repeatedly(process)
+    for processor in processors:
+        processor.finish()
     seen: Counter[tuple[str, int]] = Counter()
-    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    with Consumer(settings, bootstrap_servers=bootstrap) as reader:
-        partitions = [TopicPartition(TARGET, partition) for partition in (0, 1)]
-        reader.assign(partitions)
-        ends = reader.end_offsets(partitions)
-        deadline = time.monotonic() + WAIT_S
-        while any(reader.position(partition) < end for partition, end in ends.items()):
-            assert time.monotonic() < deadline, "the end of a partition cannot be read"
-            for record in reader.poll(1.0):
-                group, number = record.value.decode().split()
-                seen[group, int(number)] += 1
-    return seen
-
-
-@pytest.mark.timeout(SECONDS + 150)
-def test_records_and_offsets_of_transactions_agree_while_the_broker_is_killed(process: OttlaProcess) -> None:
+    for _, value in read_committed(process.bootstrap, TARGET, PARTITIONS):
+        group, number = value.decode().split()
+        seen[group, int(number)] += 1
+    assert set(seen.values()) == {PARTITIONS}, "both records of a transaction, once"
     with Admin(process.bootstrap) as admin:
-        admin.create_topic(SOURCE.topic, partitions=1)
-        admin.create_topic(TARGET, partitions=2)
-        processors = [Processor(process.bootstrap, number) for number in range(2)]
-        for processor in processors:
-            processor.start()
-        chance = random.Random(SEED)
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            time.sleep(chance.uniform(0.3, 2.0))
-            process.kill()
-            process.start()
-        for processor in processors:
-            processor.stopping.set()
-            processor.join(2 * WAIT_S)
-            assert not processor.is_alive(), "the processor did not stop"
-        seen = read_committed(process.bootstrap)
-        assert set(seen.values()) == {2}, "both records of a transaction, once"
         for processor in processors:
             numbers = sorted(number for group, number in seen if group == processor.group)
+            print(f"{kills} kills, {processor.group}: {len(processor.committed)} of {len(numbers)} known as committed")
             assert len(processor.committed) > 10
             assert set(processor.committed) <= set(numbers), "a committed transaction is lost"
-            assert admin.list_group_offsets(processor.group)[SOURCE].offset == numbers[-1]
+            offset = admin.list_group_offsets(processor.group)[ids.TopicPartition(SOURCE, 0)].offset
+            assert offset == numbers[-1]
+
+
+class Copier(Program):
+    """Runs `copier.py`, kills it at random moments and starts it again.
+
+    librdkafka's `send_offsets_to_transaction` may send no request after a reconnect and then waits forever, so that a
+    copier needs to be killed.
+    """
+
+    def __init__(self, bootstrap: str, number: int) -> None:
+        super().__init__(bootstrap)
+        self.kills = 0
+        self._number = number
+        self._random = random.Random(SEED * 1_000 + number)
+
+    def serve(self) -> None:
+        command = [sys.executable, "-m", copier.__name__, self.bootstrap, str(self._number)]
+        with subprocess.Popen(command, cwd=ROOT) as running:
+            try:
+                code = running.wait(self._random.uniform(RESTART_S, 3 * RESTART_S))
+                assert code == copier.FAILED, f"exit code {code}"
+            except subprocess.TimeoutExpired:
+                self.kills += 1
+            finally:
+                running.kill()
+
+
+@pytest.mark.timeout(2 * SECONDS + 300)
+def test_members_of_a_group_copy_each_record_once_while_they_and_the_broker_are_killed(
+    process: OttlaProcess,  # noqa: F811
+) -> None:
+    for topic in (SOURCE, TARGET):
+        create_topic(process, topic, PARTITIONS)
+    count = round(20 * SECONDS)
+    with Producer(bootstrap_servers=process.bootstrap) as producer:
+        for number in range(count):
+            for partition in range(PARTITIONS):
+                producer.send(SOURCE, b"%d" % number, partition=partition)
+    copiers = [Copier(process.bootstrap, number) for number in range(2)]
+    for each in copiers:
+        each.start()
+    kills = kill_repeatedly(process, 2 * RESTART_S)
+    with Admin(process.bootstrap) as admin:
+
+        def offsets() -> list[int]:
+            return [row.offset for row in admin.list_group_offsets(copier.GROUP).values()]
+
+        at_end = offsets()
+        wait_until(lambda: offsets() == PARTITIONS * [count], "all records are copied", 3 * WAIT_S)
+    for each in copiers:
+        each.finish()
+    print(f"{kills} kills of the broker, {[each.kills for each in copiers]} of the copiers; {at_end} of {count} copied")
+    wait_until_no_transaction_is_open(process.bootstrap, TARGET, PARTITIONS)
+    copied: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+    for partition, value in read_committed(process.bootstrap, TARGET, PARTITIONS):
+        copied[partition].append(int(value))
+    for numbers in copied.values():
+        assert numbers == list(range(count)), "each record once, in order"

@@ -1,4 +1,4 @@
-"""kafkajs, which speaks older versions than the Java clients: five stories of kafkajs/stories.js."""
+"""kafkajs, which speaks older versions than the Java clients: six stories of kafkajs/stories.js."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import HERE
 pytestmark = [pytest.mark.node, pytest.mark.both]
 
 
-@pytest.mark.parametrize("story", ["codecs", "idempotent", "rebalance", "admin", "errors"])
+@pytest.mark.parametrize("story", ["codecs", "idempotent", "transactions", "rebalance", "admin", "errors"])
 def test_kafkajs_story(broker: RunningBroker, name: str, story: str) -> None:
     missing = missing_for_node()
     if missing:

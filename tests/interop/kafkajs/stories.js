@@ -103,6 +103,67 @@ const stories = {
     assert.equal(sent.baseOffset, "0");
   },
 
+  // Consume, transform, produce: every other transaction is aborted, and its records are processed again.
+  async transactions() {
+    const target = `${topic}-target`;
+    await withAdmin(async (admin) => {
+      await create(admin, 1);
+      await admin.createTopics({ topics: [{ topic: target, numPartitions: 1 }], waitForLeaders: true });
+    });
+    await produce([...Array(6).keys()].map((i) => ({ value: String(i) })));
+
+    const settings = { transactionalId: topic, maxInFlightRequests: 1, idempotent: true };
+    const producer = kafka.producer(settings);
+    await within(producer.connect(), "connect");
+    const move = async (end, from) => {
+      const transaction = await within(producer.transaction(), "begin");
+      const values = [from, from + 1].map((i) => ({ value: `${end} ${i}` }));
+      await within(transaction.send({ topic: target, messages: values }), "send");
+      const topics = [{ topic, partitions: [{ partition: 0, offset: String(from + 2) }] }];
+      await within(transaction.sendOffsets({ consumerGroupId: topic, topics }), "send offsets");
+      await within(transaction[end](), end);
+    };
+    const committed = () =>
+      withAdmin(async (admin) => {
+        const [{ partitions }] = await admin.fetchOffsets({ groupId: topic, topics: [topic] });
+        return Number(partitions[0].offset);
+      });
+    for (const from of [0, 2, 4]) {
+      await move("abort", from);
+      assert.equal(await committed(), from === 0 ? -1 : from);
+      await move("commit", from);
+      assert.equal(await committed(), from + 2);
+    }
+
+    const read = async (readUncommitted, count) => {
+      const groupId = `${topic}-${readUncommitted}-${count}`;
+      const consumer = kafka.consumer({ groupId, readUncommitted, maxWaitTimeInMs: 100 });
+      const values = [];
+      await within(consumer.connect(), "connect");
+      await consumer.subscribe({ topics: [target], fromBeginning: true });
+      await consumer.run({ eachMessage: async ({ message }) => values.push(String(message.value)) });
+      await until(() => values.length >= count, `${count} records`);
+      await consumer.disconnect();
+      return values;
+    };
+    assert.deepEqual(await read(false, 6), [...Array(6).keys()].map((i) => `commit ${i}`));
+    assert.equal((await read(true, 12)).length, 12);
+
+    // A second producer of the same id fences the first one, which is in a transaction.
+    const open = await within(producer.transaction(), "begin");
+    await within(open.send({ topic: target, messages: [{ value: "fenced" }] }), "send");
+    const next = kafka.producer(settings);
+    await within(next.connect(), "connect");
+    const transaction = await within(next.transaction(), "begin");
+    await within(transaction.send({ topic: target, messages: [{ value: "commit 6" }] }), "send");
+    await within(transaction.commit(), "commit");
+    const fenced = await within(open.commit(), "commit").catch((e) => e);
+    assert.match(String(fenced.type), /INVALID_PRODUCER_EPOCH|PRODUCER_FENCED/);
+    await producer.disconnect();
+    await next.disconnect();
+    assert.deepEqual((await read(false, 7)).slice(6), ["commit 6"]);
+  },
+
   async rebalance() {
     await withAdmin((admin) => create(admin, 4));
     const first = await member(topic);
