@@ -219,5 +219,9 @@ class OffsetPorts(HasGroups, HasMetadata, Protocol):
     """For the handlers of committed offsets."""
 
 
+class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, Protocol):
+    """For the handlers of the start offsets of share groups."""
+
+
 class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, Protocol):
     """For `handlers/produce.py`."""

@@ -62,6 +62,9 @@ HANDLERS: dict[int, str] = {
     87: "read_share_group_state_summary",
     88: "streams_group_heartbeat",
     89: "streams_group_describe",
+    90: "describe_share_group_offsets",
+    91: "alter_share_group_offsets",
+    92: "delete_share_group_offsets",
 }
 
 SERVED: dict[int, tuple[int, int]] = {

@@ -12,6 +12,7 @@ from ottla.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -19,6 +20,7 @@ from ottla.broker.handlers import (
     create_topics,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_share_group_state,
     delete_topics,
     describe_cluster,
@@ -27,6 +29,7 @@ from ottla.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -68,6 +71,9 @@ from ottla.broker.handlers import (
 from ottla.broker.served import HANDLERS
 
 HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
+    delete_share_group_offsets.handle,
+    alter_share_group_offsets.handle,
+    describe_share_group_offsets.handle,
     add_offsets_to_txn.handle,
     add_partitions_to_txn.handle,
     alter_configs.handle,

@@ -1,0 +1,92 @@
+"""AlterShareGroupOffsets (91), version 0: set where an empty share group starts. KIP-932.
+
+The start offset -1 leaves the choice to share.auto.offset.reset. Unlike Kafka, lower offsets are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.common.slices import Slices, result_of
+from ottla.coordinators.group.share.events import AlteredShareOffsets, AlterShareOffsets
+from ottla.coordinators.share.events import UNCHOSEN_OFFSET
+from ottla.protocol.elements import Elements
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ShareOffsetPorts
+    from ottla.metadata.image import TopicImage
+
+Offsets = dict[Uuid, dict[int, int]]
+
+
+def handle(
+    broker: ShareOffsetPorts, context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> Slices[AlterShareGroupOffsetsResponse]:
+    """Pass the offsets of the partitions that exist to the group's shard. Of duplicates, the last one counts."""
+    if not broker.serves_share_groups():
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not request.group_id:
+        return AlterShareGroupOffsetsResponse(
+            error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty."
+        )
+    topics = broker.metadata.image.topics_by_name
+    offsets: Offsets = {}
+    for topic in request.topics:
+        found = topics.get(topic.topic_name)
+        for partition in topic.partitions:
+            if found is not None and _problem(found, partition) is ErrorCode.NONE:
+                rows = offsets.setdefault(found.topic_id, {})
+                rows[partition.partition_index] = partition.start_offset
+            yield
+    outcome = yield from result_of(broker.groups.submit(request.group_id, AlterShareOffsets(request.group_id, offsets)))
+    if outcome.error is not ErrorCode.NONE:
+        message = outcome.message or outcome.error.text
+        return AlterShareGroupOffsetsResponse(error_code=outcome.error, error_message=message)
+    answers: Elements[AlterShareGroupOffsetsResponseTopic] = Elements(
+        AlterShareGroupOffsetsResponse, context.api_version
+    )
+    for topic in request.topics:
+        found = topics.get(topic.topic_name)
+        answer = AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=ZERO_UUID if found is None else found.topic_id
+        )
+        answer.partitions = yield from _rows(found, topic.partitions, outcome, context.api_version)
+        answers.append(answer)
+        yield
+    return AlterShareGroupOffsetsResponse(responses=answers.as_list())
+
+
+def _problem(topic: TopicImage | None, partition: AlterShareGroupOffsetsRequestPartition) -> ErrorCode:
+    if topic is None or partition.partition_index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_REQUEST if partition.start_offset < UNCHOSEN_OFFSET else ErrorCode.NONE
+
+
+def _rows(
+    topic: TopicImage | None,
+    partitions: list[AlterShareGroupOffsetsRequestPartition],
+    outcome: AlteredShareOffsets,
+    version: int,
+) -> Slices[list[AlterShareGroupOffsetsResponsePartition]]:
+    rows: Elements[AlterShareGroupOffsetsResponsePartition] = Elements(AlterShareGroupOffsetsResponse, version)
+    for partition in partitions:
+        index = partition.partition_index
+        error = _problem(topic, partition)
+        if topic is not None and error is ErrorCode.NONE:
+            error = outcome.failed.get((topic.topic_id, index), ErrorCode.NONE)
+        message = None if error is ErrorCode.NONE else error.text
+        rows.append(
+            AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=error, error_message=message)
+        )
+        yield
+    return rows.as_list()

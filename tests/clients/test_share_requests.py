@@ -1,0 +1,311 @@
+"""Requests of brokers and administrators about share groups, sent over a raw socket. Stock Kafka defines the responses.
+
+Brokers send the first ones to the share coordinator. Stock Kafka serves them on its client listeners too. KIP-932.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from ottla.common.ids import uuid_to_text
+from ottla.protocol.messages import (
+    alter_share_group_offsets,
+    delete_groups,
+    delete_share_group_offsets,
+    delete_share_group_state,
+    describe_share_group_offsets,
+    find_coordinator,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    share_group_heartbeat,
+    write_share_group_state,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.share_fetch import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from tests.conftest import KAFKA, RunningBroker
+
+from .conftest import MakeTopic
+from .support import unique, wait_until
+from .test_answers_in_detail import Asking, send_batch, topic_id_of
+from .wire import batch
+
+pytestmark = pytest.mark.both
+
+UNKNOWN_TOPIC, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 3, 24, 42, 68, 69
+FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, NOT_LEADER = 74, 124, 6
+AVAILABLE, ACKNOWLEDGED = 0, 2
+GROUP_KEY, SHARE_KEY, GROUP_RESOURCE, ACCEPT = 0, 2, 32, 1
+NOBODY = bytes(15) + b"\x09"
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+class Shares(Asking):
+    """Sends requests about one share group and one topic of two partitions."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(bootstrap, timeout_s=30.0)
+        self.topic, self.group = topic, unique("share")
+        self.topic_id = topic_id_of(self, topic)
+        self.member_id = unique("member")[-36:]
+        key = f"{self.group}:{uuid_to_text(self.topic_id)}:0"
+        for kind, name in ((GROUP_KEY, self.group), (SHARE_KEY, key)):
+            request = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
+            wait_until(lambda: not self.send_message(request, 6).coordinators[0].error_code, f"the coordinator: {name}")  # noqa: B023
+        # A coordinator answers before its partition has been loaded.
+        wait_until(lambda: self.summary(0).error_code in (0, UNKNOWN_TOPIC), "the share coordinator")
+        wait_until(lambda: not self.describe(None)[0], "the group coordinator")
+
+    # -- the share coordinator -------------------------------------------------------------------------------------
+
+    def initialize(self, partition: int, state_epoch: int, start_offset: int, topic_id: bytes | None = None) -> int:
+        module = initialize_share_group_state
+        row = module.PartitionData(partition, state_epoch, start_offset)
+        topic = module.InitializeStateData(topic_id or self.topic_id, [row])
+        return self._row(module.InitializeShareGroupStateRequest(self.group, [topic]), 0).error_code
+
+    def read(self, partition: int, leader_epoch: int, topic_id: bytes | None = None) -> Any:
+        module = read_share_group_state
+        topic = module.ReadStateData(topic_id or self.topic_id, [module.PartitionData(partition, leader_epoch)])
+        return self._row(module.ReadShareGroupStateRequest(self.group, [topic]), 0)
+
+    def summary(self, partition: int, version: int = 1, topic_id: bytes | None = None) -> Any:
+        module = read_share_group_state_summary
+        topic = module.ReadStateSummaryData(topic_id or self.topic_id, [module.PartitionData(partition, 0)])
+        return self._row(module.ReadShareGroupStateSummaryRequest(self.group, [topic]), version)
+
+    def write(
+        self,
+        partition: int,
+        *batches: tuple[int, int, int, int],
+        epochs: tuple[int, int] = (1, 0),
+        start: int = -1,
+        version: int = 1,
+        topic_id: bytes | None = None,
+    ) -> int:
+        """`epochs` are those of the state and the leader."""
+        module = write_share_group_state
+        states = [module.StateBatch(*each) for each in batches]
+        row = module.PartitionData(partition, *epochs, start, 0, states)
+        topic = module.WriteStateData(topic_id or self.topic_id, [row])
+        return self._row(module.WriteShareGroupStateRequest(self.group, [topic]), version).error_code
+
+    def delete_state(self, partition: int, topic_id: bytes | None = None) -> int:
+        module = delete_share_group_state
+        topic = module.DeleteStateData(topic_id or self.topic_id, [module.PartitionData(partition)])
+        return self._row(module.DeleteShareGroupStateRequest(self.group, [topic]), 0).error_code
+
+    def _row(self, request: Any, version: int) -> Any:
+        (topic,) = self.send_message(request, version).results
+        (row,) = topic.partitions
+        return row
+
+    # -- the group coordinator -------------------------------------------------------------------------------------
+
+    def describe(self, topics: Mapping[str, list[int]] | None, version: int = 1) -> tuple[int, Any]:
+        """The error of the group, and (start offset, lag) by topic and partition."""
+        module = describe_share_group_offsets
+        wanted = topics and [module.DescribeShareGroupOffsetsRequestTopic(*each) for each in topics.items()]
+        group = module.DescribeShareGroupOffsetsRequestGroup(self.group, wanted)
+        (row,) = self.send_message(module.DescribeShareGroupOffsetsRequest([group]), version).groups
+        return row.error_code, {
+            topic.topic_name: {each.partition_index: (each.start_offset, each.lag) for each in topic.partitions}
+            for topic in row.topics
+        }
+
+    def alter(self, offsets: Offsets, group: str | None = None) -> tuple[int, Any]:
+        """The error of the group, and those of the partitions."""
+        module = alter_share_group_offsets
+        topics = [
+            module.AlterShareGroupOffsetsRequestTopic(
+                name, [module.AlterShareGroupOffsetsRequestPartition(*row) for row in rows.items()]
+            )
+            for name, rows in offsets.items()
+        ]
+        request = module.AlterShareGroupOffsetsRequest(self.group if group is None else group, topics)
+        response = self.send_message(request, 0)
+        return response.error_code, {
+            topic.topic_name: {row.partition_index: row.error_code for row in topic.partitions}
+            for topic in response.responses
+        }
+
+    def forget(self, *topics: str) -> tuple[int, Any]:
+        """The error of the group, and those of the topics."""
+        module = delete_share_group_offsets
+        rows = [module.DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
+        response = self.send_message(module.DeleteShareGroupOffsetsRequest(self.group, rows), 0)
+        return response.error_code, {topic.topic_name: topic.error_code for topic in response.responses}
+
+    def delete_group(self) -> int:
+        request = delete_groups.DeleteGroupsRequest([self.group])
+        return self.send_message(request, 2).results[0].error_code
+
+    # -- a member --------------------------------------------------------------------------------------------------
+
+    def beat(self, epoch: int) -> Any:
+        topics = None if epoch else [self.topic]
+        request = share_group_heartbeat.ShareGroupHeartbeatRequest(self.group, self.member_id, epoch, None, topics)
+        return self.send_message(request, 1)
+
+    def join(self) -> None:
+        """Become a member that has both partitions."""
+        config = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=[config])
+        self.send_message(IncrementalAlterConfigsRequest([resource]), 1)
+        answers = [self.beat(0)]
+
+        def has_partitions() -> bool:
+            answers.append(self.beat(answers[-1].member_epoch))
+            given = answers[-1].assignment
+            return given is not None and [sorted(row.partitions) for row in given.topic_partitions] == [[0, 1]]
+
+        wait_until(has_partitions, "the assignment")
+
+    def fetch(self, epoch: int, *accepted: tuple[int, int]) -> tuple[int, list[tuple[int, int, int]]]:
+        """Accept records of partition 0 and acquire others: the error of the former, and what was acquired."""
+        rows = [AcknowledgementBatch(*each, [ACCEPT]) for each in accepted]
+        topics = [FetchTopic(self.topic_id, [FetchPartition(0, rows)])]
+        request = ShareFetchRequest(self.group, self.member_id, epoch, 300, 1, 1 << 20, 4, 4, topics=topics)
+        response = self.send_message(request, 1)
+        assert response.error_code == 0, response.error_message
+        for topic in response.responses:
+            for row in topic.partitions:
+                acquired = [(each.first_offset, each.last_offset, each.delivery_count) for each in row.acquired_records]
+                return row.acknowledge_error_code, acquired
+        return 0, []
+
+
+@pytest.fixture
+def shares(broker: RunningBroker, make_topic: MakeTopic) -> Iterator[Shares]:
+    with Shares(broker.bootstrap, make_topic(2)) as connection:
+        yield connection
+
+
+def states(row: Any) -> list[tuple[int, int, int, int]]:
+    return [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in row.state_batches]
+
+
+# -- requests to the share coordinator -----------------------------------------------------------------------------
+
+
+def test_state_is_stored_and_merged(shares: Shares) -> None:
+    assert shares.initialize(0, state_epoch=3, start_offset=10) == 0
+    row = shares.read(0, leader_epoch=2)
+    assert (row.error_code, row.state_epoch, row.start_offset, states(row)) == (0, 3, 10, [])
+    assert shares.write(0, (10, 19, ACKNOWLEDGED, 1), (25, 29, AVAILABLE, 2), epochs=(3, 2)) == 0
+    assert shares.write(0, (20, 26, AVAILABLE, 1), epochs=(-1, -1), version=0) == 0
+    row = shares.read(0, leader_epoch=2)
+    assert states(row) == [(10, 19, ACKNOWLEDGED, 1), (20, 24, AVAILABLE, 1), (25, 29, AVAILABLE, 2)]
+    assert shares.write(0, epochs=(3, 2), start=22) == 0
+    row = shares.read(0, leader_epoch=2)
+    assert (row.start_offset, states(row)) == (22, [(22, 24, AVAILABLE, 1), (25, 29, AVAILABLE, 2)])
+    summary = shares.summary(0)
+    assert (summary.state_epoch, summary.leader_epoch, summary.start_offset) == (3, 2, 22)
+    assert (summary.delivery_complete_count, shares.summary(0, version=0).delivery_complete_count) == (0, -1)
+    assert shares.delete_state(0) == 0
+    assert shares.delete_state(0) == 0
+    assert shares.read(0, leader_epoch=2).error_code == INVALID_REQUEST
+
+
+def test_state_of_earlier_epochs_is_fenced(shares: Shares) -> None:
+    assert shares.initialize(0, state_epoch=3, start_offset=10) == 0
+    assert shares.read(0, leader_epoch=2).error_code == 0
+    assert shares.read(0, leader_epoch=1).error_code == FENCED_LEADER_EPOCH
+    assert shares.write(0, epochs=(3, 1)) == FENCED_LEADER_EPOCH
+    assert shares.write(0, epochs=(2, 1)) == FENCED_LEADER_EPOCH
+    assert shares.write(0, epochs=(2, 2)) == FENCED_STATE_EPOCH
+    assert shares.initialize(0, state_epoch=2, start_offset=0) == FENCED_STATE_EPOCH
+    assert shares.summary(0).start_offset == 10
+    assert shares.initialize(0, state_epoch=3, start_offset=77) == 0
+    assert shares.read(0, leader_epoch=1).error_code == FENCED_LEADER_EPOCH
+
+
+def test_share_partitions_without_state_and_unknown_ones_are_refused(shares: Shares) -> None:
+    assert shares.read(0, 0).error_message == "Read operation on uninitialized share partition not allowed."
+    assert (shares.read(0, 0).error_code, shares.write(0)) == (INVALID_REQUEST, INVALID_REQUEST)
+    assert (shares.summary(0).error_code, shares.summary(0).start_offset) == (0, -1)
+    assert shares.delete_state(0) == 0
+    for partition, topic_id in ((7, None), (0, NOBODY)):
+        assert shares.initialize(partition, 1, 0, topic_id) == UNKNOWN_TOPIC
+        assert shares.summary(partition, topic_id=topic_id).error_code == UNKNOWN_TOPIC
+        assert shares.delete_state(partition, topic_id) == UNKNOWN_TOPIC
+        assert shares.read(partition, 0, topic_id).error_code == INVALID_REQUEST
+        assert shares.write(partition, topic_id=topic_id) == INVALID_REQUEST
+    negative = "The partition id cannot be a negative number."
+    assert (shares.read(-1, 0).error_message, shares.summary(-1).error_message) == (negative, negative)
+    errors = shares.initialize(-1, 1, 0), shares.write(-1), shares.delete_state(-1), shares.read(-1, 0).error_code
+    assert set(errors) == {INVALID_REQUEST}
+
+
+def test_request_that_names_nothing_gets_an_empty_response(shares: Shares) -> None:
+    module = read_share_group_state
+    asked = module.ReadStateData(shares.topic_id, [module.PartitionData(0, 0)])
+    for group, topics in (
+        ("", [asked]),
+        (shares.group, []),
+        (shares.group, [asked, module.ReadStateData(NOBODY, [])]),
+    ):
+        assert shares.send_message(module.ReadShareGroupStateRequest(group, topics), 0).results == []
+
+
+# -- requests of administrators ------------------------------------------------------------------------------------
+
+
+def test_offsets_of_an_empty_group_are_altered_described_and_deleted(shares: Shares) -> None:
+    topic = shares.topic
+    assert shares.describe(None) == (0, {})
+    assert shares.describe({topic: [0], "nowhere": [0]}) == (0, {topic: {0: (-1, -1)}, "nowhere": {0: (-1, -1)}})
+    assert shares.forget(topic) == (GROUP_ID_NOT_FOUND, {})
+    assert shares.alter({topic: {0: 1}}, group="") == (INVALID_GROUP_ID, {})
+    for _ in range(5):
+        assert send_batch(shares, topic, batch([b"a", b"b"])).error_code == 0
+    outcome = shares.alter({topic: {0: 3, 1: -1, 5: 0}, "nowhere": {0: 0}})
+    assert outcome == (0, {topic: {0: 0, 1: 0, 5: UNKNOWN_TOPIC}, "nowhere": {0: UNKNOWN_TOPIC}})
+    assert shares.describe(None) == (0, {topic: {0: (3, 7), 1: (-1, -1)}})
+    assert shares.describe({topic: [0]}, version=0) == (0, {topic: {0: (3, -1)}})
+    assert shares.forget(topic, "nowhere") == (0, {topic: 0, "nowhere": UNKNOWN_TOPIC})
+    assert shares.describe(None) == (0, {})
+    assert shares.forget(topic) == (0, {topic: UNKNOWN_TOPIC})
+
+
+def test_offsets_of_a_group_with_members_are_described_only(shares: Shares) -> None:
+    topic = shares.topic
+    for _ in range(5):
+        assert send_batch(shares, topic, batch([b"a", b"b"])).error_code == 0
+    shares.join()
+    assert shares.describe(None) == (0, {topic: {0: (-1, -1), 1: (-1, -1)}})
+    assert shares.alter({topic: {0: 1}}) == (NON_EMPTY_GROUP, {})
+    assert shares.forget(topic) == (NON_EMPTY_GROUP, {})
+    assert shares.delete_group() == NON_EMPTY_GROUP
+    assert shares.fetch(0) == (0, [(0, 3, 1)])
+    assert shares.fetch(1, (2, 3))[0] == 0
+    assert shares.describe(None)[1][topic][0] == (0, 8)
+    assert shares.fetch(2, (0, 0))[0] == 0
+    assert shares.describe(None)[1][topic][0] == (0, 7)
+
+
+def test_leader_does_not_deliver_from_the_former_offsets(broker: RunningBroker, shares: Shares) -> None:
+    """A member that left the group may still have a session with the leader."""
+    topic = shares.topic
+    for _ in range(5):
+        assert send_batch(shares, topic, batch([b"a", b"b"])).error_code == 0
+    shares.join()
+    assert shares.fetch(0) == (0, [(0, 3, 1)])
+    assert shares.fetch(1, (0, 3))[1] == [(4, 7, 1)]
+    assert shares.beat(-1).error_code == 0
+    for number, offset in enumerate((2, 8)):
+        assert shares.alter({topic: {0: offset}}) == (0, {topic: {0: 0}})
+        error, acquired = shares.fetch(2 * number + 2, (6, 7))
+        acquired += shares.fetch(2 * number + 3)[1]
+        # Stock Kafka gives both alterations the group's epoch, so that its leader overwrites the second one.
+        if broker.kind != KAFKA or number == 0:
+            assert error in (NOT_LEADER, UNKNOWN_TOPIC)
+            assert acquired[0][0] == offset
+            assert shares.describe(None)[1][topic][0][0] == offset
