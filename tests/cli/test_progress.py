@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import bench
-from ottla.tools.dump import files
+from ottla.cli import bench, dump_printer
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
@@ -149,7 +148,7 @@ def test_verify_shows_progress_and_ctrl_c_reports_the_checked_files(
             raise KeyboardInterrupt
         return iter(())
 
-    monkeypatch.setattr(files, "dump_file", interrupted)
+    monkeypatch.setattr(dump_printer, "dump_file", interrupted)
     answer = plain("log", "dump", path, "--verify")
     assert answer.code == 130
     assert re.fullmatch(r"1 file, nothing damaged \(interrupted: \d+ files? not checked\)\n", answer.out)
@@ -219,7 +218,7 @@ def test_second_interrupt_ends_the_wait_for_acknowledgements(
         monkeypatch.setattr(Producer, "flush", flush)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bench._Sent, "run", interrupted)
+    monkeypatch.setattr(bench, "_send_all", interrupted)
     monkeypatch.setattr(Producer, "flush", interrupted_once)
     done = ottla("bench", "produce", topic, "--json")
     assert (done.code, done.objects[0]["interrupted"]) == (130, True)

@@ -33,8 +33,6 @@ COMMAND = Group(
 _SAMPLES = 200_000  # the most latencies that one run measures
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 _DISTINCT_VALUES = 512
-
-
 _COUNT = click.IntRange(min=0)
 
 
@@ -66,29 +64,33 @@ def _produce(options: Options) -> int:
     if not options.create:
         existing_topics(options)
     values = _values(options.size)
-    bar = _bar(options, options.records)
+    every = max(1, options.records // _SAMPLES)
     with clients.Producer(sending_settings(options)) as producer:
         producer.send(options.topic, b"warm-up").result()
-        run = _Run(bar)
-        sent = _Sent(run.latencies)
-        run.complete(lambda: sent.run(producer, options, values, bar))
+        run = _Run(options, options.records)
+        run.complete(lambda: _send_all(run, producer, options, values, every))
         was_flushed = run.complete(producer.flush)
         run.stop()
         if not was_flushed:
             producer.close(0.0)  # after a second interrupt the end of the block must not wait again
-        acknowledged = sent.acknowledged(all_ended=was_flushed)
-    _report(options, run, acknowledged, acknowledged * options.size, failed=sent.failed)
-    return run.exit_code(failed=sent.failed)
+    # If some records have not ended, the number of acknowledged ones is estimated from those that were measured.
+    sent = run.records
+    run.records = sent - run.failed if was_flushed else min(sent, len(run.latencies) * every)
+    run.size = run.records * options.size
+    return run.report()
 
 
 class _Run:
-    """The times and latencies of one measurement. An interrupt ends it early, and the figures up to then count."""
+    """The times, counts and latencies of one measurement. An interrupt ends it early; the figures up to then count."""
 
-    def __init__(self, bar: Progress) -> None:
-        self.bar = bar
+    def __init__(self, options: Options, total: int) -> None:
+        self._options = options
+        self.bar = Progress("records", total=total, shown=not options.json)
         self.latencies = array("d")
-        self.interrupted = False
+        self.records = self.size = self.failed = 0
+        self.first_record_ms: float | None = None
         self.took_s = self.cpu_s = 0.0
+        self.interrupted = False
         self.start_s, self._start_cpu_s = time.perf_counter(), time.process_time()
 
     def complete(self, work: Callable[[], object]) -> bool:
@@ -106,57 +108,56 @@ class _Run:
         """Set the elapsed time and the CPU time."""
         self.took_s, self.cpu_s = time.perf_counter() - self.start_s, time.process_time() - self._start_cpu_s
 
-    def exit_code(self, *, failed: int = 0) -> int:
-        """Return 130 after an interrupt, 1 if records failed, else 0."""
-        return 130 if self.interrupted else 1 if failed else 0
+    def report(self) -> int:
+        """Print the figures; returns the exit code: 130 after an interrupt, 1 if records failed, else 0."""
+        took_s = self.took_s
+        row: dict[str, Any] = {
+            "records": self.records,
+            "bytes": self.size,
+            "seconds": round(took_s, 4),
+            "records_per_second": round(self.records / took_s) if took_s else 0,
+            "mb_per_second": round(self.size / took_s / 1e6, 2) if took_s else 0.0,
+            "cpu_seconds": round(self.cpu_s, 4),
+            **(_percentiles(self.latencies) if self.latencies else {}),
+        }
+        more = {"failed": self.failed, "first_record_ms": self.first_record_ms, "interrupted": self.interrupted}
+        row.update({name: value for name, value in more.items() if value})
+        Output(self._options).record(row, [_column(name) for name in row])
+        return 130 if self.interrupted else 1 if self.failed else 0
 
 
-class _Sent:
-    """Sends the records of one run. Measures every n-th record from `send` to the acknowledgement."""
+def _send_all(run: _Run, producer: Any, options: Options, values: Sequence[bytes], every: int) -> None:
+    """Send the records. Measures each `every`-th one from `send` to the acknowledgement."""
+    send, topic, rate, clock = producer.send, options.topic, options.rate, time.perf_counter
+    keys = [b"key-%d" % number for number in range(options.keys)]
+    step = 1024 if rate is None else 1
 
-    def __init__(self, latencies: array[float]) -> None:
-        self._latencies = latencies
-        self._every = 1
-        self.count = 0
-        self.failed = 0
-
-    def acknowledged(self, *, all_ended: bool) -> int:
-        """Return the number of acknowledged records: exact if all have ended, else estimated from the measured ones."""
-        return self.count - self.failed if all_ended else min(self.count, len(self._latencies) * self._every)
-
-    def run(self, producer: Any, options: Options, values: Sequence[bytes], bar: Progress) -> None:
-        every = self._every = max(1, options.records // _SAMPLES)
-        send, topic, rate, clock = producer.send, options.topic, options.rate, time.perf_counter
-        keys = [b"key-%d" % number for number in range(options.keys)]
-        step = 1024 if rate is None else 1
-        start_s = clock()
-        count = 0
-        try:
-            for number in range(options.records):
-                value = values[number % _DISTINCT_VALUES]
-                key = keys[number % len(keys)] if keys else None
-                if number % every == 0:
-                    send(topic, value, key, callback=self._on_delivery(clock(), every))
-                else:
-                    send(topic, value, key)
-                count = number + 1
-                if number % step == 0:
-                    bar.advance(step, step * options.size)
-                if rate is not None and (ahead_s := number / rate - (clock() - start_s)) > 0.001:
-                    time.sleep(ahead_s)
-        finally:
-            self.count = count
-
-    def _on_delivery(self, sent_s: float, records: int) -> Any:
-        """Return the callback of a measured record, which represents this number of records."""
-
+    def on_delivery(sent_s: float) -> Callable[[Any], None]:
         def done(delivery: Any) -> None:
             if delivery.exception() is None:
-                self._latencies.append(time.perf_counter() - sent_s)
+                run.latencies.append(clock() - sent_s)
             else:
-                self.failed += records  # the records of a batch fail together
+                run.failed += every  # the records of a batch fail together
 
         return done
+
+    count = 0
+    start_s = clock()
+    try:
+        for number in range(options.records):
+            value = values[number % _DISTINCT_VALUES]
+            key = keys[number % len(keys)] if keys else None
+            if number % every == 0:
+                send(topic, value, key, callback=on_delivery(clock()))
+            else:
+                send(topic, value, key)
+            count = number + 1
+            if number % step == 0:
+                run.bar.advance(step, step * options.size)
+            if rate is not None and (ahead_s := number / rate - (clock() - start_s)) > 0.001:
+                time.sleep(ahead_s)
+    finally:
+        run.records = count
 
 
 @COMMAND.verb(
@@ -176,45 +177,36 @@ def _consume(options: Options) -> int:
     """Read the existing records as fast as possible."""
     existing_topics(options)
     with _reader(options) as consumer:
-        tps = _assign(consumer, options.topic)
+        tps = [TopicPartition(options.topic, partition) for partition in consumer.partitions_of(options.topic)]
+        consumer.assign(tps)
         end = consumer.end_offsets(tps)
         first = consumer.beginning_offsets(tps)
         existing = sum(end[tp] - first[tp] for tp in tps)
         consumer.seek_to_beginning()
         wanted = existing if options.records is None else min(options.records, existing)
         poll = _arrow_poll(consumer) if options.arrow else _poll(consumer)
-        bar = _bar(options, wanted)
-        run, read = _Run(bar), _Read()
-        run.complete(
-            lambda: read.run(run, bar, poll, wanted, lambda: all(consumer.position(tp) >= end[tp] for tp in tps))
-        )
+        run = _Run(options, wanted)
+        run.complete(lambda: _read_all(run, poll, wanted, lambda: all(consumer.position(tp) >= end[tp] for tp in tps)))
         run.stop()
-    first_ms = None if read.first_s is None else round(read.first_s * 1e3, 3)
-    _report(options, run, read.records, read.size, first_record_ms=first_ms)
-    return run.exit_code()
+    return run.report()
 
 
-class _Read:
-    """Counts the records and bytes that polls return."""
-
-    def __init__(self) -> None:
-        self.records = self.size = 0
-        self.first_s: float | None = None
-
-    def run(self, run: _Run, bar: Progress, poll: Any, wanted: int, at_end: Callable[[], bool]) -> None:
-        quiet_since_s = run.start_s
-        while self.records < wanted:
-            count, size = poll()
-            now_s = time.perf_counter()
-            if count:
-                self.first_s = now_s - run.start_s if self.first_s is None else self.first_s
-                self.records, self.size, quiet_since_s = self.records + count, self.size + size, now_s
-                bar.advance(count, size)
-            elif now_s - quiet_since_s > 5 or at_end():
-                return  # the remaining offsets have no records: markers, or removed by compaction
+def _read_all(run: _Run, poll: Callable[[], tuple[int, int]], wanted: int, at_end: Callable[[], bool]) -> None:
+    """Count the records and bytes that polls return."""
+    quiet_since_s = run.start_s
+    while run.records < wanted:
+        count, size = poll()
+        now_s = time.perf_counter()
+        if count:
+            if run.first_record_ms is None:
+                run.first_record_ms = round((now_s - run.start_s) * 1e3, 3)
+            run.records, run.size, quiet_since_s = run.records + count, run.size + size, now_s
+            run.bar.advance(count, size)
+        elif now_s - quiet_since_s > 5 or at_end():
+            return  # the remaining offsets have no records: markers, or removed by compaction
 
 
-def _poll(consumer: clients.Consumer) -> Any:
+def _poll(consumer: clients.Consumer) -> Callable[[], tuple[int, int]]:
     def poll() -> tuple[int, int]:
         rows = consumer.poll(1.0, max_records=10_000)
         return len(rows), sum([len(row.value or b"") + len(row.key or b"") for row in rows])
@@ -222,7 +214,7 @@ def _poll(consumer: clients.Consumer) -> Any:
     return poll
 
 
-def _arrow_poll(consumer: clients.Consumer) -> Any:
+def _arrow_poll(consumer: clients.Consumer) -> Callable[[], tuple[int, int]]:
     try:
         import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
@@ -252,36 +244,29 @@ def _e2e(options: Options) -> int:
     if not options.create:
         existing_topics(options)
     values = _values(max(options.size, 8))
-    bar = _bar(options, options.records)
-    with clients.Producer({"linger.ms": 0, **sending_settings(options)}) as producer, _reader(options) as consumer:
+    settings = {"linger.ms": 0, **sending_settings(options)}
+    with clients.Producer(settings) as producer, _reader(options) as consumer:
         partition = producer.send(options.topic, b"warm-up").result().partition
         consumer.assign([(options.topic, partition)])
         consumer.seek_to_end()
         consumer.position((options.topic, partition))
-        run = _Run(bar)
-        run.complete(lambda: _round_trips(producer, consumer, options, values, partition, run))
+        run = _Run(options, options.records)
+
+        def round_trips() -> None:
+            """Send each record and wait until the consumer has read it."""
+            for number in range(options.records):
+                value = b"%08d" % number + values[number % _DISTINCT_VALUES][8:]
+                sent_s = time.perf_counter()
+                producer.send(options.topic, value, partition=partition).result()
+                _await(consumer, value)
+                run.latencies.append(time.perf_counter() - sent_s)
+                run.bar.advance(1, len(value))
+
+        run.complete(round_trips)
         run.stop()
-    count = len(run.latencies)
-    _report(options, run, count, count * len(values[0]))
-    return run.exit_code()
-
-
-def _round_trips(
-    producer: clients.Producer,
-    consumer: clients.Consumer,
-    options: Options,
-    values: Sequence[bytes],
-    partition: int,
-    run: _Run,
-) -> None:
-    """Send each record and wait until the consumer has read it."""
-    for number in range(options.records):
-        value = b"%08d" % number + values[number % _DISTINCT_VALUES][8:]
-        sent_s = time.perf_counter()
-        producer.send(options.topic, value, partition=partition).result()
-        _await(consumer, value)
-        run.latencies.append(time.perf_counter() - sent_s)
-        run.bar.advance(1, len(value))
+    run.records = len(run.latencies)
+    run.size = run.records * len(values[0])
+    return run.report()
 
 
 def _await(consumer: clients.Consumer, value: bytes) -> None:
@@ -300,39 +285,11 @@ def _reader(options: Options) -> clients.Consumer:
     return clients.Consumer(settings)
 
 
-def _assign(consumer: clients.Consumer, topic: str) -> list[Any]:
-    tps = [TopicPartition(topic, partition) for partition in consumer.partitions_of(topic)]
-    consumer.assign(tps)
-    return tps
-
-
 def _values(size: int) -> list[bytes]:
     """Return values that hardly compress: random letters, the same ones in each run."""
     generator = random.Random(1)
     letters = bytes(range(97, 123)) + bytes(range(65, 91)) + b"0123456789-_"
     return [bytes(generator.choices(letters, k=size)) for _ in range(_DISTINCT_VALUES)]
-
-
-def _bar(options: Options, total: int) -> Progress:
-    return Progress("records", total=total, shown=not options.json)
-
-
-def _report(options: Options, run: _Run, records: int, size: int, **more: object) -> None:
-    took_s, cpu_s = run.took_s, run.cpu_s
-    row: dict[str, Any] = {
-        "records": records,
-        "bytes": size,
-        "seconds": round(took_s, 4),
-        "records_per_second": round(records / took_s) if took_s else 0,
-        "mb_per_second": round(size / took_s / 1e6, 2) if took_s else 0.0,
-        "cpu_seconds": round(cpu_s, 4),
-    }
-    if run.latencies:
-        row.update(_percentiles(run.latencies))
-    row.update({name: value for name, value in more.items() if value})
-    if run.interrupted:
-        row["interrupted"] = True
-    Output(options).record(row, [_column(name) for name in row])
 
 
 def _percentiles(latencies: Sequence[float]) -> Mapping[str, float]:
@@ -345,20 +302,24 @@ def _percentiles(latencies: Sequence[float]) -> Mapping[str, float]:
     return {name: round(value * 1000, 3) for name, value in row.items()}
 
 
+_HEADINGS = {
+    "seconds": "took",
+    "records_per_second": "records/s",
+    "mb_per_second": "MB/s",
+    "cpu_seconds": "CPU here",
+    "first_record_ms": "first record",
+    "p99_9_ms": "latency p99.9",
+}
+
+
 def _column(name: str) -> Column:
-    headings = {
-        "bytes": "bytes", "seconds": "took", "records_per_second": "records/s", "mb_per_second": "MB/s",
-        "cpu_seconds": "CPU here", "first_record_ms": "first record", "p99_9_ms": "latency p99.9",
-    }  # fmt: skip
-    heading = headings.get(name)
-    if heading is None:
-        heading = f"latency {name.removesuffix('_ms')}" if name.endswith("_ms") else name
-    return Column(name, heading, plain if name == "interrupted" else lambda value: _shown(name, value))
+    default = f"latency {name.removesuffix('_ms')}" if name.endswith("_ms") else name
+    return Column(name, _HEADINGS.get(name, default), lambda value: _shown(name, value))
 
 
 def _shown(name: str, value: float) -> str:
+    if name == "interrupted":
+        return plain(value)
     if name.endswith("_ms"):
         return f"{value:,.3f} ms"
-    if name in ("seconds", "cpu_seconds"):
-        return f"{value:,.3f} s"
-    return f"{value:,}"
+    return f"{value:,.3f} s" if name.endswith("seconds") else f"{value:,}"

@@ -7,7 +7,6 @@ within a second.
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
@@ -16,6 +15,7 @@ from ottla.cli import profile_file
 from ottla.cli.commands import Argument, Choice, Command, Options
 from ottla.cli.connect import GivenSettings, open_admin
 from ottla.cli.terminal import Failure
+from ottla.clients.errors import ClientError
 
 EXAMPLES = """
 eval "$(ottla completion bash)"      in ~/.bashrc
@@ -81,9 +81,7 @@ def values(metavar: str, context: click.Context, incomplete: str) -> list[Comple
 
 def _names(metavar: str, context: click.Context) -> list[str]:
     """Return the names of topics or groups, or transactional ids; an empty list if the cluster does not respond."""
-    from ottla.clients.errors import ClientError
-
-    options = SimpleNamespace(**{**context.params, "client_settings": _ONE_SECOND})
+    options = Options(**{**context.params, "client_settings": _ONE_SECOND})
     try:
         with open_admin(options) as admin:
             if metavar.startswith("GROUP"):

@@ -9,22 +9,27 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from fnmatch import translate
 
 import click
 
+from ottla import clients
+from ottla.cli import units
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
+from ottla.cli.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
+from ottla.cli.format_option import parse_format
 from ottla.cli.names import choose, is_pattern, missing
+from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
 from ottla.cli.progress import Progress, output_is_a_file
+from ottla.cli.record_printer import PrettyWriter
 from ottla.cli.terminal import Failure, Style
-
-if TYPE_CHECKING:
-    from ottla.cli.follow import Limits, Sink, Stopping
-    from ottla.clients import Consumer, Record
-    from ottla.common.ids import TopicPartition
+from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
+from ottla.common.ids import TopicPartition
+from ottla.tools.formats.escaping import for_terminal
+from ottla.tools.formats.json_lines import write_lines
+from ottla.tools.formats.record_writer import Writer, for_terminal_only
 
 EXAMPLES = r"""
 ottla consume orders                        existing records, then new ones
@@ -117,9 +122,6 @@ def _check(options: Options) -> None:
 
 def read(options: Options, *, offset: str, last: int | None, count: int | None) -> int:
     """Read from `offset`, or the `last` records, and print them; returns the exit code. For consume and tail."""
-    from ottla.cli.follow import Follower, Limits, stopping_on_interrupt
-    from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
-
     where = parse_where(offset)
     until_ms = parse_moment(options.until) if options.until else None
     limits = Limits(count, None, until_ms, _pattern(options.grep))
@@ -132,7 +134,7 @@ def read(options: Options, *, offset: str, last: int | None, count: int | None) 
         tps = _partitions(consumer, options, partitions)
         sink = sink_for(len({tp.topic for tp in tps}) > 1)
         first, end = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
-        is_over = until_ms is not None and until_ms <= time.time_ns() // 1_000_000
+        is_over = until_ms is not None and until_ms <= units.now_ms()
         if until_ms is not None and is_over:
             end = {tp: max(first[tp], offset) for tp, offset in offsets_at(consumer, until_ms, end).items()}
         starts = start_offsets(consumer, where, first, end)
@@ -150,12 +152,15 @@ def read(options: Options, *, offset: str, last: int | None, count: int | None) 
 
 
 def _show_last(
-    consumer: Consumer, last: int, limits: Limits, first: Mapping[TopicPartition, int], sink: Sink, stopping: Stopping
+    consumer: clients.Consumer,
+    last: int,
+    limits: Limits,
+    first: Mapping[TopicPartition, int],
+    sink: Sink,
+    stopping: Stopping,
 ) -> tuple[int, int]:
     """Print the last records before the ends; returns the number of records and of corrupt batches."""
-    from ottla.cli.follow import Follower, Limits, newest
-
-    collected: list[Record] = []
+    collected: list[clients.Record] = []
     ends = limits.ends or {}
     follower = Follower(consumer, collected.extend, Limits(ends=ends), stopping)
     follower.run({tp: max(first[tp], end - last) for tp, end in ends.items()})
@@ -168,15 +173,11 @@ def _show_last(
 
 
 def _in_group(
-    consumer: Consumer, options: Options, sink_for: Callable[[bool], Sink], limits: Limits, bar: Progress
+    consumer: clients.Consumer, options: Options, sink_for: Callable[[bool], Sink], limits: Limits, bar: Progress
 ) -> int:
-    from ottla.cli.follow import Follower, stopping_on_interrupt
-
     topics: list[str] | None = None
     pattern = None
     if any(is_pattern(name, regex=options.regex) for name in options.topics):
-        from fnmatch import translate
-
         pattern = "|".join(f"(?:{name})" if options.regex else translate(name) for name in options.topics)
         _compiled(pattern, "a topic")
     else:
@@ -190,7 +191,7 @@ def _in_group(
     return 130 if stopping.asked else 1 if follower.corrupt else 0
 
 
-def _consumer(options: Options, place: str) -> Consumer:
+def _consumer(options: Options, place: str) -> clients.Consumer:
     settings = client_settings(options, "consumer")
     group = getattr(options, "group", None)
     if group:
@@ -202,15 +203,11 @@ def _consumer(options: Options, place: str) -> Consumer:
         settings["isolation.level"] = options.isolation
     # A larger response has records for several polls.
     settings.setdefault("max.partition.fetch.bytes", 4 << 20)
-    from ottla.clients import Consumer
-
-    return Consumer(settings)
+    return clients.Consumer(settings)
 
 
-def _topics(consumer: Consumer, options: Options) -> dict[str, list[int]]:
+def _topics(consumer: clients.Consumer, options: Options) -> dict[str, list[int]]:
     """Return the topics and their partitions; fails within seconds if nothing listens."""
-    from ottla.clients.errors import BrokerUnavailable, RequestTimedOut
-
     try:
         return consumer.topics(SOON_S)
     except (BrokerUnavailable, RequestTimedOut):
@@ -218,11 +215,8 @@ def _topics(consumer: Consumer, options: Options) -> dict[str, list[int]]:
             return consumer.topics()
 
 
-def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
+def _partitions(consumer: clients.Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
     """Return the partitions to read; raises Failure for a topic or partition that does not exist."""
-    from ottla.clients.errors import UnknownTopicOrPartition
-    from ottla.common.ids import TopicPartition
-
     known = _topics(consumer, options)
     for name in options.topics:
         if name not in known and not is_pattern(name, regex=options.regex):
@@ -240,7 +234,7 @@ def _partitions(consumer: Consumer, options: Options, wanted: Sequence[int]) -> 
     return chosen
 
 
-def _existing(consumer: Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
+def _existing(consumer: clients.Consumer, options: Options, wanted: Sequence[int]) -> list[TopicPartition]:
     """Return the partitions to read now; none if a topic was deleted, which the consumer itself reports."""
     try:
         return _partitions(consumer, options, wanted)
@@ -264,8 +258,8 @@ def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
     out = sys.stdout.buffer
     on_terminal = sys.stdout.isatty()
 
-    def sink(lines: Callable[[Sequence[Record]], bytes]) -> Sink:
-        def put(records: Sequence[Record]) -> None:
+    def sink(lines: Callable[[Sequence[clients.Record]], bytes]) -> Sink:
+        def put(records: Sequence[clients.Record]) -> None:
             data = lines(records)
             out.write(data)
             out.flush()
@@ -276,25 +270,19 @@ def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:
     if options.json or options.json_value:
         if options.format is not None:
             raise Failure("--json and -f exclude each other: both are output formats", exit_code=2)
-        from ottla.tools.formats.escaping import for_terminal
-        from ottla.tools.formats.json_lines import write_lines
 
-        def as_json(records: Sequence[Record]) -> bytes:
+        def as_json(records: Sequence[clients.Record]) -> bytes:
             text = write_lines(records, inline=options.json_value)
             return (for_terminal(text) if on_terminal else text).encode()
 
         return lambda _: sink(as_json)
     if on_terminal and options.format is None:
-        from ottla.cli.record_printer import PrettyWriter
 
         def for_people(with_topic: bool) -> Sink:
             writer = PrettyWriter(Style.of(sys.stdout), with_topic=with_topic)
             return sink(lambda records: writer.lines(records).encode())
 
         return for_people
-    from ottla.cli.format_option import parse_format
-    from ottla.tools.formats.record_writer import Writer, for_terminal_only
-
     parts = parse_format(r"%v\n" if options.format is None else options.format)
     writer = Writer(for_terminal_only(parts) if on_terminal else parts, null=os.fsencode(options.null))
     return lambda _: sink(writer.lines)

@@ -6,13 +6,12 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
+from ottla import clients
 from ottla.cli import units
 from ottla.cli.terminal import Style
-
-if TYPE_CHECKING:
-    from ottla.clients import RecordMetadata
+from ottla.clients.errors import MessageTooLarge
 
 _CHUNK = 512
 _MOST_OPEN = 100_000
@@ -29,7 +28,7 @@ class Delivery(Protocol):
     def partition(self) -> int: ...
     def done(self) -> bool: ...
     def exception(self, timeout_s: float | None = None) -> Exception | None: ...
-    def result(self, timeout_s: float | None = None) -> RecordMetadata: ...
+    def result(self, timeout_s: float | None = None) -> clients.RecordMetadata: ...
 
 
 # The source of records, their line numbers there, and their futures.
@@ -38,8 +37,6 @@ _Chunk = tuple[str, list[int], list[Delivery]]
 
 def reason(error: Exception) -> str:
     """Format the error of a record as one line, with the next step if one is known."""
-    from ottla.clients.errors import MessageTooLarge
-
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MessageTooLarge):
         if "max.request.size" in text:
@@ -141,7 +138,7 @@ class Deliveries:
         offsets = self._ranges.setdefault((topic, partition), [offset, offset])
         offsets[1] = last.result().offset
 
-    def _print(self, number: int, metadata: RecordMetadata) -> None:
+    def _print(self, number: int, metadata: clients.RecordMetadata) -> None:
         topic, partition, offset, timestamp = metadata
         if self._as_json:
             row = {"line": number, "topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}

@@ -1,20 +1,114 @@
-"""Rows of a dump for people: a heading for each file, columns of fixed width, and escaped records."""
+"""The files of `ottla log dump`: JSON lines, or a heading for each file, columns of fixed width, and escaped records.
+
+It imports the readers of all files, which takes 180 ms.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ottla.cli import units
+from ottla.cli.commands import Options
+from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style
-from ottla.tools.dump.rows import Row
+from ottla.tools.dump.files import Found, dump_file, files_below, topic_of
+from ottla.tools.dump.record_text import TOPICS, meaning_for
+from ottla.tools.dump.rows import Row, damage
+from ottla.tools.dump.segment import Depth
 from ottla.tools.formats.escaping import escaped_text, for_terminal
 from ottla.tools.formats.record_writer import header_text
+
+__all__ = ["Files", "Found", "files_below"]
 
 _BATCH_HEAD = (
     f"{'POSITION':>10}  {'OFFSETS':<17}  {'RECORDS':>7}  {'SIZE':>9}  {'CODEC':<6}  {'MAX TIMESTAMP':<23}  EPOCH"
 )
+
+
+class Files:
+    """Prints files one after another and counts their defects."""
+
+    def __init__(self, options: Options, bar: Progress) -> None:
+        self._options = options
+        self._bar = bar
+        self._files = 0
+        self._out = sys.stdout
+        self._style = Style.of(sys.stdout)
+        self._printer = Printer(self._style, entries=options.deep or not options.verify)
+        self._damaged = 0
+        self._follows: tuple[Path, int] | None = None
+
+    def show(self, found: Found, size: int) -> None:
+        """Print one file of `size` bytes."""
+        if not self._options.json:
+            self._write(self._printer.heading(str(found.path)))
+        directory = found.path.parent
+        follows = self._follows[1] if found.kind == "log" and self._follows and self._follows[0] == directory else None
+        try:
+            for row in dump_file(found, self._depth(found), follows):
+                self._row(found, row)
+                if row.kind == "batch":
+                    self._bar.advance(row.fields["size"])
+                    size -= row.fields["size"]
+                if row.kind == "end" and found.kind == "log" and row.fields["next_offset"] is not None:
+                    self._follows = (directory, row.fields["next_offset"])
+        except OSError as error:
+            self._row(found, damage(f"the file cannot be read: {error.strerror}"))
+        self._files += 1
+        self._bar.advance(max(0, size))
+
+    def _depth(self, found: Found) -> Depth:
+        kind = self._options.kind
+        if kind is None:
+            kind = "metadata" if found.kind == "metadata snapshot" else TOPICS.get(topic_of(found.path) or "", "data")
+        return Depth(self._options.deep, self._options.verify, meaning_for(kind))
+
+    def _row(self, found: Found, row: Row) -> None:
+        self._damaged += row.kind == "damage"
+        if not self._options.json:
+            self._write(self._printer.text(row))
+        elif self._options.deep or not self._options.verify or row.kind in ("damage", "warning", "end"):
+            fields = {"file": str(found.path), "kind": row.kind, **_plain(row.fields)}
+            self._write(json.dumps(fields, ensure_ascii=not self._out.isatty(), separators=(",", ":")) + "\n")
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._bar.clear()
+            self._out.write(text)
+
+    def end(self, interrupted_of: int | None = None) -> int:
+        """Print the totals of a check, which an interrupt may have ended early; returns the exit code."""
+        if self._options.verify and not self._options.json:
+            found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
+            text = f"{units.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
+            if interrupted_of is not None:
+                text += f" (interrupted: {units.plural(interrupted_of - self._files, 'file')} not checked)"
+            good = not self._damaged and interrupted_of is None
+            self._write((self._style.green if good else self._style.red)(text) + "\n")
+        return 1 if self._damaged and self._options.verify else 0
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert fields for JSON: bytes become text if they are UTF-8, else base64."""
+    converted: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name == "headers":
+            converted[name] = [_plain({"name": key, "value": each}) for key, each in value]
+        elif isinstance(value, bytes):
+            try:
+                converted[name] = value.decode()
+            except UnicodeDecodeError:
+                converted[f"{name}_base64"] = base64.b64encode(value).decode()
+        elif name == "meaning":
+            converted["record"] = value
+        else:
+            converted[name] = value
+    return converted
 
 
 class Printer:

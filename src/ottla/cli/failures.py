@@ -29,38 +29,32 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+_ADVICE: dict[type[errors.ClientError], str] = {
+    errors.UnknownTopicOrPartition: "`ottla topic list` shows the existing topics.",
+    errors.GroupNotFound: "`ottla group list` shows the existing groups.",
+    errors.TransactionalIdNotFound: "`ottla txn list` shows the known ids.",
+    errors.TopicAlreadyExists: "--if-not-exists skips topics that exist.",
+    errors.NonEmptyGroup: "Stop its members first; `ottla group describe` shows them.",
+    errors.UnsupportedByBroker: "The broker is too old, or does not support it: see docs/protocol.md for Ottla's APIs.",
+    errors.RequestTimedOut: "The change may have been made: check before you retry.",
+    errors.ConnectionLost: "The change may have been made: check before you retry.",
+}
+# Texts in the message of an error that no broker can be reached.
+_UNREACHABLE = {
+    "TLS handshake": "-X security.protocol=PLAINTEXT connects without TLS; -b HOST:PORT names another listener.",
+    "want TLS": "-X security.protocol=SSL connects with TLS; -b HOST:PORT names another listener.",
+    "does not answer": "Is it the port of a broker? -b HOST:PORT names another.",
+    "resolves to nothing": "Check the name; -b HOST:PORT names another broker.",
+    "": "Is a broker running there? `ottla up` starts one; -b HOST:PORT names another.",
+}
+
+
 def _advice(error: errors.ClientError) -> tuple[str, ...]:
-    if isinstance(error, errors.BrokerUnavailable):
-        return _unreachable(error)
-    if isinstance(error, errors.UnknownTopicOrPartition):
-        return ("`ottla topic list` shows the existing topics.",)
-    if isinstance(error, errors.GroupNotFound):
-        return ("`ottla group list` shows the existing groups.",)
-    if isinstance(error, errors.TransactionalIdNotFound):
-        return ("`ottla txn list` shows the known ids.",)
-    if isinstance(error, errors.TopicAlreadyExists):
-        return ("--if-not-exists skips topics that exist.",)
-    if isinstance(error, errors.NonEmptyGroup):
-        return ("Stop its members first; `ottla group describe` shows them.",)
-    if isinstance(error, errors.UnsupportedByBroker):
-        return ("The broker is too old, or does not support it: see docs/protocol.md for Ottla's APIs.",)
-    if "Cannot update these configs dynamically" in str(error) and "restart" not in str(error):
-        return ("It is read when a broker starts: from its server.properties, or `ottla up -X NAME=VALUE`.",)
-    if isinstance(error, (errors.RequestTimedOut, errors.ConnectionLost)):
-        return ("The change may have been made: check before you retry.",)
-    return ()
-
-
-def _unreachable(error: errors.BrokerUnavailable) -> tuple[str, ...]:
+    text = str(error)
     if isinstance(error, errors.TlsFailed):
         return ()  # the message names the setting
-    text = str(error)
-    if "TLS handshake" in text:
-        return ("-X security.protocol=PLAINTEXT connects without TLS; -b HOST:PORT names another listener.",)
-    if "want TLS" in text:
-        return ("-X security.protocol=SSL connects with TLS; -b HOST:PORT names another listener.",)
-    if "does not answer" in text:
-        return ("Is it the port of a broker? -b HOST:PORT names another.",)
-    if "resolves to nothing" in text:
-        return ("Check the name; -b HOST:PORT names another broker.",)
-    return ("Is a broker running there? `ottla up` starts one; -b HOST:PORT names another.",)
+    if isinstance(error, errors.BrokerUnavailable):
+        return next((advice,) for part, advice in _UNREACHABLE.items() if part in text)
+    if "Cannot update these configs dynamically" in text and "restart" not in text:
+        return ("It is read when a broker starts: from its server.properties, or `ottla up -X NAME=VALUE`.",)
+    return next(((advice,) for kind, advice in _ADVICE.items() if isinstance(error, kind)), ())

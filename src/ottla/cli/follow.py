@@ -6,6 +6,7 @@ sink has taken: regularly, before partitions are revoked, and at the end.
 
 from __future__ import annotations
 
+import heapq
 import re
 import select
 import signal
@@ -15,22 +16,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla import clients
+from ottla.cli import units
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Style
-
-if TYPE_CHECKING:
-    from ottla.clients import Consumer, Record
-    from ottla.common.ids import TopicPartition
+from ottla.clients.errors import CorruptRecords, NotAssigned
+from ottla.common.ids import TopicPartition
 
 POLL_S = 0.25
 """The timeout of a poll, and so the longest time until an interrupt takes effect."""
 RECORDS = 10_000
 COMMIT_EVERY_S = 5.0
 DISCOVER_EVERY_S = 30.0
-Discover = Callable[[], Sequence["TopicPartition"]]
-Sink = Callable[[Sequence["Record"]], None]
+Discover = Callable[[], Sequence[TopicPartition]]
+Sink = Callable[[Sequence["clients.Record"]], None]
 
 
 class Stopping:
@@ -66,7 +67,7 @@ class Limits(NamedTuple):
     until_ms: int | None = None
     grep: re.Pattern[bytes] | None = None
 
-    def matching(self, records: list[Record]) -> list[Record]:
+    def matching(self, records: list[clients.Record]) -> list[clients.Record]:
         """Return the records whose value or key matches `grep`."""
         if self.grep is None:
             return records
@@ -79,7 +80,7 @@ class Follower:
 
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: clients.Consumer,
         sink: Sink,
         limits: Limits,
         stopping: Stopping,
@@ -145,8 +146,6 @@ class Follower:
             self._next.clear()
 
     def _read(self) -> None:
-        from ottla.clients.errors import CorruptRecords
-
         until_ms = self._limits.until_ms
         while not self._stopping.asked:
             wanted_count = None if self._limits.most is None else self._limits.most - self.written
@@ -160,7 +159,7 @@ class Follower:
             wanted = self._take(records, wanted_count) if records else 0
             if self._is_done(idle=not records):
                 return
-            if until_ms is not None and not wanted and time.time_ns() // 1_000_000 >= until_ms:
+            if until_ms is not None and not wanted and units.now_ms() >= until_ms:
                 return
             if not records and _reader_has_ended():
                 raise BrokenPipeError
@@ -177,7 +176,7 @@ class Follower:
             self._finish_reached()
         return not self._left
 
-    def _take(self, records: list[Record], count: int | None) -> int:
+    def _take(self, records: list[clients.Record], count: int | None) -> int:
         """Pass the wanted records of a poll to the sink; returns their number. Updates the offsets to commit."""
         wanted = self._within_ends(records) if self._limits.ends is not None and not self._in_group else records
         if self._limits.until_ms is not None:
@@ -195,8 +194,8 @@ class Follower:
                 self._next[last.topic_partition] = last.offset + 1
         return len(wanted)
 
-    def _within_ends(self, records: list[Record]) -> list[Record]:
-        inside: list[Record] = []
+    def _within_ends(self, records: list[clients.Record]) -> list[clients.Record]:
+        inside: list[clients.Record] = []
         for _, run in groupby(records, type):
             batch = list(run)
             tp = batch[0].topic_partition
@@ -227,8 +226,6 @@ class Follower:
 
     def _has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether all partitions that are assigned to this member are read up to their ends."""
-        from ottla.clients.errors import NotAssigned
-
         if not self._was_assigned:
             return False
         try:
@@ -264,7 +261,7 @@ class Follower:
             self._next.pop(tp, None)
 
 
-def _up_to(records: Sequence[Record], last: Record) -> list[Record]:
+def _up_to(records: Sequence[clients.Record], last: clients.Record) -> list[clients.Record]:
     """Return the records up to `last`, which the sink received last."""
     for index in range(len(records) - 1, -1, -1):
         if records[index] is last:
@@ -272,15 +269,13 @@ def _up_to(records: Sequence[Record], last: Record) -> list[Record]:
     return list(records)
 
 
-def newest(records: Sequence[Record], count: int) -> list[Record]:
+def newest(records: Sequence[clients.Record], count: int) -> list[clients.Record]:
     """Return the last `count` records of all partitions together, ordered by timestamp.
 
     Merges the partitions backwards with a heap, in O(count log partitions). Records of one partition keep their order,
     whatever their timestamps.
     """
-    import heapq
-
-    ends: dict[TopicPartition, list[Record]] = {}
+    ends: dict[TopicPartition, list[clients.Record]] = {}
     for record in records:
         ends.setdefault(record.topic_partition, []).append(record)
     chosen: dict[TopicPartition, int] = {}

@@ -68,7 +68,7 @@ def show_lag(options: Options) -> None:
         lags = [read_lag(admin, name) for name in names]
         _add_rates(lags, before)
         if output.stream.isatty():
-            now = units.moment(time.time_ns() // 1_000_000)
+            now = units.moment(units.now_ms())
             output.line("\x1b[H\x1b[2J" + output.style.dim(f"{now}  Ctrl-C ends"))
         _show(output, lags, options)
         output.stream.flush()
@@ -98,8 +98,7 @@ def read_lag(admin: api.Admin, name: str) -> GroupLag:
         rows.append(
             {
                 "group": name,
-                "topic": partition.topic,
-                "partition": partition.partition,
+                **partition._asdict(),
                 "committed": at,
                 "end": end.offset if end else None,
                 "lag": max(0, end.offset - at) if end and at is not None else None,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli import units
+from ottla.cli import units, values
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connect
 from ottla.cli.group_offsets import read_offsets, write_offsets
@@ -123,12 +122,7 @@ def _moment_of(options: Options) -> int | None:
     if options.to_datetime:
         text = options.to_datetime
         return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
-    if not options.by_duration:
-        return None
-    try:
-        return time.time_ns() // 1_000_000 - units.parse_duration(options.by_duration)
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from error
+    return units.now_ms() - values.milliseconds(options.by_duration) if options.by_duration else None
 
 
 def _move(options: Options, given: Mapping[TopicPartition, int] | None) -> Callable[[TopicPartition, Places], int]:
@@ -224,8 +218,7 @@ def _read_file(path: str) -> dict[TopicPartition, int]:
 
 def _export(output: Output, plan: Mapping[TopicPartition, int]) -> None:
     for partition, offset in plan.items():
-        row = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-        output.done(f"{partition.topic},{partition.partition},{offset}", row)
+        output.done(f"{partition.topic},{partition.partition},{offset}", {**partition._asdict(), "offset": offset})
 
 
 def _print_plan(
@@ -242,8 +235,7 @@ def _print_plan(
         rows.append(
             {
                 "group": group,
-                "topic": partition.topic,
-                "partition": partition.partition,
+                **partition._asdict(),
                 "before": place.current,
                 "offset": offset,
                 "change": None if place.current is None else offset - place.current,

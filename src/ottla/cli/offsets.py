@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla import clients
+from ottla.cli import units
 from ottla.cli.terminal import Failure
+from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
-
-if TYPE_CHECKING:
-    from ottla.clients import Consumer
-    from ottla.common.ids import TopicPartition
 
 _DURATION = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|min|h|d|w))+)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)")
@@ -52,7 +50,7 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     `text` is a date with or without a time (local, unless it has a time zone), seconds or milliseconds since the epoch,
     `now`, or a duration before now such as `-1h30m`.
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now = units.now_ms() if now_ms is None else now_ms
     ago = _DURATION.fullmatch(text)
     if ago:
         return max(0, now - round(sum(float(n) * UNITS_MS[unit] for n, unit in _AMOUNT.findall(ago[1]))))
@@ -87,7 +85,7 @@ def parse_partitions(words: Iterable[str]) -> list[int]:
 
 
 def start_offsets(
-    consumer: Consumer, where: Where, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    consumer: clients.Consumer, where: Where, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return the start offset of each partition, between its first record and its end."""
     if where.kind == "time":
@@ -106,7 +104,9 @@ def start_offsets(
     return {tp: min(max(offset, first[tp]), end[tp]) for tp, offset in at.items()}
 
 
-def offsets_at(consumer: Consumer, timestamp_ms: int, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def offsets_at(
+    consumer: clients.Consumer, timestamp_ms: int, end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Return the first offset at or after a time in each partition; its end if all records are older."""
     found = consumer.offsets_for_times(dict.fromkeys(end, timestamp_ms))
     return {tp: end[tp] if (row := found.get(tp)) is None else row[0] for tp in end}

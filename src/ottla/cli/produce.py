@@ -10,21 +10,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import click
 
+from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.deliveries import Deliveries, reason
+from ottla.cli.format_option import parse_format
 from ottla.cli.inputs import Inputs
 from ottla.cli.names import missing
+from ottla.cli.offsets import parse_moment
 from ottla.cli.progress import Progress
 from ottla.cli.terminal import Failure, Style
-
-if TYPE_CHECKING:
-    from ottla.clients import Producer
-    from ottla.tools.formats.record_reader import BadRecord, NewRecord
+from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+from ottla.tools.formats.json_lines import read_lines
+from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
+from ottla.tools.formats.template import FormatError
 
 EXAMPLES = r"""
 echo hello | ottla produce greetings --create     each line is a record
@@ -40,7 +42,7 @@ seq 1000 | ottla produce greetings --rate 500     500 records a second
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LINE_BREAK = 10
 _LINES = 256
-Numbered = tuple[str, int, "NewRecord | BadRecord"]
+Numbered = tuple[str, int, NewRecord | BadRecord]
 
 
 def sending_settings(options: Options) -> dict[str, object]:
@@ -130,22 +132,21 @@ def run(options: Options) -> int:
     defaults = _Defaults(options)
     settings = sending_settings(options)
     topics = None if options.create else existing_topics(options)
-    from ottla.clients import Producer
-
-    bar = Progress("records", shown=_shows_progress(options))
+    from_terminal = _reads_a_terminal(options)
+    bar = Progress("records", shown=not (options.verbose or options.quiet or from_terminal))
     bar.expect(None if options.tombstone else inputs.total(), inputs.reached)
     deliveries = Deliveries(
         sys.stdout.buffer, verbose=options.verbose, as_json=options.json or options.json_value, say=bar.say
     )
     started_s = time.monotonic()
-    at_terminal = not options.quiet and _reads_a_terminal(options)
-    with Producer(settings) as producer, bar.cleared():
+    at_terminal = from_terminal and not options.quiet
+    with clients.Producer(settings) as producer, bar.cleared():
         sending = _Sending(producer, options.topic, topics, defaults, deliveries)
 
         def send() -> None:
             if at_terminal:
                 print(Style.of(sys.stderr).dim("Records are read from this terminal; Ctrl-D ends."), file=sys.stderr)
-            if _is_plain(options, defaults):
+            if _is_plain(options):
                 sending.lines(inputs, bar)
             else:
                 sending.all(records, options.rate, bar)
@@ -161,13 +162,11 @@ def run(options: Options) -> int:
     return 130 if interrupted else 1 if deliveries.failed else 0
 
 
-def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) -> BaseException | None:
+def _send(producer: clients.Producer, deliveries: Deliveries, send: Callable[[], None]) -> BaseException | None:
     """Send, and wait for the acknowledgements; returns the exception that ended the sending early.
 
     Records that were read before an interrupt are still sent. A second interrupt ends the wait for them.
     """
-    from ottla.clients.errors import ClientError
-
     ended: BaseException | None = None
     try:
         send()
@@ -181,25 +180,10 @@ def _send(producer: Producer, deliveries: Deliveries, send: Callable[[], None]) 
     return ended
 
 
-def _is_plain(options: Options, defaults: _Defaults) -> bool:
-    """Whether each line is a value without key, headers, timestamp or format."""
-    special = (
-        options.format is not None,
-        options.key_delimiter,
-        options.null,
-        options.json,
-        options.json_value,
-        options.file,
-    )
-    return (
-        not any(special)
-        and not (options.tombstone or options.rate or defaults.headers or defaults.timestamp is not None)
-        and options.topic != "-"
-    )
-
-
-def _shows_progress(options: Options) -> bool:
-    return not (options.verbose or options.quiet or _reads_a_terminal(options))
+def _is_plain(options: Options) -> bool:
+    """Whether each line is a value without headers, timestamp or format."""
+    names = ("key_delimiter", "null", "json", "json_value", "file", "tombstone", "rate", "header", "timestamp")
+    return options.format is None and options.topic != "-" and not any(getattr(options, name) for name in names)
 
 
 def _reads_a_terminal(options: Options) -> bool:
@@ -224,8 +208,6 @@ class _Defaults:
     """Key, headers, timestamp and partition that the options give to every record."""
 
     def __init__(self, options: Options) -> None:
-        from ottla.cli.offsets import parse_moment
-
         self.key = None if options.key is None else os.fsencode(options.key)
         self.timestamp = parse_moment(options.timestamp) if options.timestamp else None
         self.partition: int | None = options.partition
@@ -250,7 +232,12 @@ class _Sending:
     """Passes records to the producer, one after another."""
 
     def __init__(
-        self, producer: Producer, topic: str, topics: set[str] | None, defaults: _Defaults, deliveries: Deliveries
+        self,
+        producer: clients.Producer,
+        topic: str,
+        topics: set[str] | None,
+        defaults: _Defaults,
+        deliveries: Deliveries,
     ) -> None:
         self._producer = producer
         self._topic = topic
@@ -260,8 +247,6 @@ class _Sending:
 
     def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
         """Send records; the deliveries receive failures. Raises ClientError for errors that concern all records."""
-        from ottla.tools.formats.record_reader import BadRecord
-
         started_s = time.monotonic()
         deliveries = self._deliveries
         count = 0
@@ -280,9 +265,6 @@ class _Sending:
 
     def lines(self, inputs: Inputs, bar: Progress) -> None:
         """Send each line as a value: a faster `all` for the most common case."""
-        from ottla.clients.errors import ClientError
-        from ottla.tools.formats.record_reader import NewRecord
-
         send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
         default = self._defaults.partition
         partition = None if default is None or default < 0 else default
@@ -305,8 +287,6 @@ class _Sending:
                         count = size = 0
 
     def _send(self, source: str, number: int, record: NewRecord) -> None:
-        from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
-
         key, value, headers, partition, timestamp, topic = record
         defaults = self._defaults
         if key is None:
@@ -340,10 +320,6 @@ class _Sending:
 
 def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
     """Yield the records of the input with their sources. Raises Failure for options that exclude each other."""
-    from ottla.cli.format_option import parse_format
-    from ottla.tools.formats.record_reader import NewRecord, Template
-    from ottla.tools.formats.template import FormatError
-
     as_json = options.json or options.json_value
     ways = {"-f": options.format is not None, "--key-delimiter": options.key_delimiter, "--json": as_json,
             "--file": options.file, "--tombstone": options.tombstone}  # fmt: skip
@@ -371,9 +347,6 @@ def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
 
 
 def _from_files(options: Options, inputs: Inputs, template: object) -> Iterator[Numbered]:
-    from ottla.tools.formats.json_lines import read_lines
-    from ottla.tools.formats.record_reader import Template, read_records
-
     for path in inputs.paths:
         prefix = "" if path == "-" else f"{path}: "
         with inputs.open(path) as stream:
@@ -389,8 +362,6 @@ def _from_files(options: Options, inputs: Inputs, template: object) -> Iterator[
 
 
 def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
-    from ottla.tools.formats.record_reader import NewRecord
-
     for number, path in enumerate(inputs.paths, 1):
         with inputs.open(path) as stream:
             yield f"{path}: file ", number, NewRecord(value=stream.read())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli import units
+from ottla.cli import units, values
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
@@ -49,7 +48,7 @@ def _list(options: Options) -> None:
     filters = {
         "states": members_of(api.TransactionState, options.state, "transaction"),
         "producer_ids": options.producer_id,
-        "min_duration_ms": None if options.older_than is None else _milliseconds(options.older_than),
+        "min_duration_ms": None if options.older_than is None else values.milliseconds(options.older_than),
         "pattern": options.pattern,
     }
     rows = [
@@ -70,13 +69,6 @@ def _list(options: Options) -> None:
     given = any(value not in ([], (), None) for value in filters.values())
     empty = "No transactional id matches." if given else "There is no transactional id yet."
     Output(options).listing("transactional_id", columns, rows, empty=empty)
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        return units.parse_duration(text)
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from None
 
 
 def _state_colour(state: str) -> str | None:
@@ -154,8 +146,7 @@ def _producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[t
     return [
         (
             {
-                "topic": partition.topic,
-                "partition": partition.partition,
+                **partition._asdict(),
                 "producer_id": each.producer_id,
                 "producer_epoch": each.producer_epoch,
                 "coordinator_epoch": each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
@@ -193,7 +184,7 @@ def _find_hanging(options: Options) -> None:
     """
     limit = options.max_transaction_timeout
     # Kafka's tool takes minutes.
-    before_ms = time.time_ns() // 1_000_000 - (int(limit) * 60_000 if limit.isdecimal() else _milliseconds(limit))
+    before_ms = units.now_ms() - (int(limit) * 60_000 if limit.isdecimal() else values.milliseconds(limit))
     output, admin = Output(options), connect(options)
     rows: list[dict[str, Any]] = []
     partitions = _searched(admin, options.topics, options.broker)

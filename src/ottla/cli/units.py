@@ -4,7 +4,12 @@ import time
 
 from ottla.common.units import duration, parse_duration, size
 
-__all__ = ["count", "duration", "moment", "moment_utc", "parse_duration", "plural", "ranges", "size"]
+__all__ = ["count", "duration", "moment", "moment_utc", "now_ms", "parse_duration", "plural", "ranges", "size"]
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def count(number: float | None) -> str:

@@ -37,6 +37,14 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
     return {name: broker_value(name, value) for name, value in map(name_and_value, words)}
 
 
+def milliseconds(text: str) -> int:
+    """Return the milliseconds of a duration such as `1h30min` or `PT1H30M`; raises Failure with exit code 2."""
+    try:
+        return units.parse_duration(text)
+    except ValueError as error:
+        raise Failure(str(error), exit_code=2) from error
+
+
 def broker_value(name: str, value: str) -> str:
     """Convert a value with a unit to the broker's unit: `7d` of `retention.ms` to 604800000.
 
