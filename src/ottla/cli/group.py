@@ -59,7 +59,7 @@ def _list(options: Options) -> None:
     admin = connect(options)
     listed = {group.group_id: group for group in admin.list_groups(states=states, types=types)}
     wanted = names_of(options, "group", optional=True)
-    names = choose(wanted, listed, "group", regex=options.regex) if wanted else list(listed)
+    names = choose(wanted, listed, "group", regex=options.regex)
     rows: list[dict[str, Any]] = [
         {
             "group": name,

@@ -50,8 +50,13 @@ def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str
 def choose(
     wanted: Sequence[str], known: Iterable[str], noun: str, *, regex: bool = False, missing_ok: bool = False
 ) -> list[str]:
-    """Return the names of `known` that match, each once; raises Failure for a name without a match."""
+    """Return the names of `known` that match, each once, or all if none is wanted.
+
+    Raises Failure for a name without a match, unless `missing_ok`.
+    """
     known = list(known)
+    if not wanted:
+        return known
     chosen: dict[str, None] = {}
     for name in wanted:
         if not regex and name in known:
@@ -133,7 +138,7 @@ def existing_groups(
     """Return the groups that the options name; all groups if they name none and `optional` is set."""
     wanted = names_of(options, "group", optional=optional)
     known = [group.group_id for group in admin.list_groups()]
-    return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok) if wanted else known
+    return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok)
 
 
 def members_of(kind: Any, words: Iterable[str], noun: str) -> list[Any]:

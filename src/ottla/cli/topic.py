@@ -144,7 +144,7 @@ def _list(options: Options) -> None:
     listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
     wanted = names_of(options, "topic", optional=True)
     known = selectable(listed.values(), wanted, internal=options.internal)
-    names = choose(wanted, known, "topic", regex=options.regex) if wanted else known
+    names = choose(wanted, known, "topic", regex=options.regex)
     rows: list[dict[str, Any]] = [
         {"topic": name, "partition_count": listed[name].partitions, "internal": listed[name].is_internal}
         for name in names

@@ -77,7 +77,7 @@ def describe(options: Options) -> None:
     output, admin = Output(options), connect(options)
     wanted = names_of(options, "topic", optional=True)
     known = selectable(admin.list_topics(include_internal=True), wanted, internal=options.internal)
-    names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists) if wanted else known
+    names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)
     facts = facts_of(admin, names)
     if options.topics_with_overrides:
         facts = [each for each in facts if each.overrides()]
