@@ -50,7 +50,7 @@ class InspectedNode(server.Node):
                 "end": metadata.log.log_end_offset,
                 "flushed": metadata.log.flushed_offset,
                 "committed": metadata.raft.high_watermark,
-                "flushing": metadata.raft._flushing,
+                "flushing": metadata.raft.is_flushing,
                 "flush due": metadata._flush_due,
                 "waiting": len(metadata._waiting),
                 "failure": str(metadata._failure),

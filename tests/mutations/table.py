@@ -1302,7 +1302,7 @@ STOCK = (
     ),
     Mutation(
         "Kafka reads the leader change record",
-        "broker/metadata_batches.py",
+        "raft/control.py",
         "LEADER_CHANGE_VERSION = 0\n",
         "LEADER_CHANGE_VERSION = 1\n",
         (

@@ -1,67 +1,124 @@
-"""The quorum under crashes, lost messages and network partitions; a failure names its seed."""
+"""The quorum under crashes, lost messages, partitions, voter changes and snapshots; a failure names its seed.
+
+`OTTLA_SEEDS=2000 pytest tests/simulation/test_raft.py` runs more seeds.
+"""
 
 from __future__ import annotations
 
+import os
+from random import Random
+
 import pytest
 
-from .world.quorum import Quorum
+from ottla.common.errors import ErrorCode
+from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest
+from tests.simulation.world.quorum import Faults, Quorum, Setup, voter_of
+
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
 
 
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_healthy_quorum_elects_one_leader_and_commits_every_record(size: int) -> None:
-    quorum = Quorum(seed=1, size=size, loss=0.0)
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_healthy_quorum_elects_one_leader_and_commits_every_record(size: int, kraft_version: int) -> None:
+    quorum = Quorum(1, Setup(size, observers=1, kraft_version=kraft_version))
     quorum.run(2_000)
     for i in range(20):
         assert quorum.propose(f"v{i}")
         quorum.run(50)
     quorum.run(500)
-    values = [value for _, value in quorum.committed if value.startswith("v")]
+    values = [value for _, value in quorum.checks.committed if isinstance(value, str)]
     assert values == [f"v{i}" for i in range(20)]
-    assert len(quorum.leaders) == 1
-    assert {core.high_watermark for core in quorum.cores.values()} == {len(quorum.committed)}
+    assert len(quorum.checks.leaders) == 1
+    assert {each.core.high_watermark for each in quorum.running.values()} == {len(quorum.checks.committed)}
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_committed_records_survive_crashes_and_partitions(seed: int) -> None:
-    quorum = Quorum(seed=seed, size=3 if seed % 2 else 5)
-    random = quorum.random
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_committed_records_survive_everything(seed: int) -> None:
+    run_seed(seed)
+
+
+def run_seed(seed: int) -> Quorum:
+    """A run of 60 actions and faults, and the healing."""
+    choice = Random(~seed)
+    voters = choice.choice([1, 2, 3, 3, 3, 4, 5])
+    setup = Setup(
+        voters,
+        observers=choice.randint(0, 5 - voters),
+        kraft_version=choice.choice([0, 1, 1]),
+        auto_join=choice.random() < 0.3,
+    )
+    quorum = Quorum(seed, setup, Faults())
     proposed = 0
     for _ in range(60):
-        quorum.run(random.randint(20, 300))
-        action = random.random()
-        if action < 0.5:
-            proposed += quorum.propose(f"v{proposed}")
-        elif action < 0.65 and len(quorum.cores) > 1:
-            quorum.crash(random.choice(sorted(quorum.cores)))
-        elif action < 0.85:
-            start_crashed_voters(quorum)
-        elif action < 0.93:
-            quorum.network.isolated = {random.choice(list(quorum.voters))}
-        else:
-            quorum.network.isolated = set()
-    quorum.network.isolated, quorum.network.loss = set(), 0.0
-    start_crashed_voters(quorum)
-    quorum.run(10_000)
-    before = len(quorum.committed)
-    assert quorum.propose("last"), f"no leader after all voters have started (seed {seed})"
+        quorum.run(quorum.random.randint(10, 250))
+        proposed += act(quorum, f"v{proposed}")
+    check_recovery(quorum)
+    return quorum
+
+
+def act(quorum: Quorum, value: str) -> bool:
+    """One random action; True if it proposed the value."""
+    random = quorum.random
+    action = random.random()
+    running = sorted(quorum.running)
+    if action < 0.45:
+        return quorum.propose(value)
+    if action < 0.55 and running:
+        quorum.crash(random.choice(running))
+    elif action < 0.58 and running:
+        quorum.crash_inside_step(random.choice(running))
+    elif action < 0.72:
+        quorum.start_all()
+    elif action < 0.76:
+        a = random.choice(list(quorum.nodes))
+        quorum.blocked = {pair for b in quorum.nodes for pair in ((a, b), (b, a))}
+    elif action < 0.80:
+        quorum.blocked = {(random.choice(list(quorum.nodes)), random.choice(list(quorum.nodes))) for _ in range(3)}
+    elif action < 0.88:
+        quorum.blocked = set()
+    elif action < 0.94 and running:
+        quorum.take_snapshot(random.choice(running))
+    else:
+        change_voters(quorum)
+    return False
+
+
+def change_voters(quorum: Quorum) -> None:
+    """Ask the leader to add or to remove a random voter."""
+    leader = quorum.leader()
+    if leader is None:
+        return
+    node = quorum.random.choice(list(quorum.nodes))
+    voter = voter_of(quorum, node)
+    if quorum.core(leader).voters.is_voter(voter.key):
+        quorum.ask(leader, RemoveVoterRequest("simulated", voter.key))
+    else:
+        quorum.ask(leader, AddVoterRequest("simulated", 1000, voter.key, voter.endpoints))
+
+
+def check_recovery(quorum: Quorum) -> None:
+    """Without faults, a leader exists and makes progress within seconds, and all logs become equal."""
+    quorum.heal()
+    for _ in range(20):
+        quorum.run(500)
+        if quorum.leader() is not None and quorum.propose("last"):
+            quorum.run(500)
+            if "last" in [value for _, value in quorum.checks.committed[-20:]]:
+                break
+    else:
+        pytest.fail(quorum.checks.fail("no progress within 20 s after all faults ended"))
     quorum.run(2_000)
-    assert "last" in [value for _, value in quorum.committed[before:]], f"seed {seed}"
-    logs = [disk.log for disk in quorum.disks.values()]
-    assert all(log == logs[0] for log in logs), f"the logs differ at the end (seed {seed})"
-
-
-def start_crashed_voters(quorum: Quorum) -> None:
-    for voter in set(quorum.voters) - set(quorum.cores):
-        quorum.start(voter)
+    ends = {each.core.high_watermark for each in quorum.running.values()}
+    assert len(ends) == 1, quorum.checks.fail(f"the replicas do not catch up: {ends}")
 
 
 def test_isolated_leader_commits_nothing_and_resigns() -> None:
-    quorum = Quorum(seed=7, size=3, loss=0.0)
+    quorum = Quorum(7, Setup(3))
     quorum.run(2_000)
     old = quorum.leader()
     assert old is not None
-    quorum.network.isolated = {old}
-    core, disk = quorum.cores[old], quorum.disks[old]
+    quorum.blocked = {pair for other in quorum.nodes for pair in ((old, other), (other, old))}
+    core = quorum.core(old)
     high_watermark = core.high_watermark
     quorum.run(3_000)
     assert core.high_watermark == high_watermark
@@ -69,18 +126,36 @@ def test_isolated_leader_commits_nothing_and_resigns() -> None:
     new = quorum.leader()
     assert new not in (None, old)
     assert quorum.propose("after")
-    quorum.network.isolated = set()
+    quorum.blocked = set()
     quorum.run(3_000)
-    assert "after" in [value for _, value in disk.log]
+    assert "after" in [value for _, value in quorum.disks[old].history()]
 
 
 def test_single_voter_keeps_every_committed_record_in_a_hundred_crashes() -> None:
-    quorum = Quorum(seed=3, size=1)
+    quorum = Quorum(3, Setup(1))
     for i in range(100):
         assert quorum.propose(f"v{i}"), "a single voter elects itself at once"
         quorum.run(quorum.random.randint(1, 30))
-        known = list(quorum.committed)
+        known = tuple(quorum.checks.committed)
         quorum.crash(1)
         quorum.start(1)
-        assert quorum.disks[1].log[: len(known)] == known
-        assert quorum.cores[1].epoch == i + 2
+        assert quorum.disks[1].history()[: len(known)] == known
+        assert quorum.core(1).epoch == i + 2
+
+
+def test_voter_set_grows_and_shrinks_while_records_are_written() -> None:
+    quorum = Quorum(11, Setup(1, observers=2))
+    quorum.run(1_000)
+    for node in (2, 3):
+        voter = voter_of(quorum, node)
+        number = quorum.ask(1, AddVoterRequest("simulated", 1000, voter.key, voter.endpoints))
+        quorum.propose(f"while {node} joins")
+        quorum.run(1_000)
+        assert quorum.answers.received[number].error is ErrorCode.NONE
+    assert quorum.core(1).voters.ids == {1, 2, 3}
+    number = quorum.ask(1, RemoveVoterRequest("simulated", voter_of(quorum, 1).key))
+    quorum.run(2_000)
+    assert quorum.answers.received[number].error is ErrorCode.NONE
+    assert quorum.leader() in (2, 3), "a leader that is removed resigns"
+    assert quorum.core(1).voters.ids == {2, 3}
+    assert not quorum.core(1).is_voter

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING
 from ottla.common.slices import Slices
 from ottla.metadata.features import LATEST_METADATA_VERSION, record_version
 from ottla.protocol import metadata_records as m
-from ottla.protocol.control_records import ControlType, LeaderChangeMessage, LeaderChangeVoter, encode_control_key
 from ottla.protocol.metadata_records import encode_metadata_record
 
 if TYPE_CHECKING:
     from ottla.protocol.message import Message
-    from ottla.raft import AppendLeaderChange
 
 MAX_BATCH_BYTES = 4 << 20
-# Kafka 4.3 writes and reads only this version, also with kraft.version 1. A later version would stop its start.
-LEADER_CHANGE_VERSION = 0
 
 
 def batches_of(records: list[Message], metadata_version: int) -> Slices[list[list[bytes]]]:
@@ -48,14 +44,3 @@ def _parts(values: Iterable[bytes]) -> Iterator[list[bytes]]:
         part.append(value)
         size += len(value)
     yield part
-
-
-def leader_change_record(effect: AppendLeaderChange) -> tuple[bytes, bytes]:
-    """The control record (key, value) that opens a leader's epoch."""
-    message = LeaderChangeMessage(
-        version=LEADER_CHANGE_VERSION,
-        leader_id=effect.leader_id,
-        voters=[LeaderChangeVoter(voter) for voter in effect.voters],
-        granting_voters=[LeaderChangeVoter(voter) for voter in effect.granting_voters],
-    )
-    return encode_control_key(ControlType.LEADER_CHANGE), message.encode(LEADER_CHANGE_VERSION)

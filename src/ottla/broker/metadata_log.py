@@ -15,24 +15,31 @@ the image is published, listeners run, completions complete.
   flush.
 - An unhandled error in an operation fails only that operation; one in a listener is logged.
 
-The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (kraft.version 0,
-one static voter), and `bootstrap.checkpoint` beside it. NoOp records are not written.
+The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (one voter), and
+`bootstrap.checkpoint` beside it. NoOp records are not written.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ottla.broker.metadata_batches import batches_of, leader_change_record
+from ottla.broker.metadata_batches import batches_of
 from ottla.broker.metadata_loading import load, write_synced
-from ottla.broker.metadata_opening import check_voters, first_records, open_metadata_log, read_election, write_election
+from ottla.broker.metadata_opening import (
+    check_voters,
+    first_records,
+    open_metadata_log,
+    quorum_config,
+    quorum_controls,
+    read_election,
+    write_election,
+)
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import Snapshotter
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.quorum_description import QuorumDescription, describe
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -45,7 +52,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import encode_metadata_record
-from ottla.raft import AppendLeaderChange, Commit, Effect, Flush, LogEnd, Persist, RaftCore
+from ottla.raft import AppendControl, Commit, Effect, Flush, LogEnd, Persist, QuorumDescription, RaftCore, control
 from ottla.raft.events import Appended, Event, Flushed, Started
 from ottla.records import encode_batch, read_header
 
@@ -80,7 +87,6 @@ class MetadataShell:
     ) -> None:
         """Use `open` instead."""
         self.node_id = node.node_id
-        self.directory_id = node.directory_id
         self.log = log
         self._files = log.files
         self._controller = controller
@@ -106,7 +112,7 @@ class MetadataShell:
         self._in_transaction = loaded.in_transaction
         self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread)
         self.image: MetadataImage = controller.load(loaded.image, log.log_end_offset)
-        self.raft = RaftCore(node.node_id, {node.node_id}, read_election(log), options.random)
+        self.raft = RaftCore(quorum_config(node, self._controls), read_election(log), options.random)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -140,9 +146,10 @@ class MetadataShell:
     def _start(self, directory: str) -> None:
         check_voters(self.log, self._controls, self.node_id)
         # If only a snapshot is left, the new epoch must be higher than the snapshot's.
-        end = LogEnd(self.log.log_end_offset, max(self.log.epochs.latest, self.image.epoch))
+        end = LogEnd(self.log.log_end_offset, max(0, self.log.epochs.latest, self.image.epoch))
         epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
-        self._step(Started(end, min(self.log.flushed_offset, end.offset), epochs))
+        flushed_offset, controls = min(self.log.flushed_offset, end.offset), quorum_controls(self._controls)
+        self._step(Started(end, flushed_offset, epochs, controls, start_offset=self.log.log_start_offset))
         if self._in_transaction:
             self._abort_transaction("The controller restarted")
         if not self._controller.image.features:
@@ -224,9 +231,9 @@ class MetadataShell:
         self._listeners.append(listener)
         listener(None, self.image)
 
-    def describe_quorum(self) -> QuorumDescription:
-        """Return leader, epoch, high watermark, and the log end offset of each voter."""
-        return describe(self.raft, self.directory_id, self.log.log_end_offset, self._clock.wall_ms())
+    def describe_quorum(self) -> QuorumDescription | None:
+        """Return leader, epoch, high watermark, and the progress of each voter; None if another node leads."""
+        return self.raft.describe(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def close(self) -> None:
         """Flush, fail all later operations, and close the files.
@@ -282,7 +289,7 @@ class MetadataShell:
         if self._failure is not None or self._closed:
             raise self._failure or KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
 
-    def _append_batch(self, pairs: list[tuple[bytes | None, bytes]], attributes: int = 0) -> None:
+    def _append_batch(self, pairs: Sequence[tuple[bytes | None, bytes]], attributes: int = 0) -> None:
         now_ms = self._clock.wall_ms()
         batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], attributes=attributes)
         try:
@@ -310,9 +317,9 @@ class MetadataShell:
 
     def _obey(self, effect: Effect) -> None:
         if isinstance(effect, Persist):
-            write_election(self.log, effect.election, self.raft.voters)
-        elif isinstance(effect, AppendLeaderChange):
-            self._append_batch([leader_change_record(effect)], _CONTROL)
+            write_election(self.log, effect)
+        elif isinstance(effect, AppendControl):
+            self._append_batch([control.encode(record) for record in effect.records], _CONTROL)
         elif isinstance(effect, Flush):
             self._flush_due = True
             if not self._flush_held:

@@ -17,10 +17,11 @@ from ottla.log.directory import LogDirectory, Opening
 from ottla.log.recovery import open_log
 from ottla.metadata.features import KRAFT_VERSION, METADATA_VERSION, bootstrap_records
 from ottla.protocol import metadata_records as m
-from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord
-from ottla.raft import Election, quorum_state
+from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, encode_control_key
+from ottla.raft import Controls, Election, Persist, QuorumConfig, ReplicaKey, Voter, VoterSet, control, quorum_state
 
 if TYPE_CHECKING:
+    from ottla.broker.metadata_options import NodeIdentity
     from ottla.broker.metadata_snapshotting import MetadataLogSettings
     from ottla.common.clock import Clock
     from ottla.log.files import Files
@@ -80,9 +81,26 @@ def read_election(log: Log) -> Election:
         return Election()
 
 
-def write_election(log: Log, election: Election, voters: Iterable[int]) -> None:
+def write_election(log: Log, effect: Persist) -> None:
     """Write the vote, and sync it."""
-    log.files.write_atomically(_election_path(log), quorum_state.encode(election, voters).encode())
+    text = quorum_state.encode(effect.election, effect.voters, effect.kraft_version)
+    log.files.write_atomically(_election_path(log), text.encode())
+
+
+def quorum_controls(controls: Mapping[ControlType, bytes]) -> Controls:
+    """The latest kraft.version and voters, as the quorum's core takes them over at the start."""
+    decoded = (control.decode(encode_control_key(kind), value) for kind, value in sorted(controls.items()))
+    # The offsets matter only for later changes of the voters, which one voter does not have.
+    return tuple((0, record) for record in decoded if isinstance(record, control.KRaftVersion | VoterSet))
+
+
+def quorum_config(node: NodeIdentity, controls: Mapping[ControlType, bytes]) -> QuorumConfig:
+    """A quorum of this node alone. The directory that its log names as the only voter's is this directory."""
+    static = VoterSet.of([Voter(ReplicaKey(node.node_id))])
+    recorded = [record for _, record in quorum_controls(controls) if isinstance(record, VoterSet)]
+    voter = recorded[-1].get(node.node_id) if recorded else None
+    directory_id = voter.key.directory_id if voter is not None else node.directory_id
+    return QuorumConfig(node.node_id, directory_id, node.cluster_id, static_voters=static)
 
 
 def _election_path(log: Log) -> str:

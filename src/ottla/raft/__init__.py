@@ -1,32 +1,36 @@
 """The quorum that agrees on one log: KRaft's rules as a state machine without I/O.
 
-Reading order: quorum (majorities as pure functions), events (events and effects), core (the state machine),
-quorum_state (the file that stores a voter's election).
+Reading order: values, voters, control (values and records); messages, events (what goes in and out); roles (the table
+of states), ballot, log_state, leader, connections (parts without effects); state (what the parts share); news, voting,
+leading, following, quorum_epochs, snapshots, voter_changes, starting (the rules); core (joins them); describe;
+quorum_state and wire (Kafka's file and messages).
 """
 
-from ottla.raft.core import RaftCore, Role
-from ottla.raft.events import (
-    AppendLeaderChange,
-    Commit,
-    Effect,
-    Election,
-    Flush,
-    LogEnd,
-    Persist,
-    Send,
-    Truncate,
-)
+from ottla.raft.config import QuorumConfig
+from ottla.raft.core import RaftCore
+from ottla.raft.describe import QuorumDescription, ReplicaDescription
+from ottla.raft.events import AppendControl, Commit, Controls, Effect, Flush, Persist
+from ottla.raft.roles import Role
+from ottla.raft.state import QuorumError
+from ottla.raft.values import Election, LogEnd, ReplicaKey
+from ottla.raft.voters import Voter, VoterSet
 
 __all__ = [
-    "AppendLeaderChange",
+    "AppendControl",
     "Commit",
+    "Controls",
     "Effect",
     "Election",
     "Flush",
     "LogEnd",
     "Persist",
+    "QuorumConfig",
+    "QuorumDescription",
+    "QuorumError",
     "RaftCore",
+    "ReplicaDescription",
+    "ReplicaKey",
     "Role",
-    "Send",
-    "Truncate",
+    "Voter",
+    "VoterSet",
 ]

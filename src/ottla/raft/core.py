@@ -1,390 +1,327 @@
-"""One voter of the quorum: elections, replication by fetching, the high watermark. KIP-595.
+"""One replica of the quorum's log: events in, effects out. KIP-595, KIP-630, KIP-853, KIP-996.
 
-    effects = core.step(event, now_ms)      # also `step(Ticked(), now_ms)` once `core.deadline_ms` has passed
+    core = RaftCore(config, election, random)
+    effects = core.step(Started(...), now_ms)  # first; then any event, and `Ticked()` once `deadline_ms` has passed
 
-The caller executes the effects in order, before the next step. Two effects have an outcome that the caller reports as
-an event: an append by `Appended` (at once), a flush by `Flushed` (later). Records that are appended during a flush are
-covered by the next flush (group commit).
+The caller executes the effects in their order, see `events`. After each event the core polls its role: it checks the
+timers and sends what is due. A request that cannot be sent now (one is in flight, or the last one failed) is sent at a
+later poll. Thus no request is queued, and each describes the present state.
 
-A single voter elects itself in `Started`. The same rules apply: it is the leader of the next epoch, writes the epoch's
-LeaderChange record, and commits once the record is on disk.
-
-    UNATTACHED --timeout--> CANDIDATE --majority--> LEADER          any --higher epoch--> UNATTACHED or FOLLOWER
-
-Not implemented: pre-votes (KIP-996), changes of the voters (KIP-853), observers, fetching a snapshot.
+Reading order: `roles` (the table of states), `state`, `news`, `voting`, `leading`, `following`, `voter_changes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from enum import Enum
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
-from ottla.raft import quorum
+from ottla.common.errors import ErrorCode
+from ottla.raft import following, leading, quorum_epochs, snapshots, voter_changes, voting
+from ottla.raft import messages as m
+from ottla.raft.config import QuorumConfig
+from ottla.raft.connections import FOREVER
+from ottla.raft.control import KRaftVersion
+from ottla.raft.describe import QuorumDescription, describe
 from ottla.raft.events import (
-    NO_NODE,
     Appended,
-    AppendFetched,
-    AppendLeaderChange,
-    Commit,
+    Disconnected,
     Effect,
-    Election,
     Event,
-    FetchRequest,
-    FetchResponse,
-    Flush,
+    Failed,
     Flushed,
-    LeaderAnnounced,
-    LogEnd,
     Persist,
-    Send,
+    Received,
+    ResignRequested,
+    Responded,
+    ShutdownRequested,
+    SnapshotLoaded,
+    SnapshotsChanged,
     Started,
     Ticked,
-    Truncate,
-    VoteRequest,
-    VoteResponse,
+    UpgradeRequested,
 )
+from ottla.raft.leader import Leader
+from ottla.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from ottla.raft.starting import start
+from ottla.raft.state import QuorumState, RandomSource
+from ottla.raft.values import Election, LogEnd
+from ottla.raft.voters import VoterSet
 
-FOREVER = 1 << 62
-
-
-class Role(Enum):
-    """The role of this voter in the current epoch."""
-
-    UNATTACHED = "unattached"
-    CANDIDATE = "candidate"
-    FOLLOWER = "follower"
-    LEADER = "leader"
-
-
-class RandomSource(Protocol):
-    """The source of the jitter in election timeouts."""
-
-    def randrange(self, stop: int, /) -> int:
-        """Return a number from 0 to `stop` - 1."""
-        ...
+MOST_TRANSITIONS = 8
 
 
 class RaftCore:
-    """One voter. Read `role`, `election`, `high_watermark`; change only through `step`."""
+    """One replica. Read its properties; change it only through `step`."""
 
-    def __init__(
-        self,
-        node_id: int,
-        voters: Iterable[int],
-        election: Election,
-        random: RandomSource,
-        *,
-        election_timeout_ms: int = 1000,
-        fetch_timeout_ms: int = 2000,
-    ) -> None:
-        self.node_id = node_id
-        self.voters = frozenset(voters)
-        self.election = election
-        self.role = Role.UNATTACHED
-        self.end = LogEnd(0, -1)
-        self.flushed_offset = 0
-        self.high_watermark = 0
-        self._election_deadline_ms = FOREVER
-        self._fetch_deadline_ms = FOREVER
-        self.epoch_start_offset = 0
-        # For the leader only: the end offset that each replica has on disk, and the time of its last fetch.
-        self.replica_ends: dict[int, int] = {}
-        self.last_fetch_ms: dict[int, int] = {}
-        self.caught_up_ms: dict[int, int] = {}
-        self._epoch_starts: list[tuple[int, int]] = []
-        self._granted: set[int] = set()
-        self._rejected: set[int] = set()
-        self._flushing = False
-        self._random = random
-        self._election_timeout_ms = election_timeout_ms
-        self._fetch_timeout_ms = fetch_timeout_ms
-        self._effects: list[Effect] = []
-        self._handlers: dict[type, Callable[..., None]] = {
+    def __init__(self, config: QuorumConfig, election: Election, random: RandomSource) -> None:
+        self._q = QuorumState(config, election, random)
+        self._persisted = election
+        self._deadline_ms = FOREVER
+        self._is_started = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
             Started: self._on_started,
-            Ticked: self._on_ticked,
+            Ticked: lambda _event: None,
             Appended: self._on_appended,
             Flushed: self._on_flushed,
-            VoteRequest: self._on_vote_request,
-            VoteResponse: self._on_vote_response,
-            LeaderAnnounced: self._on_leader_announced,
-            FetchRequest: self._on_fetch_request,
-            FetchResponse: self._on_fetch_response,
+            SnapshotsChanged: lambda event: self._q.log.set_snapshots(event.snapshots, event.start_offset),
+            SnapshotLoaded: lambda event: following.on_snapshot_loaded(self._q, event),
+            Received: self._on_received,
+            Responded: self._on_responded,
+            Failed: self._on_failed,
+            Disconnected: lambda event: quorum_epochs.on_disconnected(self._q, event.node_id),
+            UpgradeRequested: lambda event: voter_changes.on_upgrade(self._q, event),
+            ResignRequested: self._on_resign_requested,
+            ShutdownRequested: self._on_shutdown_requested,
         }
+
+    # -- what others read ----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> QuorumConfig:
+        return self._q.config
+
+    @property
+    def node_id(self) -> int:
+        return self._q.config.node_id
+
+    @property
+    def role(self) -> Role:
+        return self._q.role
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads, so that it may append its own records."""
+        return self.role is Role.LEADER
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is in the latest voter set of its log."""
+        return self._q.is_voter
+
+    @property
+    def election(self) -> Election:
+        return self._q.election
 
     @property
     def epoch(self) -> int:
-        return self.election.epoch
+        return self._q.epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed; -1 if this is not known yet."""
+        return self._q.high_watermark
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of the log."""
+        return self._q.log.end
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._q.log.flushed_offset
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush was requested and is not reported yet."""
+        return self._q.is_flushing
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest voter set in the log, committed or not."""
+        return self._q.voters.last
+
+    @property
+    def kraft_version(self) -> int:
+        """The latest level of kraft.version in the log, committed or not."""
+        return self._q.kraft_version.last
 
     @property
     def deadline_ms(self) -> int:
         """When `step(Ticked(), ...)` is due, on the monotonic clock."""
-        return min(self._election_deadline_ms, self._fetch_deadline_ms)
+        return self._deadline_ms
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this voter leads, so that it may append its own records."""
-        return self.role is Role.LEADER
+    def may_stop(self) -> bool:
+        """After `ShutdownRequested`: whether the other voters have another leader, or need none of this node."""
+        q = self._q
+        has_other_leader = q.election.has_leader and q.election.leader_id != self.node_id
+        return not q.is_voter or q.voters.last.is_only_voter(q.config.key) or has_other_leader
+
+    def snapshot_controls(self, end_offset: int) -> tuple[KRaftVersion, VoterSet | None]:
+        """What a snapshot that ends at `end_offset` says about the quorum; voters only if the log has them."""
+        version = self._q.kraft_version.at(end_offset - 1)
+        has_voters = self._q.voters.last_offset is not None
+        return KRaftVersion(version), self._q.voters.at(end_offset - 1) if has_voters else None
+
+    def describe(self, now_ms: int, wall_ms: int) -> QuorumDescription | None:
+        """The leader's view of the quorum, for DescribeQuorum; None if this replica is not the leader."""
+        return describe(self._q, now_ms, wall_ms)
+
+    # -- events --------------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle an event; returns the effects in the order in which the caller must execute them."""
-        before = self.election
-        self._handlers[type(event)](event, now_ms)
-        effects, self._effects = self._effects, []
-        if self.election != before:
+        """Handle an event; returns the effects in the order in which the caller must execute them.
+
+        Raises QuorumError if another node breaks the protocol: the caller must stop the node, with its log as it is.
+        """
+        q = self._q
+        q.now_ms = max(q.now_ms, now_ms)
+        q.is_appending = isinstance(event, Appended) and not event.is_last
+        self._handlers[type(event)](event)
+        if self._is_started and not q.is_appending:
+            self._poll()
+        effects, q.effects = q.effects, []
+        messages, q.messages = q.messages, []
+        if q.election != self._persisted:
             # One write stores all changes of the election in this step, because no message was sent in between.
-            effects.insert(0, Persist(self.election))
-        return effects
+            self._persisted = q.election
+            effects.insert(0, Persist(q.election, tuple(sorted(q.voters.last.ids)), q.kraft_version.last))
+        return [*effects, *messages]
+
+    def _on_started(self, event: Started) -> None:
+        start(self._q, event)
+        self._is_started = True
+
+    def _on_appended(self, event: Appended) -> None:
+        q = self._q
+        if event.end_offset <= q.log.end.offset:
+            return
+        assert event.epoch <= q.epoch, f"records of epoch {event.epoch} in epoch {q.epoch}"
+        q.log.append(event.end_offset, event.epoch)
+        q.learn_controls(event.controls)
+        if event.is_last:
+            q.flush()
+        state = q.state
+        if isinstance(state, Leader):
+            for offset, record in event.controls:
+                if isinstance(record, KRaftVersion):
+                    voter_changes.on_version_appended(state, offset)
+                else:
+                    state.set_voters(record)
+                    voter_changes.on_voters_appended(state, offset)
+            leading.on_log_changed(q, state)
+        elif isinstance(state, Follower):
+            following.on_log_changed(q, state)
+
+    def _on_flushed(self, event: Flushed) -> None:
+        q = self._q
+        q.is_flushing = False
+        q.log.flush(event.end_offset)
+        if isinstance(q.state, Leader):
+            leading.on_log_changed(q, q.state)
+        elif isinstance(q.state, Follower):
+            following.on_log_changed(q, q.state)
+        q.flush()
+
+    def _on_resign_requested(self, event: ResignRequested) -> None:
+        if isinstance(self._q.state, Leader) and event.epoch == self._q.epoch:
+            self._q.state.must_resign = True
+
+    def _on_shutdown_requested(self, _event: ShutdownRequested) -> None:
+        self._q.is_stopping = True
+
+    # -- requests and responses ----------------------------------------------------------------------------------
+
+    def _on_received(self, event: Received) -> None:
+        q, request, token = self._q, event.request, event.token
+        if not isinstance(request, m.ApiVersionsRequest):
+            own, theirs = q.config.cluster_id, request.cluster_id
+            if own is not None and theirs is not None and own != theirs:
+                message = f'The given id "{theirs}" doesn\'t match the cluster id "{own}"'
+                q.refuse(token, request, ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+                return
+        match request:
+            case m.VoteRequest():
+                q.respond(token, voting.on_vote_request(q, request))
+            case m.BeginQuorumEpochRequest():
+                q.respond(token, quorum_epochs.on_begin_request(q, request))
+            case m.EndQuorumEpochRequest():
+                q.respond(token, quorum_epochs.on_end_request(q, request))
+            case m.FetchRequest():
+                leading.on_fetch_request(q, token, request)
+            case m.FetchSnapshotRequest():
+                q.respond(token, snapshots.on_fetch_snapshot_request(q, request))
+            case m.ApiVersionsRequest():
+                q.respond(token, m.ApiVersionsResponse(kraft_versions=q.config.kraft_versions))
+            case _:
+                voter_changes.on_request(q, token, request)
+
+    def _on_responded(self, event: Responded) -> None:
+        q = self._q
+        found = q.connections.find(event.request_id)
+        if found is None:
+            return  # The role has changed, or the request timed out.
+        node_id, request = found
+        succeeded = self._handle_response(event.request_id, node_id, request, event.response)
+        q.connections.done(event.request_id, q.now_ms, succeeded=succeeded)
+
+    def _handle_response(self, request_id: int, node_id: int, request: m.Request, response: m.Response) -> bool:
+        q = self._q
+        match request, response:
+            case m.VoteRequest(), m.VoteResponse():
+                return voting.on_vote_response(q, node_id, request, response)
+            case m.FetchRequest(), m.FetchResponse():
+                return following.on_fetch_response(q, request, response)
+            case m.FetchSnapshotRequest(), m.FetchSnapshotResponse():
+                return following.on_fetch_snapshot_response(q, response)
+            case m.BeginQuorumEpochRequest() | m.EndQuorumEpochRequest(), m.QuorumEpochResponse():
+                return quorum_epochs.on_response(q, node_id, response)
+            case m.ApiVersionsRequest(), m.ApiVersionsResponse():
+                return voter_changes.on_versions(q, request_id, response)
+            case m.UpdateVoterRequest(), m.UpdateVoterResponse():
+                return following.on_update_voter_response(q, response)
+            case _:
+                return response.error in following.VOTER_REQUEST_DONE
+
+    def _on_failed(self, event: Failed) -> None:
+        q = self._q
+        found = q.connections.find(event.request_id)
+        if found is not None:
+            q.connections.done(event.request_id, q.now_ms, succeeded=False)
+            if isinstance(found[1], m.ApiVersionsRequest):
+                voter_changes.on_versions_failed(q, event.request_id)
+
+    # -- timers --------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        """Let the role do what is due, until it does not change any more."""
+        q = self._q
+        timed_out = q.connections.prune(q.now_ms)
+        for _ in range(MOST_TRANSITIONS):
+            state = q.state
+            deadline_ms = self._poll_role(state, timed_out)
+            if q.state is state:
+                self._deadline_ms = min(deadline_ms, q.connections.deadline_ms)
+                return
+        raise AssertionError(f"node {self.node_id} does not settle in a role, now {q.role.value}")
+
+    def _poll_role(self, state: object, timed_out: frozenset[int]) -> int:
+        q = self._q
+        match state:
+            case Leader():
+                return leading.poll_leader(q, state)
+            case Follower():
+                return following.poll_follower(q, state, timed_out)
+            case Unattached():
+                return following.poll_unattached(q, state)
+            case Prospective() | Candidate():
+                return voting.poll_nominee(q, state)
+            case Resigned():
+                return leading.poll_resigned(q, state)
+        raise AssertionError(f"unknown state {state}")
+
+    # -- self-check ----------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
-        assert self.flushed_offset <= self.end.offset, "flushed more than was appended"
-        assert self.high_watermark <= self.end.offset, "committed beyond the end of the log"
-        assert self.end.epoch <= self.epoch, "records of a future epoch"
-        assert (self.role is Role.LEADER) == (self.election.leader_id == self.node_id), "leader and election differ"
-        if self.role is Role.LEADER:
-            assert self.election.voted_id in (self.node_id, NO_NODE), "leads after voting for another"
-        if self.role is Role.CANDIDATE:
-            assert self.election.voted_id == self.node_id, "stands without its own vote"
-
-    # -- elections ---------------------------------------------------------------------------------------------
-
-    def _on_started(self, event: Started, now_ms: int) -> None:
-        self.end = event.end
-        self.flushed_offset = event.flushed_offset
-        self._epoch_starts = list(event.epoch_starts)
-        if self.election.epoch < event.end.epoch:
-            # The quorum-state file was lost. The epoch of the last record is a lower bound of the voter's epoch.
-            self.election = Election(event.end.epoch)
-        if self.election.leader_id == self.node_id:
-            # This voter led the epoch before it stopped. The epoch has no leader any more.
-            self.election = self.election._replace(leader_id=NO_NODE)
-        if self.voters == {self.node_id}:
-            # The flush of the record that opens the epoch also covers earlier unflushed records.
-            self._stand(now_ms)
-            return
-        self._flush()
-        if self.election.leader_id != NO_NODE:
-            self._follow(self.election.epoch, self.election.leader_id, now_ms)
-        else:
-            self._wait_for_leader(now_ms)
-
-    def _on_ticked(self, _event: Ticked, now_ms: int) -> None:
-        if now_ms >= self._election_deadline_ms:
-            if self.role is Role.LEADER:
-                self._check_quorum(now_ms)
-            elif self.node_id in self.voters:
-                self._stand(now_ms)
-        elif now_ms >= self._fetch_deadline_ms:
-            self._fetch(now_ms)
-
-    def _stand(self, now_ms: int) -> None:
-        self.role = Role.CANDIDATE
-        self._fetch_deadline_ms = FOREVER
-        self.election = Election(self.election.epoch + 1, NO_NODE, self.node_id)
-        self._granted, self._rejected = {self.node_id}, set()
-        self._set_election_deadline(now_ms)
-        if quorum.is_won(self.voters, self._granted):
-            self._lead(now_ms)
-            return
-        for voter in sorted(self.voters - {self.node_id}):
-            self._effects.append(Send(voter, VoteRequest(self.node_id, self.epoch, self.end)))
-
-    def _on_vote_request(self, event: VoteRequest, now_ms: int) -> None:
-        self._see_epoch(event.epoch, now_ms)
-        granted = (
-            event.epoch == self.epoch
-            and self.election.leader_id == NO_NODE
-            and self.election.voted_id in (NO_NODE, event.candidate_id)
-            and not event.end.is_behind(self.end)
-        )
-        if granted:
-            self.election = self.election._replace(voted_id=event.candidate_id)
-            self._set_election_deadline(now_ms)
-        response = VoteResponse(self.node_id, self.epoch, granted, self.election.leader_id)
-        self._effects.append(Send(event.candidate_id, response))
-
-    def _on_vote_response(self, event: VoteResponse, now_ms: int) -> None:
-        self._see_epoch(event.epoch, now_ms)
-        # Other voters may name this voter, if it led the epoch before it restarted.
-        if event.leader_id not in (NO_NODE, self.node_id) and event.epoch == self.epoch:
-            self._follow(event.epoch, event.leader_id, now_ms)
-            return
-        if self.role is not Role.CANDIDATE or event.epoch != self.epoch:
-            return
-        (self._granted if event.granted else self._rejected).add(event.voter_id)
-        if quorum.is_won(self.voters, self._granted):
-            self._lead(now_ms)
-
-    def _lead(self, now_ms: int) -> None:
-        self.role = Role.LEADER
-        self.election = self.election._replace(leader_id=self.node_id)
-        self.epoch_start_offset = self.end.offset
-        self.replica_ends = {self.node_id: self.flushed_offset}
-        self.last_fetch_ms = dict.fromkeys(self.voters, now_ms)
-        self.caught_up_ms = {}
-        self._fetch_deadline_ms = FOREVER
-        self._election_deadline_ms = FOREVER if len(self.voters) == 1 else now_ms + self._fetch_timeout_ms
-        for voter in sorted(self.voters - {self.node_id}):
-            self._effects.append(Send(voter, LeaderAnnounced(self.node_id, self.epoch)))
-        change = AppendLeaderChange(
-            self.epoch, self.node_id, tuple(sorted(self.voters)), tuple(sorted(self._granted & self.voters))
-        )
-        self._effects.insert(0, change)
-
-    def _check_quorum(self, now_ms: int) -> None:
-        """Resign if no majority has fetched recently, because another leader may exist (KIP-595, check quorum)."""
-        recent = {v for v in self.voters if now_ms - self.last_fetch_ms.get(v, 0) < self._fetch_timeout_ms}
-        if quorum.is_won(self.voters, recent | {self.node_id}):
-            self._election_deadline_ms = now_ms + self._fetch_timeout_ms // 2
-        else:
-            self.election = self.election._replace(leader_id=NO_NODE)
-            self._wait_for_leader(now_ms)
-
-    def _on_leader_announced(self, event: LeaderAnnounced, now_ms: int) -> None:
-        self._see_epoch(event.epoch, now_ms)
-        if event.epoch == self.epoch and self.role is not Role.LEADER:
-            self._follow(event.epoch, event.leader_id, now_ms)
-
-    def _see_epoch(self, epoch: int, now_ms: int) -> None:
-        """Move to a higher epoch, which ends this voter's role."""
-        if epoch > self.epoch:
-            self.election = Election(epoch)
-            self._wait_for_leader(now_ms)
-
-    def _wait_for_leader(self, now_ms: int) -> None:
-        self.role = Role.UNATTACHED
-        self._fetch_deadline_ms = FOREVER
-        self._set_election_deadline(now_ms)
-
-    def _follow(self, epoch: int, leader_id: int, now_ms: int) -> None:
-        if self.role is Role.FOLLOWER and self.election.leader_id == leader_id and self.epoch == epoch:
-            return
-        self.role = Role.FOLLOWER
-        self.election = self.election._replace(leader_id=leader_id)
-        self._hear_leader(now_ms)
-        self._fetch(now_ms)
-
-    def _hear_leader(self, now_ms: int) -> None:
-        jitter = self._random.randrange(max(1, self._fetch_timeout_ms))
-        self._election_deadline_ms = now_ms + self._fetch_timeout_ms + jitter
-
-    def _set_election_deadline(self, now_ms: int) -> None:
-        jitter = self._random.randrange(max(1, self._election_timeout_ms))
-        self._election_deadline_ms = now_ms + self._election_timeout_ms + jitter
-
-    # -- the log -----------------------------------------------------------------------------------------------
-
-    def _on_appended(self, event: Appended, _now_ms: int) -> None:
-        if event.end_offset <= self.end.offset:
-            return
-        if event.epoch > self.end.epoch:
-            self._epoch_starts.append((event.epoch, self.end.offset))
-        self.end = LogEnd(event.end_offset, event.epoch)
-        self._flush()
-
-    def _flush(self) -> None:
-        if not self._flushing and self.flushed_offset < self.end.offset:
-            self._flushing = True
-            self._effects.append(Flush(self.end.offset))
-
-    def _on_flushed(self, event: Flushed, now_ms: int) -> None:
-        self._flushing = False
-        self.flushed_offset = max(self.flushed_offset, min(event.end_offset, self.end.offset))
-        if self.role is Role.LEADER:
-            self.replica_ends[self.node_id] = self.flushed_offset
-            self._advance()
-        elif self.role is Role.FOLLOWER and self.flushed_offset == self.end.offset:
-            self._fetch(now_ms)
-        self._flush()
-
-    def _advance(self) -> None:
-        agreed = quorum.majority_offset(self.voters, self.replica_ends)
-        # Records of previous epochs commit only together with a record of this epoch (Raft, figure 8).
-        if agreed > self.high_watermark and agreed > self.epoch_start_offset:
-            self._commit(agreed)
-
-    def _commit(self, high_watermark: int) -> None:
-        if high_watermark > self.high_watermark:
-            self.high_watermark = high_watermark
-            self._effects.append(Commit(high_watermark))
-
-    def _fetch(self, now_ms: int) -> None:
-        # The fetch is repeated when this deadline passes, i.e. if the response is lost or has no records.
-        self._fetch_deadline_ms = now_ms + max(1, self._fetch_timeout_ms // 8)
-        self._effects.append(Send(self.election.leader_id, FetchRequest(self.node_id, self.epoch, self.end)))
-
-    def _on_fetch_request(self, event: FetchRequest, now_ms: int) -> None:
-        """Answer a replica's fetch, and advance the high watermark by what the fetch acknowledges.
-
-        `event.end` is the end of the replica's log on disk: its offset, and the epoch of its last record. If the
-        leader's log has that epoch up to that offset, the replica's log is a prefix of the leader's. Two logs with a
-        record of the same epoch at the same offset are equal up to it, because an epoch has one leader, which writes
-        each offset once. Only then does the offset count towards the majority that commits.
-
-        Otherwise the logs diverge. The response then has no records, but the end of the latest epoch in the leader's
-        log that is not later than the replica's. The replica truncates there and fetches again. Each such round
-        moves the replica back by at least one epoch, so the number of rounds is at most that of the differing epochs.
-
-        Fetches of an older epoch are ignored. A fetch of a higher epoch ends this voter's leadership first. Cost: a
-        sort of the voters' offsets, and a scan back over the epochs after the replica's.
-        """
-        self._see_epoch(event.epoch, now_ms)
-        if self.role is not Role.LEADER or event.epoch != self.epoch:
-            return
-        diverged = self._divergence(event.end)
-        self.last_fetch_ms[event.replica_id] = now_ms
-        if diverged is None:
-            self.replica_ends[event.replica_id] = event.end.offset
-            if event.end.offset >= self.end.offset:
-                self.caught_up_ms[event.replica_id] = now_ms
-            self._advance()
-        response = FetchResponse(self.node_id, self.epoch, event.end.offset, self.high_watermark, diverged)
-        self._effects.append(Send(event.replica_id, response))
-
-    def _divergence(self, other: LogEnd) -> LogEnd | None:
-        """Return the end of the other log's last epoch in this log, if the other log continues beyond it."""
-        if other.offset == 0:
-            return None
-        own = self._end_of_epoch(other.epoch)
-        return own if own.epoch != other.epoch or own.offset < other.offset else None
-
-    def _end_of_epoch(self, epoch: int) -> LogEnd:
-        """Return the end of the latest epoch in this log that is not later than `epoch`."""
-        end_offset = self.end.offset
-        for known, start in reversed(self._epoch_starts):
-            if known <= epoch:
-                return LogEnd(end_offset, known)
-            end_offset = start
-        return LogEnd(0, -1)
-
-    def _on_fetch_response(self, event: FetchResponse, now_ms: int) -> None:
-        self._see_epoch(event.epoch, now_ms)
-        if event.epoch != self.epoch or self.role is Role.LEADER:
-            return
-        if self.role is not Role.FOLLOWER:
-            self._follow(event.epoch, event.leader_id, now_ms)
-            return
-        self._hear_leader(now_ms)
-        if self._flushing:
-            # Ignore the response, because a flush must not run while its records change. A fetch follows the flush.
-            return
-        if event.diverged is not None:
-            self._truncate(event.diverged, now_ms)
-        elif event.from_offset == self.end.offset:
-            self._effects.append(AppendFetched())
-            self._commit(min(event.high_watermark, self.flushed_offset))
-
-    def _truncate(self, leader_end: LogEnd, now_ms: int) -> None:
-        own = self._end_of_epoch(leader_end.epoch)
-        offset = min(own.offset, leader_end.offset) if own.epoch == leader_end.epoch else own.offset
-        if offset < self.high_watermark:
-            raise AssertionError(
-                f"The leader requests truncation to {offset}, below the high watermark {self.high_watermark}"
-            )
-        while self._epoch_starts and self._epoch_starts[-1][1] >= offset:
-            self._epoch_starts.pop()
-        self.end = LogEnd(offset, self._epoch_starts[-1][0] if self._epoch_starts else -1)
-        self.flushed_offset = min(self.flushed_offset, offset)
-        self._effects.append(Truncate(offset))
-        self._fetch(now_ms)
+        q = self._q
+        own, election = q.config.node_id, q.election
+        assert q.log.flushed_offset <= q.log.end.offset, "flushed more than was appended"
+        assert q.high_watermark <= q.log.end.offset, "committed beyond the end of the log"
+        assert q.log.end.epoch <= q.epoch, "records of a future epoch"
+        leads = q.role in (Role.LEADER, Role.RESIGNED)
+        assert leads == (election.leader_id == own), "leader and election differ"
+        if q.role is Role.CANDIDATE:
+            assert election.voted.names(q.config.key), "stands without its own vote"
+        if q.role is Role.FOLLOWER:
+            assert election.has_leader, "follows no leader"

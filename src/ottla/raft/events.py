@@ -1,35 +1,28 @@
 """Events and effects of the quorum's core, all immutable values.
 
-The shell must execute effects in their order: a vote is on disk before it is sent, and records are on disk before they
-count towards a majority. Messages are sent last, because they depend on the effects before them.
+The shell executes the effects in their order: an election is on disk before a message that depends on it is sent, and a
+flush has ended before `Flushed` reports it. Messages are the last effects of a step.
+
+An append, a truncation and the load of a snapshot take place at once: the shell reports `Appended` or `SnapshotLoaded`
+before it executes the next effect. A flush is reported when it is done; meanwhile other events may come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
-NO_NODE = -1
+from ottla.raft.control import ControlRecord, KRaftVersion
+from ottla.raft.messages import Request, Response
+from ottla.raft.values import Election, LogEnd, Node, SnapshotId
+from ottla.raft.voters import VoterSet
 
+Controls: TypeAlias = tuple[tuple[int, KRaftVersion | VoterSet], ...]
+"""Control records with their offsets, ascending. Those of a snapshot have the offset of its last record."""
 
-class LogEnd(NamedTuple):
-    """Where a log ends: the offset after its last record, and that record's epoch (0 and -1 for an empty log)."""
-
-    offset: int
-    epoch: int
-
-    def is_behind(self, other: LogEnd) -> bool:
-        """Whether `other` is more up to date: a later epoch, or a higher offset in the same epoch."""
-        return (self.epoch, self.offset) < (other.epoch, other.offset)
-
-
-class Election(NamedTuple):
-    """The durable state of a voter: its epoch, the epoch's leader if known, and its vote in the epoch."""
-
-    epoch: int = 0
-    leader_id: int = NO_NODE
-    voted_id: int = NO_NODE
-
+Token: TypeAlias = Hashable
+"""Chosen by the shell for each request that it receives, to recognize the response."""
 
 # -- events ----------------------------------------------------------------------------------------------------------
 
@@ -42,6 +35,11 @@ class Started:
     flushed_offset: int
     epoch_starts: tuple[tuple[int, int], ...] = ()
     """(epoch, offset of its first record), ascending, from the log's epoch cache."""
+    controls: Controls = ()
+    """The control records of the newest snapshot and of the log after it."""
+    snapshots: tuple[tuple[SnapshotId, int], ...] = ()
+    """The snapshots, with their sizes in bytes."""
+    start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +49,13 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Records were appended: by this leader, or from a fetch response. The log ends at `end_offset`."""
+    """Records of one epoch were appended: by this leader, or from a fetch response. The log ends at `end_offset`."""
 
     end_offset: int
     epoch: int
+    controls: Controls = ()
+    is_last: bool = True
+    """False if more batches of the same fetch response follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,55 +66,87 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
-class VoteRequest:
-    """A candidate asks for a vote (KRaft's Vote)."""
+class SnapshotsChanged:
+    """A snapshot was written or deleted. Names all snapshots, with their sizes, and where the log starts."""
 
-    candidate_id: int
-    epoch: int
-    end: LogEnd
-
-
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
-    """The response of a voter, with the voter's epoch."""
-
-    voter_id: int
-    epoch: int
-    granted: bool
-    leader_id: int = NO_NODE
+    snapshots: tuple[tuple[SnapshotId, int], ...]
+    start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAnnounced:
-    """A new leader announces itself (KRaft's BeginQuorumEpoch)."""
+class SnapshotLoaded:
+    """The effect `LoadSnapshot` was executed: the snapshot is on disk, and the log is empty and starts at its end."""
 
-    leader_id: int
+    snapshot: SnapshotId
+    size: int
+    controls: Controls = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request of another node, or of an administrator. `Respond` with the same token answers it, at once or later."""
+
+    token: Token
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """The response to a request that this node sent. Responses to forgotten requests are ignored."""
+
+    request_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request was not answered: the connection failed, or the response cannot be read."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """A node closed its connections or refuses them, so that its process has probably ended."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequested:
+    """UpdateFeatures sets kraft.version. `Respond` gets a VoterChangeResponse."""
+
+    token: Token
+    level: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRequested:
+    """This leader is to resign from `epoch`, e.g. because its disk fails. Another epoch: no effect."""
+
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
-    """A replica fetches the records after `end`, up to which its log is on disk (KRaft's Fetch)."""
-
-    replica_id: int
-    epoch: int
-    end: LogEnd
+class ShutdownRequested:
+    """The node stops soon: a leader resigns, and no voter stands for election. See `RaftCore.may_stop`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
-    """The leader's response. The shell adds the records from `from_offset`; there are none if `diverged` is set."""
-
-    leader_id: int
-    epoch: int
-    from_offset: int
-    high_watermark: int
-    diverged: LogEnd | None = None
-    """The end of the replica's last epoch in the leader's log. The replica truncates its log there and refetches."""
-
-
-Event = (
-    Started | Ticked | Appended | Flushed | VoteRequest | VoteResponse | LeaderAnnounced | FetchRequest | FetchResponse
+Event: TypeAlias = (
+    Started
+    | Ticked
+    | Appended
+    | Flushed
+    | SnapshotsChanged
+    | SnapshotLoaded
+    | Received
+    | Responded
+    | Failed
+    | Disconnected
+    | UpgradeRequested
+    | ResignRequested
+    | ShutdownRequested
 )
 
 # -- effects ---------------------------------------------------------------------------------------------------------
@@ -121,9 +154,11 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write the election to disk, before any later effect."""
+    """Write the election to disk and sync it, before any later effect. `kraft_version` selects the file's version."""
 
     election: Election
+    voters: tuple[int, ...]
+    kraft_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +169,16 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendLeaderChange:
-    """Append the control record that opens an epoch, then report `Appended`."""
+class AppendControl:
+    """Append these control records as one batch of `epoch`, then report `Appended` with the versions and voters."""
 
     epoch: int
-    leader_id: int
-    voters: tuple[int, ...]
-    granting_voters: tuple[int, ...]
+    records: tuple[ControlRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append the records of the FetchResponse, and report `Appended` after each batch."""
+    """Append the records of the FetchResponse of this event, and report `Appended` after each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +186,28 @@ class Flush:
     """Flush the log at least up to `end_offset`, then report `Flushed`. Until then there is no other Flush."""
 
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSnapshot:
+    """Create the file of a snapshot that is fetched from the leader; an incomplete one with this id is deleted."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSnapshot:
+    """Append the bytes of the FetchSnapshotResponse of this event to the snapshot's file, at `position`."""
+
+    snapshot: SnapshotId
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """The snapshot is complete: check and sync it, replace the whole log with it, then report `SnapshotLoaded`."""
+
+    snapshot: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +219,31 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to another voter; it may be lost."""
+    """Send a request to another node; it or its response may be lost. Report `Responded` or `Failed` with the id."""
 
-    to: int
-    message: VoteRequest | VoteResponse | LeaderAnnounced | FetchRequest | FetchResponse
+    request_id: int
+    to: Node
+    request: Request
 
 
-Effect = Persist | Truncate | AppendLeaderChange | AppendFetched | Flush | Commit | Send
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer the request with this token. The connection may be closed already."""
+
+    token: Token
+    response: Response
+
+
+Effect: TypeAlias = (
+    Persist
+    | Truncate
+    | AppendControl
+    | AppendFetched
+    | Flush
+    | BeginSnapshot
+    | AppendSnapshot
+    | LoadSnapshot
+    | Commit
+    | Send
+    | Respond
+)

@@ -16,6 +16,6 @@ def is_won(voters: Collection[int], granted: Collection[int]) -> bool:
 
 
 def majority_offset(voters: Collection[int], end_offsets: Mapping[int, int]) -> int:
-    """The highest offset up to which a majority of the voters has the log. A voter without a known offset has 0."""
-    held = sorted((end_offsets.get(voter, 0) for voter in voters), reverse=True)
+    """The highest offset up to which a majority of the voters has the log. A voter without a known offset has -1."""
+    held = sorted((end_offsets.get(voter, -1) for voter in voters), reverse=True)
     return held[majority(voters) - 1]

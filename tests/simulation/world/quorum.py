@@ -1,179 +1,450 @@
-"""A quorum of `RaftCore`s in one thread, under a seed: a faulty network, and disks that lose unsynced writes.
+"""A quorum of `RaftCore`s in one thread, under a seed: a faulty network, lost unsynced writes, drifting clocks.
 
-After every step the core validates itself and the cluster checks its own invariants:
-
-- an epoch has at most one leader;
-- a committed record is in the log of every later leader, at the same offset;
-- a high watermark never decreases.
+Each node has its own clock, which begins anywhere and runs up to a tenth too fast or too slow. A node can crash between
+any two effects of a step. `quorum_checks` has the invariants, which are checked after every step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from random import Random
 
-from ottla.raft.core import RaftCore, Role
+from ottla.raft.config import QuorumConfig
+from ottla.raft.core import RaftCore
 from ottla.raft.events import (
+    AppendControl,
     Appended,
     AppendFetched,
-    AppendLeaderChange,
+    AppendSnapshot,
+    BeginSnapshot,
     Commit,
+    Disconnected,
     Effect,
-    Election,
     Event,
-    FetchResponse,
+    Failed,
     Flush,
     Flushed,
-    LogEnd,
+    LoadSnapshot,
     Persist,
+    Received,
+    Respond,
+    Responded,
     Send,
-    Started,
+    SnapshotLoaded,
+    SnapshotsChanged,
     Ticked,
     Truncate,
 )
+from ottla.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from ottla.raft.roles import Role
+from ottla.raft.values import Endpoint, Node, SnapshotId
+from ottla.raft.voters import NO_VOTERS, Voter, VoterSet
 from tests.simulation.world.clock import SimulatedClock
-from tests.simulation.world.network import Network
+from tests.simulation.world.quorum_checks import QuorumChecks
+from tests.simulation.world.quorum_disk import Entry, ReplicaDisk, Snapshot, controls_of, format_disk
 
-Entry = tuple[int, str]
-"""The epoch and value of a record."""
+FIRST_PORT = 9000
+CLIENT = 0
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What the network and the machines do; `NONE` for a healthy quorum."""
+
+    loss: float = 0.05
+    duplication: float = 0.03
+    latency_ms: tuple[int, int] = (1, 30)
+    drift: float = 0.1
+    crash_inside_step: float = 0.0005
+
+
+NONE = Faults(loss=0.0, duplication=0.0, latency_ms=(1, 5), drift=0.0, crash_inside_step=0.0)
+
+
+class CrashError(Exception):
+    """The node stops between two effects."""
+
+
+@dataclass(eq=False)
+class Running:
+    """A running node. Messages to an earlier run of the node are lost."""
+
+    core: RaftCore
+    offset_ms: int
+    rate: float
+
+    def local_ms(self, now_ms: int) -> int:
+        """The node's monotonic clock."""
+        return self.offset_ms + int(now_ms * self.rate)
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the core's deadline has passed, on the world's clock."""
+        return max(0, ceil((self.core.deadline_ms - self.offset_ms + 1) / self.rate))
+
+
+@dataclass(frozen=True)
+class Token:
+    """A request in flight: the run that sent it, and its id there."""
+
+    source: Running | None
+    node: int
+    request_id: int
+    request: Request
 
 
 @dataclass
-class VoterDisk:
-    """The durable state of a voter: its election, and its log up to `flushed`. A crash may keep some of the rest."""
+class Fetched:
+    """What the shell adds to a response: records, or a snapshot of which a part is sent."""
 
-    election: Election = field(default_factory=Election)
-    log: list[Entry] = field(default_factory=list)
-    flushed: int = 0
+    entries: tuple[Entry, ...] = ()
+    snapshot: Snapshot | None = None
+
+
+NOTHING = Fetched()
+
+
+@dataclass
+class Partial:
+    """A snapshot that a node is fetching."""
+
+    snapshot_id: SnapshotId
+    received: int = 0
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The quorum at its start: nodes 1 to `voters` vote, the others observe."""
+
+    voters: int
+    observers: int = 0
+    kraft_version: int = 1
+    auto_join: bool = False
+
+
+@dataclass
+class Answers:
+    """Responses to the requests of a test, by its tokens."""
+
+    received: dict[int, Response] = field(default_factory=dict)
+    count: int = 0
 
 
 class Quorum:
-    """Voters with the ids 1 to `size`."""
+    """Nodes 1, 2, ... with one disk each."""
 
-    def __init__(self, seed: int, size: int, *, loss: float = 0.1) -> None:
+    def __init__(self, seed: int, setup: Setup, faults: Faults = NONE) -> None:
         self.random = Random(seed)
-        self.seed = seed
-        self.voters = range(1, size + 1)
+        self.seed, self.setup, self.faults = seed, setup, faults
+        self.nodes = range(1, setup.voters + setup.observers + 1)
         self.clock = SimulatedClock()
-        self.network = Network(self.clock, self.random, loss=loss)
-        self.disks = {voter: VoterDisk() for voter in self.voters}
-        self.cores: dict[int, RaftCore] = {}
-        self.committed: list[Entry] = []
-        self.leaders: dict[int, int] = {}
-        """The leader of each epoch."""
-        for voter in self.voters:
-            self.start(voter)
+        self.checks = QuorumChecks(f"seed {seed}")
+        self.blocked: set[tuple[int, int]] = set()
+        """Pairs (source, target) between which no message arrives."""
+        self.running: dict[int, Running] = {}
+        self.disks = {node: ReplicaDisk(bytes([node]) * 16) for node in self.nodes}
+        self.answers = Answers()
+        self._fetching: dict[int, Partial] = {}
+        self._crash_after: dict[int, int] = {}
+        voters = VoterSet.of(self.config(node).voter for node in range(1, setup.voters + 1))
+        self._static = NO_VOTERS
+        if setup.kraft_version == 0:
+            self._static = VoterSet.of_addresses("CONTROLLER", {node: _address(node) for node in voters.ids})
+        else:
+            for node in self.nodes:
+                format_disk(self.disks[node], voters)
+        for node in self.nodes:
+            self.start(node)
+
+    def config(self, node: int) -> QuorumConfig:
+        """The configuration of a node: timeouts are short, so that a run covers many of them."""
+        return QuorumConfig(
+            node_id=node,
+            directory_id=self.disks[node].directory_id,
+            cluster_id="simulated",
+            static_voters=getattr(self, "_static", NO_VOTERS),
+            bootstrap=tuple(Node(-1 - each, *_address(each)) for each in self.nodes),
+            endpoints=(Endpoint("CONTROLLER", *_address(node)),),
+            auto_join=self.setup.auto_join,
+            election_timeout_ms=200,
+            fetch_timeout_ms=400,
+            election_backoff_max_ms=200,
+            request_timeout_ms=300,
+            fetch_max_wait_ms=100,
+            fetch_snapshot_max_bytes=70,
+        )
 
     # -- actions of a test -----------------------------------------------------------------------------------------
 
-    def start(self, voter: int) -> None:
-        """Start a voter from its disk."""
-        disk = self.disks[voter]
-        core = RaftCore(voter, self.voters, disk.election, self.random, election_timeout_ms=200, fetch_timeout_ms=400)
-        self.cores[voter] = core
-        starts: list[tuple[int, int]] = []
-        for offset, (epoch, _) in enumerate(disk.log):
-            if not starts or starts[-1][0] != epoch:
-                starts.append((epoch, offset))
-        end = LogEnd(len(disk.log), disk.log[-1][0] if disk.log else -1)
-        self._step(voter, Started(end, disk.flushed, tuple(starts)))
+    def start(self, node: int) -> None:
+        """Start a node from its disk."""
+        disk = self.disks[node]
+        core = RaftCore(self.config(node), disk.election, self.random)
+        rate = 1.0 + self.random.uniform(-self.faults.drift, self.faults.drift)
+        self.running[node] = Running(core, self.random.randint(0, 100_000), rate)
+        self.checks.started(node)
+        self._step(node, disk.started())
 
-    def crash(self, voter: int) -> None:
-        """Stop a voter at once; a random part of its unsynced records is lost."""
-        del self.cores[voter]
-        disk = self.disks[voter]
-        del disk.log[self.random.randint(disk.flushed, len(disk.log)) :]
-        disk.flushed = len(disk.log)  # the restart reads the surviving records from the disk
+    def start_all(self) -> None:
+        """Start the nodes that do not run."""
+        for node in self.nodes:
+            if node not in self.running:
+                self.start(node)
+
+    def crash(self, node: int) -> None:
+        """Stop a node at once. Others may notice that its connections are closed."""
+        del self.running[node]
+        self._fetching.pop(node, None)
+        self._crash_after.pop(node, None)
+        self.disks[node].crash(self.random)
+        for other in list(self.running):
+            if self.random.random() < 0.5 and not self._is_blocked(node, other):
+                self.clock.plan(self.latency(), partial(self._receive, self.running[other], other, Disconnected(node)))
+
+    def crash_inside_step(self, node: int) -> None:
+        """Stop a node during one of its next steps."""
+        self._crash_after[node] = self.random.randint(0, 6)
 
     def leader(self) -> int | None:
-        """The leader of the latest epoch that the network does not isolate."""
-        isolated = self.network.isolated
-        leaders = [v for v, core in self.cores.items() if core.role is Role.LEADER and v not in isolated]
-        return max(leaders, key=lambda v: self.cores[v].epoch, default=None)
+        """The leader of the latest epoch."""
+        leaders = [node for node, each in self.running.items() if each.core.is_leader]
+        return max(leaders, key=lambda node: self.running[node].core.epoch, default=None)
+
+    def core(self, node: int) -> RaftCore:
+        return self.running[node].core
 
     def propose(self, value: str) -> bool:
         """Append a record at the leader; False if there is no leader."""
         leader = self.leader()
         if leader is None:
             return False
-        core, disk = self.cores[leader], self.disks[leader]
-        disk.log.append((core.epoch, value))
-        self._step(leader, Appended(len(disk.log), core.epoch))
+        self._append(leader, ((self.core(leader).epoch, value),))
         return True
+
+    def ask(self, node: int, request: Request) -> int:
+        """Send a request of an administrator to a node; its response is in `answers` under the returned number."""
+        self.answers.count += 1
+        token = Token(None, CLIENT, self.answers.count, request)
+        self._step(node, Received(token, request))
+        return self.answers.count
+
+    def tell(self, node: int, event: Event) -> None:
+        """Pass an event to a node."""
+        self._step(node, event)
+
+    def take_snapshot(self, node: int) -> None:
+        """Let a node write a snapshot of what is committed, and delete its log up to this or the previous snapshot."""
+        core, disk = self.core(node), self.disks[node]
+        end = core.high_watermark
+        if end <= disk.start or (disk.latest_snapshot and end <= disk.latest_snapshot.end_offset):
+            return
+        version, voters = core.snapshot_controls(end)
+        disk.take_snapshot(end, (version,) if voters is None else (version, voters))
+        ids = sorted(each for each in disk.snapshots if each.end_offset > disk.start)
+        disk.start_at(self.random.choice(ids))
+        sizes = tuple((each, snapshot.size) for each, snapshot in disk.snapshots.items())
+        self._step(node, SnapshotsChanged(sizes, disk.start))
 
     def run(self, duration_ms: int) -> None:
         """Let time pass: take planned events and elapsed timers in order."""
         clock = self.clock
         end_ms = clock.now_ms + duration_ms
         while clock.now_ms < end_ms:
-            times = [end_ms, *(core.deadline_ms for core in self.cores.values())]
+            times = [end_ms, *(each.deadline_ms for each in self.running.values())]
             next_ms = clock.next_ms()
             clock.advance_to(min(times if next_ms is None else [*times, next_ms]))
             while (event := clock.take_due()) is not None:
                 event()
-            for voter in list(self.cores):
-                if self.cores[voter].deadline_ms <= clock.now_ms < end_ms:
-                    self._step(voter, Ticked())
+            for node in list(self.running):
+                running = self.running.get(node)
+                if running is not None and running.deadline_ms <= clock.now_ms < end_ms:
+                    self._step(node, Ticked())
+
+    def heal(self) -> None:
+        """End all faults, and start all nodes."""
+        self.faults, self.blocked = NONE, set()
+        self._crash_after.clear()
+        self.start_all()
 
     # -- the shell of each core ------------------------------------------------------------------------------------
 
-    def _step(self, voter: int, event: Event, fetched: tuple[Entry, ...] = ()) -> None:
-        core = self.cores[voter]
-        before = core.high_watermark
-        for effect in core.step(event, self.clock.now_ms):
-            self._obey(voter, effect, fetched)
-        core.validate()
-        assert core.high_watermark >= before, self._problem(f"the high watermark of {voter} decreased")
-        if core.role is Role.LEADER:
-            assert self.leaders.setdefault(core.epoch, voter) == voter, self._problem(f"two leaders in {core.epoch}")
+    def _step(self, node: int, event: Event, fetched: Fetched = NOTHING) -> None:
+        running = self.running.get(node)
+        if running is None:
+            return
+        if self.random.random() < self.faults.crash_inside_step:
+            self.crash_inside_step(node)
+        try:
+            self._run_step(node, running, event, fetched)
+        except CrashError:
+            if self.running.get(node) is running:
+                self.crash(node)
 
-    def _obey(self, voter: int, effect: Effect, fetched: tuple[Entry, ...]) -> None:
-        core, disk = self.cores[voter], self.disks[voter]
-        if isinstance(effect, Persist):
-            disk.election = effect.election
-        elif isinstance(effect, Truncate):
-            assert effect.offset >= core.high_watermark, self._problem("truncated below the high watermark")
-            del disk.log[effect.offset :]
-            disk.flushed = min(disk.flushed, effect.offset)
-        elif isinstance(effect, AppendLeaderChange):
-            disk.log.append((effect.epoch, f"leader {effect.leader_id}"))
-            self._step(voter, Appended(len(disk.log), effect.epoch))
-        elif isinstance(effect, AppendFetched):
-            for entry in fetched:
-                disk.log.append(entry)
-                self._step(voter, Appended(len(disk.log), entry[0]))
-        elif isinstance(effect, Flush):
-            self.clock.plan(self.random.randint(1, 20), partial(self._flush, voter, core, effect.end_offset))
-        elif isinstance(effect, Commit):
-            self._check_commit(voter, effect.high_watermark)
-        elif isinstance(effect, Send):
-            self._send(voter, effect)
+    def _run_step(self, node: int, running: Running, event: Event, fetched: Fetched) -> None:
+        core = running.core
+        effects = core.step(event, running.local_ms(self.clock.now_ms))
+        for effect in effects:
+            left = self._crash_after.get(node)
+            if left is not None:
+                if left == 0:
+                    raise CrashError
+                self._crash_after[node] = left - 1
+            self._obey(node, running, effect, fetched)
+        self.checks.stepped(node, core, self.disks[node])
 
-    def _flush(self, voter: int, core: RaftCore, end_offset: int) -> None:
-        if self.cores.get(voter) is core:  # a crash ends the flush
-            disk = self.disks[voter]
-            disk.flushed = max(disk.flushed, min(end_offset, len(disk.log)))
-            self._step(voter, Flushed(end_offset))
+    def _obey(self, node: int, running: Running, effect: Effect, fetched: Fetched) -> None:
+        core, disk = running.core, self.disks[node]
+        match effect:
+            case Persist():
+                disk.persist(effect)
+                if effect.election.voted == core.config.key:
+                    self.checks.voted(core.config.key, effect.election.epoch, core.config.key, disk)
+            case Truncate(offset=offset):
+                assert offset >= core.high_watermark, self.checks.fail("truncated below the high watermark")
+                disk.truncate(offset)
+            case AppendControl(epoch=epoch, records=records):
+                for record in records:
+                    if isinstance(record, VoterSet):
+                        self.checks.appends_voters(core, record)
+                self._append_entries(node, running, tuple((epoch, record) for record in records))
+            case AppendFetched():
+                self._append_fetched(node, running, fetched.entries)
+            case Flush(end_offset=offset):
+                self.clock.plan(self.random.randint(1, 20), partial(self._flush, node, running, offset))
+            case Commit(high_watermark=offset):
+                self.checks.commits(node, disk, offset)
+            case Send():
+                self._send(node, running, effect)
+            case Respond():
+                self._respond(node, running, effect)
+            case _:
+                self._obey_snapshot(node, running, effect, fetched)
 
-    def _send(self, voter: int, effect: Send) -> None:
-        message = effect.message
-        records: tuple[Entry, ...] = ()
-        if isinstance(message, FetchResponse) and message.diverged is None:
-            count = self.random.randint(1, 4)
-            records = tuple(self.disks[voter].log[message.from_offset : message.from_offset + count])
-        self.network.send(voter, effect.to, partial(self._receive, effect.to, message, records))
+    def _obey_snapshot(self, node: int, running: Running, effect: Effect, fetched: Fetched) -> None:
+        disk = self.disks[node]
+        match effect:
+            case BeginSnapshot(snapshot=snapshot_id):
+                self._fetching[node] = Partial(snapshot_id)
+            case AppendSnapshot(snapshot=snapshot_id, position=position):
+                fetching = self._fetching[node]
+                assert (fetching.snapshot_id, fetching.received) == (snapshot_id, position), "a part is missing"
+                fetching.received += running.core.config.fetch_snapshot_max_bytes
+                fetching.snapshot = fetched.snapshot
+            case LoadSnapshot(snapshot=snapshot_id):
+                snapshot = self._fetching.pop(node).snapshot
+                assert snapshot is not None, "a snapshot without parts"
+                self.checks.loads(node, snapshot.entries)
+                disk.install(snapshot_id, snapshot)
+                offset = snapshot_id.end_offset - 1
+                controls = tuple((offset, record) for record in snapshot.controls)
+                self._run_step(node, running, SnapshotLoaded(snapshot_id, snapshot.size, controls), NOTHING)
 
-    def _receive(self, voter: int, message: Event, records: tuple[Entry, ...]) -> None:
-        if voter in self.cores:
-            self._step(voter, message, records)
+    def _append(self, node: int, entries: tuple[Entry, ...]) -> None:
+        running = self.running[node]
+        try:
+            self._append_entries(node, running, entries)
+        except CrashError:
+            self.crash(node)
 
-    def _check_commit(self, voter: int, high_watermark: int) -> None:
-        own = self.disks[voter].log[:high_watermark]
-        assert len(own) == high_watermark, self._problem(f"{voter} committed beyond its log")
-        shared = min(len(own), len(self.committed))
-        assert own[:shared] == self.committed[:shared], self._problem(f"{voter} committed other records")
-        self.committed += own[shared:]
+    def _append_fetched(self, node: int, running: Running, entries: tuple[Entry, ...]) -> None:
+        """Append fetched records; each batch has records of one epoch."""
+        first = 0
+        for i in range(1, len(entries) + 1):
+            if i == len(entries) or entries[i][0] != entries[first][0]:
+                self._append_entries(node, running, entries[first:i], is_last=i == len(entries))
+                first = i
 
-    def _problem(self, text: str) -> str:
-        return f"{text} (seed {self.seed}, at {self.clock.now_ms} ms)"
+    def _append_entries(self, node: int, running: Running, entries: tuple[Entry, ...], *, is_last: bool = True) -> None:
+        disk = self.disks[node]
+        offset = disk.end
+        disk.log += entries
+        self.checks.appended(disk, offset)
+        event = Appended(disk.end, entries[-1][0], controls_of(entries, offset), is_last)
+        self._run_step(node, running, event, NOTHING)
+
+    def _flush(self, node: int, running: Running, end_offset: int) -> None:
+        if self.running.get(node) is running:  # a crash ends the flush
+            disk = self.disks[node]
+            disk.flushed = max(disk.flushed, min(end_offset, disk.end))
+            self._step(node, Flushed(end_offset))
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    def latency(self) -> int:
+        """Draw the delay of one message, in milliseconds."""
+        return self.random.randint(*self.faults.latency_ms)
+
+    def _is_blocked(self, source: int, target: int) -> bool:
+        return (source, target) in self.blocked
+
+    def _transmit(self, source: int, target: int) -> Iterable[int]:
+        """The delays after which a message arrives: none if it is lost, two if it is duplicated."""
+        if self._is_blocked(source, target) or self.random.random() < self.faults.loss:
+            return ()
+        copies = 2 if self.random.random() < self.faults.duplication else 1
+        return tuple(self.latency() for _ in range(copies))
+
+    def _send(self, node: int, running: Running, effect: Send) -> None:
+        target = effect.to.port - FIRST_PORT
+        token = Token(running, node, effect.request_id, effect.request)
+        for delay_ms in self._transmit(node, target):
+            self.clock.plan(delay_ms, partial(self._deliver_request, target, token))
+
+    def _deliver_request(self, target: int, token: Token) -> None:
+        running = self.running.get(target)
+        if running is not None and not self._is_blocked(token.node, target):
+            self._step(target, Received(token, token.request))
+        elif token.source is not None and not self._is_blocked(target, token.node):
+            # The connection is refused.
+            self.clock.plan(self.latency(), partial(self._receive, token.source, token.node, Failed(token.request_id)))
+
+    def _respond(self, node: int, running: Running, effect: Respond) -> None:
+        token, response = effect.token, effect.response
+        assert isinstance(token, Token)
+        if token.source is None:
+            self.answers.received[token.request_id] = response
+            return
+        fetched = self._fetched(node, token, response)
+        for delay_ms in self._transmit(node, token.node):
+            event = Responded(token.request_id, response)
+            self.clock.plan(delay_ms, partial(self._receive, token.source, token.node, event, fetched))
+        if isinstance(response, VoteResponse) and response.granted and running.core.role is not Role.CANDIDATE:
+            request = token.request
+            if isinstance(request, VoteRequest) and not request.pre_vote:
+                key = running.core.config.key
+                self.checks.voted(key, request.epoch, request.candidate, self.disks[node])
+
+    def _fetched(self, node: int, token: Token, response: Response) -> Fetched:
+        disk = self.disks[node]
+        request = token.request
+        if isinstance(response, FetchResponse) and response.has_records and isinstance(request, FetchRequest):
+            return Fetched(disk.read(request.end.offset, self.random.randint(1, 5)))
+        if isinstance(response, FetchSnapshotResponse) and isinstance(request, FetchSnapshotRequest):
+            return Fetched(snapshot=disk.snapshots.get(request.snapshot))
+        return NOTHING
+
+    def _receive(self, running: Running, node: int, event: Event, fetched: Fetched = NOTHING) -> None:
+        if self.running.get(node) is running:
+            self._step(node, event, fetched)
+
+
+def _address(node: int) -> tuple[str, int]:
+    return f"node{node}", FIRST_PORT + node
+
+
+def voter_of(quorum: Quorum, node: int) -> Voter:
+    """A node as a voter."""
+    return quorum.config(node).voter

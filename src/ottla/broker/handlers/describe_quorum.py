@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_quorum import (
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import DescribeQuorumPorts
-    from ottla.broker.quorum_description import QuorumDescription
+    from ottla.raft import QuorumDescription, ReplicaDescription
 
 
 def handle(
@@ -33,6 +33,9 @@ def handle(
             error_code=ErrorCode.NONE, error_message=None, topics=(yield from _unknown(request))
         )
     quorum = broker.metadata.describe_quorum()
+    if quorum is None:
+        error = ResponsePartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return DescribeQuorumResponse(topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[error])])
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -67,17 +70,18 @@ def _partition(quorum: QuorumDescription) -> ResponsePartitionData:
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
-        current_voters=[
-            ReplicaState(
-                replica_id=voter.replica_id,
-                replica_directory_id=voter.directory_id,
-                log_end_offset=voter.log_end_offset,
-                last_fetch_timestamp=voter.last_fetch_ms,
-                last_caught_up_timestamp=voter.last_caught_up_ms,
-            )
-            for voter in quorum.voters
-        ],
-        observers=[],
+        current_voters=[_replica(voter) for voter in quorum.voters],
+        observers=[_replica(observer) for observer in quorum.observers],
+    )
+
+
+def _replica(replica: ReplicaDescription) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.key.node_id,
+        replica_directory_id=replica.key.directory_id,
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_ms,
+        last_caught_up_timestamp=replica.last_caught_up_ms,
     )
 
 
@@ -86,4 +90,4 @@ def _nodes(broker: DescribeQuorumPorts, quorum: QuorumDescription) -> list[Node]
     listeners = [
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in broker.controller_endpoints
     ]
-    return [Node(node_id=voter.replica_id, listeners=listeners) for voter in quorum.voters]
+    return [Node(node_id=voter.key.node_id, listeners=listeners) for voter in quorum.voters]
