@@ -22,7 +22,7 @@ ASSIGNOR = "simple"
 def describe(core: Core, call: Call, question: DescribeShareGroup, _now: Moment) -> Effects:
     """Describe a share group with its members and their assignments."""
     try:
-        group = existing_group(core, question.group_id)
+        group = existing_group(core, question.group_id, "Group")
     except KafkaError as error:
         row = DescribedGroup(group_id=question.group_id, error_code=error.code, error_message=error.message)
         return [Reply(call, row)]

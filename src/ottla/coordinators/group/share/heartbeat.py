@@ -59,12 +59,12 @@ def _validate(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def existing_group(core: Core, group_id: str) -> ShareGroup:
-    """Return the share group; raises GROUP_ID_NOT_FOUND."""
+def existing_group(core: Core, group_id: str, noun: str = "Share group") -> ShareGroup:
+    """Return the share group; raises GROUP_ID_NOT_FOUND. `noun` begins Kafka's message, which differs by request."""
     group = core.share_groups.get(group_id)
     if group is None:
         is_other = core.has_group(group_id)
-        message = f"Group {group_id} is not a share group." if is_other else f"Share group {group_id} not found."
+        message = f"Group {group_id} is not a share group." if is_other else f"{noun} {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
     return group
 

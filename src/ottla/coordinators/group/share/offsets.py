@@ -88,7 +88,7 @@ def reset(core: Core, effect: ResetShares, failed: Mapping[tuple[Uuid, int], Err
 def delete(core: Core, call: Call, request: DeleteShareOffsets, _now: Moment) -> Effects:
     """Delete the share state of topics of an empty group."""
     try:
-        group = existing_group(core, request.group_id)
+        group = existing_group(core, request.group_id, "Group")
         _check_alterable(core, group)
     except KafkaError as error:
         return [Reply(call, DeletedShareOffsets(error.code, error.message))]
