@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.cli import units
@@ -45,7 +45,7 @@ def run(options: Options) -> None:
         if len(shown) > 1:
             output.line()
         if rows := facts[name.replace("-", "_")]:
-            output.table(_COLUMNS[name](rows), rows)
+            output.table(_COLUMNS[name], rows)
     for part, problem in facts["unknown"].items():
         output.note(f"{part}: {problem}")
 
@@ -93,8 +93,8 @@ def _facts(admin: api.Admin) -> dict[str, Any]:
         "topic_count": len(topics),
         "partition_count": sum(topic.partitions for topic in topics),
         "brokers": brokers,
-        "features": _feature_rows(features),
-        "quorum": _quorum_rows(quorum),
+        "features": _feature_rows(features) if features else [],
+        "quorum": _quorum_rows(quorum) if quorum else [],
         "log_dirs": _directory_rows(directories),
         "unknown": unknown,
     }
@@ -113,9 +113,7 @@ def _release(level: int) -> str | None:
     return METADATA_VERSION_NAMES.get(level)
 
 
-def _feature_rows(features: Any) -> list[dict[str, Any]]:
-    if features is None:
-        return []
+def _feature_rows(features: api.Features) -> list[dict[str, Any]]:
     return [
         {
             "feature": name,
@@ -127,9 +125,7 @@ def _feature_rows(features: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _quorum_rows(quorum: Any) -> list[dict[str, Any]]:
-    if quorum is None:
-        return []
+def _quorum_rows(quorum: api.Quorum) -> list[dict[str, Any]]:
     roles = (("voter", quorum.voters), ("observer", quorum.observers))
     end = max((replica.log_end_offset for replica in quorum.voters), default=0)
     return [
@@ -163,33 +159,30 @@ def _directory_rows(directories: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _broker_columns(rows: list[dict[str, Any]]) -> list[Column]:
-    def address(row: Any) -> str:
-        return f"[{row['host']}]:{row['port']}" if ":" in row["host"] else f"{row['host']}:{row['port']}"
+def _address(row: Mapping[str, Any]) -> str:
+    return f"[{row['host']}]:{row['port']}" if ":" in row["host"] else f"{row['host']}:{row['port']}"
 
-    def state(row: Any) -> str:
-        return "fenced" if row["fenced"] else "up, controller" if row["controller"] else "up"
 
-    columns = [Column("node_id", "BROKER", right=True), Column("host", "ADDRESS", cell=address)]
-    if any(row["rack"] for row in rows):
-        columns.append(Column("rack"))
-    return [
-        *columns,
-        Column("fenced", "STATE", cell=state, colour=lambda fenced: "red" if fenced else "green"),
+def _state(row: Mapping[str, Any]) -> str:
+    return "fenced" if row["fenced"] else "up, controller" if row["controller"] else "up"
+
+
+_COLUMNS = {
+    "brokers": [
+        Column("node_id", "BROKER", right=True),
+        Column("host", "ADDRESS", cell=_address),
+        Column("rack", optional=True),
+        Column("fenced", "STATE", cell=_state, colour=lambda fenced: "red" if fenced else "green"),
         number("leader_count", "LEADS"),
         number("replica_count", "REPLICAS"),
         size("size"),
-    ]
-
-
-_COLUMNS: dict[str, Callable[[list[dict[str, Any]]], list[Column]]] = {
-    "brokers": _broker_columns,
-    "features": lambda _: [
+    ],
+    "features": [
         Column("feature"),
         Column("level", right=True),
         Column("highest", "SUPPORTED", right=True, cell=lambda row: f"{row['lowest']}-{row['highest']}"),
     ],
-    "quorum": lambda _: [
+    "quorum": [
         Column("node_id", "QUORUM", right=True),
         Column("role", colour=lambda role: "green" if role == "leader" else None),
         number("leader_epoch", "EPOCH"),
@@ -197,7 +190,7 @@ _COLUMNS: dict[str, Callable[[list[dict[str, Any]]], list[Column]]] = {
         number("lag"),
         moment("last_caught_up_ms", "CAUGHT UP"),
     ],
-    "log-dirs": lambda _: [
+    "log-dirs": [
         Column("node_id", "BROKER", right=True),
         Column("path", "LOG DIRECTORY", narrow=True),
         number("replica_count", "REPLICAS"),

@@ -98,14 +98,12 @@ def _describe(options: Options) -> None:
     """Show members, their partitions, and offsets."""
     output, admin = Output(options), connect(options)
     everything = not (options.members or options.offsets or options.state)
-    for index, name in enumerate(existing_groups(admin, options, optional=True)):
+    for name in output.parts(existing_groups(admin, options, optional=True)):
         lag = group_lag.read_lag(admin, name)
         members = [_member_row(member) for member in lag.group.members]
         if output.json:
             output.object({**lag.summary(), "members": members, "offsets": lag.rows})
             continue
-        if index:
-            output.line()
         group_lag.headline(output, lag)
         if options.members or (everything and members):
             output.line()
@@ -130,17 +128,18 @@ def _member_row(member: api.GroupMember) -> dict[str, Any]:
 
 
 def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
-    columns = [Column("client", narrow=True), Column("host")]
-    if any(row["instance"] for row in rows):
-        columns.append(Column("instance", narrow=True))
-    columns.append(number("partition_count", "PARTITIONS"))
-    columns.append(Column("assignment", "READS", narrow=True, show=units.ranges))
+    columns = [
+        Column("client", narrow=True),
+        Column("host"),
+        Column("instance", narrow=True, optional=True),
+        number("partition_count", "PARTITIONS"),
+        Column("assignment", "READS", narrow=True, show=units.ranges),
+    ]
     if any(row["epoch"] is not None for row in rows):
         columns.append(number("epoch"))
     if any(row["target"] is not None and row["target"] != row["assignment"] for row in rows):
         columns.append(Column("target", "WILL READ", narrow=True, show=units.ranges))
-    columns.append(Column("member", "MEMBER ID", narrow=True, colour=lambda _: "dim"))
-    return columns
+    return [*columns, Column("member", "MEMBER ID", narrow=True, colour=lambda _: "dim")]
 
 
 COMMAND.verb("lag", *group_lag.PARAMETERS, examples=group_lag.EXAMPLES, summary="show the lag of groups")(

@@ -115,13 +115,11 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     found = [Column("topic", narrow=True), number("partition"), number("committed"), number("end"), LAG]
     if any("per_second" in row for row in rows):
         found.append(number("per_second", "READ/S"))
-    if any(row["client"] for row in rows):
-        found += [Column("client", narrow=True), Column("host")]
-    return found
+    return [*found, Column("client", narrow=True, optional=True), Column("host", optional=True)]
 
 
 def headline(output: Output, lag: GroupLag) -> None:
-    """A line about the whole group."""
+    """Print a line about the whole group."""
     summary, style = lag.summary(), output.style
     state = summary["state"]
     colour = state_colour(state)
@@ -137,7 +135,7 @@ def headline(output: Output, lag: GroupLag) -> None:
 
 
 def state_colour(state: str) -> str | None:
-    """How a group's state lags."""
+    """Return the colour of a group's state."""
     return {"Stable": "green", "Empty": "dim", "Dead": "red"}.get(state, "yellow")
 
 
@@ -153,9 +151,7 @@ def _show(output: Output, lags: Sequence[GroupLag], options: Options) -> None:
     if output.json:
         output.table([], [row for each in lags for row in (_topics(each) if options.by_topic else each.rows)])
         return
-    for index, each in enumerate(lags):
-        if index:
-            output.line()
+    for each in output.parts(lags):
         headline(output, each)
         if each.rows:
             output.line()

@@ -5,9 +5,9 @@ for tables and a key for JSON. Times in JSON are milliseconds, sizes are bytes.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ from ottla.cli.terminal import Style, terminal_columns
 
 _GAP = "  "
 _SHORTEST = 10
+T = TypeVar("T")
 
 
 class Column(NamedTuple):
@@ -27,6 +28,7 @@ class Column(NamedTuple):
     - `cell` formats the whole row instead of the value.
     - `colour` returns the name of one of Style's colours for a value ("green", "yellow", "red", "dim", "bold").
     - `right` aligns the column to the right, `narrow` allows a terminal to cut it.
+    - `optional` omits the column from a table in which it is empty or zero in every row.
     """
 
     key: str
@@ -36,6 +38,7 @@ class Column(NamedTuple):
     narrow: bool = False
     colour: Callable[[Any], str | None] | None = None
     cell: Callable[[Mapping[str, Any]], str] | None = None
+    optional: bool = False
 
     def title(self) -> str:
         return self.key.replace("_", " ").upper() if self.heading is None else self.heading
@@ -110,6 +113,7 @@ class Output:
         if empty and not rows:
             self.note(empty)
             return
+        columns = [column for column in columns if not column.optional or any(row[column.key] for row in rows)]
         titles = [column.title() for column in columns]
         texts = [[column.text(row) for column in columns] for row in rows]
         widths = [max(map(len, cells)) for cells in zip(titles, *texts, strict=True)]
@@ -125,6 +129,13 @@ class Output:
             return
         for row in rows:  # a terminal must not be controlled by the names that other users choose
             self._write(one_line(row[name]) if self.stream.isatty() else row[name])
+
+    def parts(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items, with an empty line before each but the first one."""
+        for index, item in enumerate(items):
+            if index:
+                self.line()
+            yield item
 
     def record(self, row: Mapping[str, Any], columns: Sequence[Column]) -> None:
         """Print one row: as a line per column, or as a JSON object."""

@@ -158,11 +158,10 @@ def _list(options: Options) -> None:
             number("records"),
             size("size", "SIZE"),
             Column("cleanup_policy", "CLEANUP"),
+            Column(
+                "under_replicated", "OUT OF SYNC", right=True, colour=lambda n: "yellow" if n else None, optional=True
+            ),
         ]
-        if any(row["under_replicated"] for row in rows):
-            columns.append(
-                Column("under_replicated", "OUT OF SYNC", right=True, colour=lambda n: "yellow" if n else None)
-            )
     Output(options).listing(
         "topic", columns, rows, empty="There is no topic yet. `ottla topic create NAME` creates one."
     )

@@ -92,13 +92,11 @@ def describe(options: Options) -> None:
         empty = f"There is no partition {' or '.join(_FILTERS[name] for name in filters)}."
         output.table([Column("topic", narrow=True), *_columns(rows)], rows, empty=empty)
         return
-    for index, each in enumerate(facts):
+    for each in output.parts(facts):
         if output.json:
             output.object({**each.summary(), "config": each.overrides(), "partitions": each.partitions})
-            continue
-        if index:
-            output.line()
-        _print_topic(output, each)
+        else:
+            _print_topic(output, each)
 
 
 def selectable(listed: Iterable[api.TopicListing], wanted: Sequence[str], *, internal: bool = False) -> list[str]:
@@ -192,8 +190,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield Column("replicas")
     if any(row["isr"] != row["replicas"] for row in rows):
         yield Column("isr", "IN SYNC", colour=lambda isr: None if isr else "red")
-    if any(row["offline"] for row in rows):
-        yield Column("offline", colour=lambda nodes: "yellow" if nodes else None)
+    yield Column("offline", colour=lambda nodes: "yellow" if nodes else None, optional=True)
     yield number("earliest")
     yield number("latest")
     yield number("records")

@@ -96,9 +96,7 @@ def _describe(options: Options) -> None:
         moment("start_ms", "started"),
         Column("partitions", show=units.ranges),
     ]
-    for index, (name, each) in enumerate(described.items()):
-        if index:
-            output.line()
+    for name, each in output.parts(described.items()):
         row = {
             "transactional_id": name,
             "state": each.state.value,
