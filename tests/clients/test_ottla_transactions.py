@@ -20,6 +20,7 @@ import pytest
 from ottla.clients import Admin, AsyncProducer, Consumer, Delivery, OffsetAndMetadata, Producer
 from ottla.clients.admin import PartialFailure, TransactionState
 from ottla.clients.errors import (
+    BrokerError,
     ClientError,
     ConfigurationError,
     InvalidTransactionState,
@@ -31,6 +32,7 @@ from ottla.clients.errors import (
     TransactionFailed,
 )
 from ottla.clients.offsets import GroupMetadata
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from tests.conftest import RunningBroker
 
@@ -416,6 +418,9 @@ def test_admin_lists_and_describes_transactions(
             assert listed not in admin.list_transactions(min_duration_ms=60_000)
             assert admin.list_transactions(pattern=f"{name[:-1]}.") == [listed]
             assert admin.list_transactions(pattern=name[:-1]) == []
+            with pytest.raises(BrokerError, match=r"^The pattern '\(' is not a regular expression") as invalid:
+                admin.list_transactions(pattern="(")
+            assert invalid.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
         with pytest.raises(PartialFailure) as raised:
             admin.describe_transactions([name, "unknown"])
         assert isinstance(raised.value.errors["unknown"], TransactionalIdNotFound)

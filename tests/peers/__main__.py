@@ -2,7 +2,7 @@
 
     python -m tests.peers fetch                   all peers into the cache; quick and silent when they are there
     python -m tests.peers tool NAME ARGS...       one stock tool (`topics`, `dump-log`, ...) in the foreground
-    python -m tests.peers kafka DIR               a stock broker, until Ctrl-C; prints bootstrap=HOST:PORT
+    python -m tests.peers kafka DIR               a stock broker, until Ctrl-C or SIGTERM; prints bootstrap=HOST:PORT
 
 What cannot be fetched is named on standard error; the exit code tells only when CI=true, where a peer
 that is absent would turn tests into silent skips.
@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -129,7 +130,8 @@ def fetch_all() -> int:
 
 
 def serve_kafka(directory: Path) -> int:
-    """Run a stock broker until it is interrupted."""
+    """Run a stock broker until it is interrupted or terminated."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # otherwise the JVM would run on
     with kafka.StockKafka(directory) as broker:
         print(f"bootstrap={broker.bootstrap}", flush=True)
         try:

@@ -4,10 +4,13 @@
 --ignore-formatted is given.
 """
 
+import sys
+
 from ottla.cli import broker_settings
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options
 from ottla.cli.storage import check_cluster_id, directories_of, format_one, random_uuid
+from ottla.cli.terminal import Style
 from ottla.common.ids import uuid_to_text
 
 EXAMPLES = """
@@ -26,6 +29,8 @@ _PARAMETERS = [
 def run(options: Options) -> int:
     """Format every directory in the settings."""
     config = broker_settings.broker_config(options)
+    for warning in config.warnings:
+        print(Style.of(sys.stderr).yellow(f"ottla: {warning}"), file=sys.stderr)
     cluster_id = check_cluster_id(options.cluster_id) if options.cluster_id else uuid_to_text(random_uuid())
     for directory in directories_of(config):
         meta = format_one(directory, cluster_id, config.node_id, ignore_formatted=options.ignore_formatted)

@@ -414,7 +414,8 @@ class AsyncAdmin:
     ) -> list[transactions.TransactionListing]:
         """List the transactional ids of the cluster that match all given filters, sorted.
 
-        `min_duration_ms`: open for longer (KIP-994). `pattern`: an RE2 expression that the whole id matches (KIP-1152).
+        `min_duration_ms`: open for longer (KIP-994). `pattern`: an RE2 expression that the whole id matches (KIP-1152);
+        an invalid one raises BrokerError with INVALID_REGULAR_EXPRESSION.
         """
         wanted = several("states", states), several("producer_ids", producer_ids)
         return await self._run(transactions.list_all(*wanted, min_duration_ms, pattern), timeout_s)

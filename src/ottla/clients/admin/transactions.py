@@ -11,6 +11,7 @@ from ottla.clients.admin.core import Call, Outcome, Plan, Route
 from ottla.clients.admin.model import ProducerDescription
 from ottla.clients.errors import BrokerError, error_for
 from ottla.clients.network import TRANSACTION
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.protocol.message import Message
 from ottla.protocol.messages import describe_transactions, init_producer_id, list_transactions, write_txn_markers
@@ -85,7 +86,9 @@ def list_all(
 
     def read(response: Any, nodes: Sequence[int]) -> Iterator[tuple[int, list[TransactionListing] | BrokerError]]:
         if response.error_code:
-            yield nodes[0], error_for(response.error_code)
+            is_invalid = response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+            problem = f"The pattern {pattern!r} is not a regular expression of RE2" if is_invalid else None
+            yield nodes[0], error_for(response.error_code, problem)
             return
         yield (
             nodes[0],
@@ -100,6 +103,9 @@ def list_all(
     least = 0 if min_duration_ms is None else DURATION_VERSION
     least = least if pattern is None else PATTERN_VERSION
     outcome = yield Call(Route.BROKERS, None, lambda _: request, read, version_least=least)
+    for error in outcome.errors.values():
+        if isinstance(error, BrokerError) and error.code is ErrorCode.INVALID_REGULAR_EXPRESSION:
+            raise error  # about the pattern, not about one of the brokers
     found = {row.transactional_id: row for rows in outcome.all().values() for row in rows}
     return [found[name] for name in sorted(found)]
 
