@@ -1509,6 +1509,7 @@ SHARE = f"{UNIT}/coordinators/test_share_partition.py"
 SHARE_COORDINATOR = f"{UNIT}/coordinators/test_share_coordinator.py"
 SHARE_GROUP = f"{UNIT}/coordinators/test_share_groups.py"
 SHARE_OFFSETS = f"{UNIT}/coordinators/test_share_offsets.py"
+SHARE_REQUESTS = f"{UNIT}/broker/test_share_group_requests.py"
 SHARES = (
     Mutation(
         "a share group does not assign partitions whose share state is still being created",
@@ -1537,6 +1538,37 @@ SHARES = (
         "if result.error is ErrorCode.NONE)",
         ")",
         (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
+    ),
+    Mutation(
+        "records of a member that its share group removed are released at once",
+        "broker/share_effects.py",
+        "                self._storage().release_member(effect.group_id, effect.member_id)\n",
+        "",
+        (
+            f"{SHARE_REQUESTS}::test_records_of_a_member_that_left_are_released_at_once",
+            f"{SHARE_REQUESTS}::test_records_of_a_member_without_heartbeats_are_released_at_once",
+        ),
+    ),
+    Mutation(
+        "records of a member of a share group are released only after its removal is recorded",
+        "coordinators/group/share/heartbeat.py",
+        "if error is not ErrorCode.NONE:\n        return [] if call",
+        "if error is None:\n        return [] if call",
+        (f"{SHARE_GROUP}::test_records_are_released_only_after_the_removal_is_recorded",),
+    ),
+    Mutation(
+        "a group with the id of a deleted share group does not use the deleted state",
+        "broker/share_groups.py",
+        "            self.partitions.drop(request.key)\n",
+        "            pass\n",
+        (f"{SHARE_REQUESTS}::test_group_with_the_id_of_a_deleted_one_starts_again",),
+    ),
+    Mutation(
+        "share groups are refused without their feature",
+        "broker/broker.py",
+        "return self.feature_level(SHARE_VERSION) >= 1",
+        "return True",
+        (f"{SHARE_REQUESTS}::test_nothing_is_served_without_the_feature",),
     ),
     Mutation(
         "a group is not deleted while its share state is being created",
@@ -1702,8 +1734,8 @@ SHARES = (
     Mutation(
         "a lost connection releases the records of its members of share groups",
         "broker/share_fetching.py",
-        "                shared.release(member_id)\n",
-        "                shared.release(group_id)\n",
+        "shared.release(member.member_id)",
+        "shared.release(member.group_id)",
         (f"{UNIT}/broker/test_share_fetching.py::test_lost_connection_releases_the_records_of_its_member",),
     ),
 )

@@ -1,7 +1,7 @@
-"""Executes what share groups ask of the share coordinator: create, reset and delete share state. KIP-932.
+"""Executes what share groups ask of the node: create, reset and delete share state, release records. KIP-932.
 
-Every effect has an outcome, which is reported to the shard of the group that returned it, also after an unhandled
-error. Nothing is retried here: the next heartbeat of a member retries a creation, and the client a deletion.
+A change of share state has an outcome, which is reported to the shard of the group that returned it, also after an
+unhandled error. Nothing is retried here: the next heartbeat of a member retries a creation, and the client the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices, result_of
-from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
+from ottla.coordinators.group.share.events import (
+    DeleteShares,
+    ForgetShares,
+    InitializeShares,
+    ReleaseRecords,
+    ResetShares,
+)
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ Report: TypeAlias = Callable[[Outcome], None]
 
 
 class ShareStorage(Protocol):
-    """The share coordinator, as group coordinators use it."""
+    """What a node does for share groups, as group coordinators use it."""
 
     def prepare(self) -> Completion[None]:
         """Create `__share_group_state`; fails with KafkaError."""
@@ -45,9 +51,13 @@ class ShareStorage(Protocol):
         """Delete the state of a share partition; never fails."""
         ...
 
+    def release_member(self, group_id: str, member_id: str) -> None:
+        """Release the records that a removed member has acquired."""
+        ...
+
 
 class ShareEffects:
-    """`storage()` returns the share coordinator, `run` executes sliced work."""
+    """`storage()` returns the node's part, `run` executes sliced work."""
 
     def __init__(
         self, storage: Callable[[], ShareStorage], run: Callable[[Slices[Outcome]], Completion[Outcome]]
@@ -56,8 +66,11 @@ class ShareEffects:
         self._run = run
 
     def execute(self, effect: object, report: Report) -> None:
-        """Begin to execute an effect of the group coordinator. Its outcome is reported once."""
+        """Begin to execute an effect of the group coordinator. Its outcome is reported once, if it has one."""
         match effect:
+            case ReleaseRecords():
+                self._storage().release_member(effect.group_id, effect.member_id)
+                return
             case InitializeShares():
                 work, failed = self._initialize(effect), _initialized(effect, ())
             case DeleteShares():

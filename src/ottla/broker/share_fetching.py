@@ -7,7 +7,8 @@ of a session is lost, or the session ends, the records that its member has acqui
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.share_acknowledging import Acknowledgements, Batches, batches_of, may_renew, session_key
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
     from ottla.common.clock import Clock
     from ottla.network.connection import Connection
 
+logger = logging.getLogger(__name__)
+
 # A client may request a wait of weeks; no response needs to be delayed for longer than this.
 LONGEST_WAIT_MS = 300_000
 _TRACKED = "share sessions"
+_WAITING = "share fetch"
 
 
 class _Outcome:
@@ -79,10 +83,28 @@ class _Wakeup:
             each.partition.watchers.pop(self, None)
 
 
+def _wait(wakeup: _Wakeup, connection: Connection) -> Slices[None]:
+    """Wait for the wakeup, or until the connection is lost."""
+    connection.state[_WAITING] = wakeup
+    try:
+        yield wakeup.done
+    finally:
+        connection.state.pop(_WAITING, None)
+        wakeup.close()
+
+
 class ShareRequests:
     """Handles the requests of all members; `connection` is that of the request."""
 
-    def __init__(self, shares: ShareGroups, clock: Clock, call_later: CallLater, max_bytes: int) -> None:
+    def __init__(
+        self,
+        shares: ShareGroups,
+        clock: Clock,
+        call_later: CallLater,
+        max_bytes: int,
+        run: Callable[[Slices[None]], Completion[None]],
+    ) -> None:
+        self._run = run
         self._shares = shares
         self._clock = clock
         self._call_later = call_later
@@ -110,7 +132,7 @@ class ShareRequests:
         yield from work.begin()
         outcomes = yield from work.outcomes()
         if request.share_session_epoch == FINAL_EPOCH:
-            self._end_session(member)
+            yield from self._end_session(member)
         return self._acknowledged(member, outcomes)
 
     def _acknowledged(
@@ -149,7 +171,7 @@ class ShareRequests:
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 # As in Kafka, so that the client does not retry at once.
-                yield from self._idle(request.max_wait_ms)
+                yield from self._idle(request.max_wait_ms, connection)
             return ShareFetchResponse(error_code=error.code, error_message=str(error))
         is_renewal = may_renew(version, is_renewal=request.is_renew_ack)
         work = Acknowledgements(self._shares.partitions, member, acknowledged, renews=is_renewal)
@@ -159,7 +181,7 @@ class ShareRequests:
             yield from self._poll(session, request, connection, outcome)
         outcome.acknowledged = yield from work.outcomes()
         if request.share_session_epoch == FINAL_EPOCH:
-            self._end_session(member)
+            yield from self._end_session(member)
         return self._fetched(member, outcome)
 
     def _session(
@@ -172,6 +194,7 @@ class ShareRequests:
         acknowledges: bool,
     ) -> ShareSession | None:
         """The session of a fetch; None for a fetch that ends it."""
+        self._track(connection)
         sessions = self._shares.sessions
         epoch = request.share_session_epoch
         if epoch == FINAL_EPOCH:
@@ -179,9 +202,7 @@ class ShareRequests:
                 raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
             return None
         if epoch == INITIAL_EPOCH:
-            session = sessions.open(member, id(connection), batches, acknowledges=acknowledges)
-            self._track(connection)
-            return session
+            return sessions.open(member, id(connection), batches, acknowledges=acknowledges)
         forgotten = [
             SharedTopicPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
@@ -190,39 +211,53 @@ class ShareRequests:
         return sessions.resume(member, epoch, batches, forgotten)
 
     def _track(self, connection: Connection) -> None:
-        """Release the records of the connection's members when it is lost: one callback per connection."""
+        """End the waits and the sessions of the connection when it is lost: one callback per connection."""
         if _TRACKED in connection.state:
             return
         connection.state[_TRACKED] = True
         name = id(connection)
 
         def lost() -> None:
-            for session in self._shares.sessions.close_connection(name):
-                self._release(session)
+            waiting = connection.state.get(_WAITING)
+            if isinstance(waiting, _Wakeup):
+                waiting.wake()
+            members = [session.key for session in self._shares.sessions.close_connection(name)]
+            self._start(self._release(members))
 
         connection.on_close(lost)
 
-    def _end_session(self, member: SessionKey) -> None:
+    def end_member(self, member: SessionKey) -> None:
+        """End the session of a member that is not in its group any more, and release its records."""
         if self._shares.sessions.get(member) is not None:
-            self._release(self._shares.sessions.close(member))
+            self._shares.sessions.close(member)
+        self._start(self._release([member]))
 
-    def _release(self, session: ShareSession) -> None:
-        group_id, member_id = session.key
-        for name in session.partitions:
-            shared = self._shares.partitions.existing(ShareKey(group_id, *name))
-            if shared is not None:
-                shared.release(member_id)
-        if not self._shares.sessions.has_members(group_id):
-            self._shares.partitions.drop_group(group_id)
+    def _end_session(self, member: SessionKey) -> Slices[None]:
+        if self._shares.sessions.get(member) is not None:
+            self._shares.sessions.close(member)
+            yield from self._release([member])
+
+    def _start(self, work: Slices[None]) -> None:
+        self._run(work).on_done(_log_unhandled)
+
+    def _release(self, members: Iterable[SessionKey]) -> Slices[None]:
+        """Release the records of members whose sessions ended."""
+        shares = self._shares
+        for member in members:
+            for shared in shares.partitions.of_group(member.group_id):
+                if shares.sessions.get(member) is not None:
+                    break  # A new session has records of its own.
+                if not shared.closed:
+                    shared.release(member.member_id)
+                yield
+            if not shares.sessions.has_members(member.group_id):
+                shares.partitions.drop_group(member.group_id)
+            yield
 
     # -- long poll -------------------------------------------------------------------------------------------------
 
-    def _idle(self, wait_ms: int) -> Slices[None]:
-        wakeup = _Wakeup((), min(max(wait_ms, 0), LONGEST_WAIT_MS), self._call_later)
-        try:
-            yield wakeup.done
-        finally:
-            wakeup.close()
+    def _idle(self, wait_ms: int, connection: Connection) -> Slices[None]:
+        yield from _wait(_Wakeup((), min(max(wait_ms, 0), LONGEST_WAIT_MS), self._call_later), connection)
 
     def _poll(
         self, session: ShareSession, request: ShareFetchRequest, connection: Connection, outcome: _Outcome
@@ -232,16 +267,12 @@ class ShareRequests:
             return
         deadline_ms = self._clock.monotonic_ms() + min(max(request.max_wait_ms, 0), LONGEST_WAIT_MS)
         found = yield from self._load(session, outcome)
-        while found and not outcome.errors:
+        while found and not outcome.errors and not connection.closed:
             remaining_ms = deadline_ms - self._clock.monotonic_ms()
             size = yield from self._peek(session, found, request, outcome)
             if remaining_ms <= 0 or size >= min(request.min_bytes, self._max_bytes) or outcome.errors:
                 break
-            wakeup = _Wakeup(found.values(), remaining_ms, self._call_later)
-            try:
-                yield wakeup.done
-            finally:
-                wakeup.close()
+            yield from _wait(_Wakeup(found.values(), remaining_ms, self._call_later), connection)
         # No member would acknowledge what a lost connection acquires.
         if not connection.closed:
             yield from self._acquire(session, found, request, outcome)
@@ -334,6 +365,11 @@ def _partition_data(name: SharedTopicPartition, outcome: _Outcome) -> share_fetc
         data.acknowledge_error_code = acknowledged.error
         data.acknowledge_error_message = acknowledged.message or None
     return data
+
+
+def _log_unhandled(done: Completion[None]) -> None:
+    if done.error is not None:
+        logger.error("Failed to release the records of a share session", exc_info=done.error)
 
 
 class _Zero(NamedTuple):

@@ -11,7 +11,7 @@ from ottla.broker.share_settings import ShareSettings, share_settings
 from ottla.broker.shared_partitions import SharedPartitions
 from ottla.common.completion import Completion
 from ottla.coordinators.share.events import DeleteState, InitializeState, Result
-from ottla.coordinators.share.sessions import ShareSessions
+from ottla.coordinators.share.sessions import SessionKey, ShareSessions
 from ottla.coordinators.share.shard import ShareCoordinatorConfig
 from ottla.metadata.image import GROUP
 from ottla.records import Codec
@@ -52,7 +52,9 @@ class ShareGroups:
             call_later=call_later,
         )
         self.sessions = ShareSessions(config.int("group.share.max.share.sessions"))
-        self.requests = ShareRequests(self, broker.clock, call_later, broker.config.int("fetch.max.bytes"))
+        self.requests = ShareRequests(
+            self, broker.clock, call_later, broker.config.int("fetch.max.bytes"), broker.worker.submit
+        )
 
     def settings(self, group_id: str) -> ShareSettings:
         """The present settings of a share group."""
@@ -77,6 +79,10 @@ class ShareGroups:
         if not self.coordinator.shards.topic.partition_count():
             return Completion.of(Result())
         return self.submit(request)
+
+    def release_member(self, group_id: str, member_id: str) -> None:
+        """End the session of a member that its group removed, and release its records."""
+        self.requests.end_member(SessionKey(group_id, member_id))
 
     def _has_partition(self, topic_id: Uuid, index: int) -> bool:
         topic = self._broker.metadata.image.topics_by_id.get(topic_id)

@@ -56,6 +56,7 @@ class SharedPartitions:
         self._call_later = call_later
         self._around = Surroundings(storage.submit, clock, call_later, self._drop)
         self._loaded: dict[ShareKey, SharedPartition] = {}
+        self._by_group: dict[str, dict[ShareKey, SharedPartition]] = {}
         self._loading: dict[ShareKey, Completion[SharedPartition]] = {}
         # Those that must not be loaded with the state that was read.
         self._outdated: set[ShareKey] = set()
@@ -107,10 +108,14 @@ class SharedPartitions:
         if key in self._loading:
             self._outdated.add(key)
 
+    def of_group(self, group_id: str) -> list[SharedPartition]:
+        """The share partitions of a group that are loaded."""
+        return list(self._by_group.get(group_id, {}).values())
+
     def drop_group(self, group_id: str) -> None:
         """Forget the share partitions of a group that has no members any more."""
-        for key in [key for key in self._loaded if key.group_id == group_id]:
-            self._loaded[key].close()
+        for found in self.of_group(group_id):
+            found.close()
 
     def close(self) -> None:
         """Forget all share partitions."""
@@ -120,6 +125,10 @@ class SharedPartitions:
     def _drop(self, shared: SharedPartition) -> None:
         if self._loaded.get(shared.key) is shared:
             del self._loaded[shared.key]
+            group = self._by_group[shared.key.group_id]
+            del group[shared.key]
+            if not group:
+                del self._by_group[shared.key.group_id]
 
     def _load(self, key: ShareKey, partition: Partition) -> Slices[SharedPartition]:
         leader_epoch = partition.leader_epoch
@@ -149,6 +158,7 @@ class SharedPartitions:
             )
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from problem
         loaded = self._loaded[key] = SharedPartition(key, partition, share, self._around)
+        self._by_group.setdefault(key.group_id, {})[key] = loaded
         return loaded
 
     def _reset_offset(self, partition: Partition, offset_reset: str) -> Slices[int]:

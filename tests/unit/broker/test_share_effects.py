@@ -11,7 +11,13 @@ from ottla.broker.share_effects import ShareEffects
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
+from ottla.coordinators.group.share.events import (
+    DeleteShares,
+    ForgetShares,
+    InitializeShares,
+    ReleaseRecords,
+    ResetShares,
+)
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
 
 from .harness import ManualLoop
@@ -47,6 +53,9 @@ class Storage:
 
     delete = initialize
 
+    def release_member(self, group_id: str, member_id: str) -> None:
+        self.outcomes.append((group_id, member_id))
+
     def shares_initialized(self, effect: InitializeShares, done: object) -> None:
         self.outcomes.append((effect, done))
 
@@ -77,6 +86,11 @@ def test_partitions_whose_state_was_created_are_reported(storage: Storage) -> No
         for topic, index in ((A, 0), (A, 1), (B, 0))
     ]
     assert storage.outcomes == [(INITIALIZE, {A: {0}, B: {0}})]
+
+
+def test_records_of_a_removed_member_are_released(storage: Storage) -> None:
+    storage.execute(ReleaseRecords("g", "m"))
+    assert storage.outcomes == [("g", "m")]
 
 
 def test_no_state_is_created_without_its_topic(storage: Storage) -> None:

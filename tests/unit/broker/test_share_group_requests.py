@@ -73,7 +73,8 @@ class Member:
             max_wait_ms=0, max_bytes=1 << 20, max_records=500, batch_size=500,
         )  # fmt: skip
         if not self.session_epoch:
-            wanted = [FetchPartition(partition_index=index) for index in self.partitions]
+            # As in Kafka, a member may fetch from partitions that are not assigned to it.
+            wanted = [FetchPartition(partition_index=index) for index in (0, 1)]
             request.topics = [FetchTopic(topic_id=self.topic_id, partitions=wanted)]
         response = self.harness.ask(request)
         assert not response.error_code, response
@@ -164,9 +165,41 @@ def test_group_with_the_id_of_a_deleted_one_starts_again(world: World) -> None:
     world.harness.append("t", b"a", b"b")
     assert m.read() == [(0, 0), (0, 1)]
     assert m.acknowledge(0, 1) is ErrorCode.NONE
+    assert Member(world.harness, world.topic_id, "not a member").read() == [], "its session remains"
     m.beat(member_epoch=-1)
     assert world.harness.ask(DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == 0
     assert world.member("n").read() == [(0, 0), (0, 1)]
+
+
+def test_records_of_a_member_that_left_are_released_at_once(world: World) -> None:
+    m, n = world.member("m"), world.member("n")
+    world.harness.append("t", b"a", b"b", b"c")
+    assert len(m.read()) == 3
+    assert n.read() == []
+    assert not m.beat(member_epoch=-1).error_code
+    assert n.read() == [(0, 0), (0, 1), (0, 2)]
+    assert m.acknowledge(0, 2) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert n.acknowledge(0, 2) is ErrorCode.NONE
+
+
+def test_records_of_a_member_without_heartbeats_are_released_at_once(tmp_path: Path) -> None:
+    settings = {"group.share.record.lock.duration.ms": "3600000", "group.share.max.record.lock.duration.ms": "3600000"}
+    with open_harness(tmp_path, settings) as harness:
+        world = World(harness)
+        m, n = world.member("m"), world.member("n")
+        harness.append("t", b"a", b"b")
+        assert len(m.read()) == 2
+        for _ in range(9):
+            assert n.read() == []
+            harness.loop.advance(5_000)
+            n.beat()
+        assert n.read() == [(0, 0), (0, 1)]
+        assert m.acknowledge(0, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert m.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        m.epoch = m.session_epoch = 0
+        m.join()
+        assert m.read() == []
+        assert m.acknowledge(0, 1) is ErrorCode.INVALID_RECORD_STATE
 
 
 def test_acknowledged_records_survive_a_restart_of_the_broker(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DeleteGroup, DescribeGroup, FetchOffsets, GroupConfig, ListGroups
 from ottla.coordinators.group.assignors import GroupSpec, MemberSpec, assign_simply
 from ottla.coordinators.group.share.config import ShareGroupConfig
-from ottla.coordinators.group.share.events import DeleteShares, DescribeShareGroup, InitializeShares
+from ottla.coordinators.group.share.events import DeleteShares, DescribeShareGroup, InitializeShares, ReleaseRecords
 from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.keyed import decode_keyed
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -274,6 +274,19 @@ def test_requests_of_other_types_for_a_share_group_are_refused(driver: GroupDriv
     assert len(driver.log) == before
 
 
+def test_records_are_released_only_after_the_removal_is_recorded(driver: GroupDriver) -> None:
+    a, b = Member(driver, "a", "a"), Member(driver, "b", "a")
+    joined(driver, a, b)
+    driver.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert a.beat(member_epoch=-1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    driver.advance(45_000)
+    assert driver.own_effects == []
+    driver.append_error = ErrorCode.NONE
+    assert a.beat(member_epoch=-1) is ErrorCode.NONE
+    driver.advance(45_000)
+    assert driver.own_effects == [ReleaseRecords("g", "a"), ReleaseRecords("g", "b")]
+
+
 # -- deletion --------------------------------------------------------------------------------------------------
 
 
@@ -286,8 +299,9 @@ def emptied(driver: GroupDriver) -> DeleteShares:
     a.beat(member_epoch=-1)
     call = delete(driver)
     assert call not in driver.answers, "the share state must be deleted first"
-    (effect,) = driver.own_effects
+    released, effect = driver.own_effects
     driver.own_effects.clear()
+    assert released == ReleaseRecords("g", "a")
     assert isinstance(effect, DeleteShares)
     assert effect == DeleteShares("g", {topic_id("a"): frozenset({0, 1})})
     return effect

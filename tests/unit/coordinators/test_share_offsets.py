@@ -111,6 +111,7 @@ def test_group_with_members_is_refused(driver: GroupDriver) -> None:
     assert driver.answers[alter(driver, a0=5)].error is ErrorCode.NON_EMPTY_GROUP
     assert driver.answers[delete(driver, A)].error is ErrorCode.NON_EMPTY_GROUP
     a.beat(member_epoch=-1)
+    driver.own_effects.clear()
     epoch = driver.shard.share_groups["g"].epoch
     assert altered(driver, a0=5).state_epoch == epoch + 1
     assert a.beat(member_epoch=0, subscribed_topic_names=["a"]) is ErrorCode.NONE

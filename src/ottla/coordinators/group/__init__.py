@@ -9,7 +9,8 @@ The caller's duties, in this order:
    effects that it returns before any later effect.
 4. `Reply`: send it once everything appended so far is committed, not before.
 5. `LogLine`: write it to the broker's log. Effects of `share/events.py`: execute them like a `Reply`, then pass
-   the outcome to `shares_initialized`, `shares_deleted`, `shares_reset` or `shares_forgotten`.
+   the outcome to `shares_initialized`, `shares_deleted`, `shares_reset` or `shares_forgotten`;
+   `ReleaseRecords` has none.
 6. Pass the cluster's metadata to `metadata_changed`, before the first request and after each change.
 7. When the partition is lost, call `unload` and execute its effects, which append nothing. Discard the shard.
 

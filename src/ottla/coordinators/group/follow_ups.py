@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.group.group import Group
     from ottla.coordinators.group.member import Member, Protocols
-    from ottla.coordinators.group.share.events import DeleteShares, ForgetShares, InitializeShares, ResetShares
+    from ottla.coordinators.group.share.events import (
+        DeleteShares,
+        ForgetShares,
+        InitializeShares,
+        ReleaseRecords,
+        ResetShares,
+    )
     from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.protocol.messages.join_group import JoinGroupRequest
 
@@ -88,6 +94,14 @@ class AnswerShareHeartbeat(NamedTuple):
     effect: InitializeShares | None
 
 
+class ReleaseShareRecords(NamedTuple):
+    """Release the records of a member of a share group that was removed, and answer it if it left."""
+
+    effect: ReleaseRecords
+    call: Call | None
+    response: object
+
+
 class ChangeShareState(NamedTuple):
     """Alter or delete share state as `call` requests."""
 
@@ -104,6 +118,7 @@ FollowUp: TypeAlias = (
     | RebalanceDowngradedGroup
     | JoinDowngradedGroup
     | AnswerShareHeartbeat
+    | ReleaseShareRecords
     | ChangeShareState
 )
 

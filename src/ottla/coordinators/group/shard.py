@@ -45,6 +45,7 @@ from ottla.coordinators.group.follow_ups import (
     JoinDowngradedGroup,
     JoinUpgradedGroup,
     RebalanceDowngradedGroup,
+    ReleaseShareRecords,
     ReplaceStaticMember,
 )
 from ottla.coordinators.group.group import Group
@@ -133,6 +134,7 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     JoinDowngradedGroup: replacement_appended,
     ReplaceStaticMember: static_member_appended,
     AnswerShareHeartbeat: share_members.heartbeat_appended,
+    ReleaseShareRecords: share_members.removal_appended,
     ChangeShareState: share_states.change_appended,
 }
 _SHARE_KEYS = tuple(RECORD_TYPES[kind][0] for kind in range(10, 16))

@@ -7,6 +7,7 @@ their locks elapse.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
@@ -50,11 +51,13 @@ class ShareSession:
 class ShareSessions:
     """The sessions of all members, at most `limit` (group.share.max.share.sessions)."""
 
-    __slots__ = ("_by_connection", "_limit", "_sessions")
+    __slots__ = ("_by_connection", "_limit", "_members", "_sessions")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
+        # The number of sessions of each group.
+        self._members: Counter[str] = Counter()
         self._by_connection: dict[Hashable, dict[SessionKey, None]] = {}
 
     def __len__(self) -> int:
@@ -65,8 +68,8 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def has_members(self, group_id: str) -> bool:
-        """Whether a member of the group has a session. Cost: the number of sessions."""
-        return any(key.group_id == group_id for key in self._sessions)
+        """Whether a member of the group has a session."""
+        return group_id in self._members
 
     def open(
         self, key: SessionKey, connection: Hashable, partitions: Iterable[SharedTopicPartition], *, acknowledges: bool
@@ -81,6 +84,7 @@ class ShareSessions:
         if len(self._sessions) >= self._limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(key, connection)
+        self._members[key.group_id] += 1
         self._by_connection.setdefault(connection, {})[key] = None
         session.partitions.update(dict.fromkeys(partitions))
         return session
@@ -120,12 +124,15 @@ class ShareSessions:
 
     def close_connection(self, connection: Hashable) -> list[ShareSession]:
         """Close and return the sessions that were opened on a connection which is lost now."""
-        keys = self._by_connection.pop(connection, {})
-        return [session for key in keys if (session := self._sessions.pop(key, None)) is not None]
+        keys = tuple(self._by_connection.get(connection, ()))
+        return [session for key in keys if (session := self._remove(key)) is not None]
 
     def _remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
         if session is not None:
+            self._members[key.group_id] -= 1
+            if not self._members[key.group_id]:
+                del self._members[key.group_id]
             keys = self._by_connection.get(session.connection)
             if keys is not None:
                 keys.pop(key, None)

@@ -81,6 +81,14 @@ class InitializeShares(OwnEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseRecords(OwnEffect):
+    """Effect: release the records that a removed member has acquired; it has no outcome."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteShares(OwnEffect):
     """Effect: delete the share state of partitions, then report the outcome by `GroupShard.shares_deleted`."""
 

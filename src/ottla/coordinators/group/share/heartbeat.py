@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.events import Append, Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.follow_ups import AnswerShareHeartbeat
+from ottla.coordinators.group.follow_ups import AnswerShareHeartbeat, ReleaseShareRecords
 from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.coordinators.group.share import records as encode
 from ottla.coordinators.group.share.change import Change
 from ottla.coordinators.group.share.config import ShareGroupConfig
-from ottla.coordinators.group.share.group import ShareGroup, ShareMember
+from ottla.coordinators.group.share.events import ReleaseRecords
+from ottla.coordinators.group.share.group import NO_MEMBER, ShareGroup, ShareMember
 from ottla.coordinators.group.share.initialization import begin_initialization, initialize
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.share_group_heartbeat import (
@@ -151,7 +152,7 @@ def _leave(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Mom
     member = _known_member(group, request.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
     line = log_line("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
-    return [line, *core.reply_after_append(call, _removal(core, group, member, now), response)]
+    return [line, _remove(core, group, member, now, call, response)]
 
 
 def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
@@ -162,16 +163,26 @@ def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) 
     text = "[GroupId %s] Member %s fenced from the group because the member session expired."
     # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
     expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
-    return [log_line(text, group.group_id, member_id), core.append(_removal(core, group, member, now))]
+    return [log_line(text, group.group_id, member_id), _remove(core, group, member, now)]
 
 
-def _removal(core: Core, group: ShareGroup, member: ShareMember, now: Moment) -> list[RecordBytes]:
+def _remove(
+    core: Core, group: ShareGroup, member: ShareMember, now: Moment, call: Call | None = None, response: object = None
+) -> Append:
+    """Remove a member, then release its records; answer its `call` if it left."""
     change = Change(core, core.config.share, group, now)
     change.records += encode.member_tombstones(group.group_id, member.member_id)
-    topics = group.state.topics.copy()
-    topics.replace(member.topic_names, ())
-    change.next_epoch(topics)
-    return change.records
+    change.next_epoch(group.topics_after(member, NO_MEMBER))
+    effect = ReleaseRecords(group.group_id, member.member_id)
+    return core.append(change.records, ReleaseShareRecords(effect, call, response))
+
+
+def removal_appended(_core: Core, follow_up: ReleaseShareRecords, error: ErrorCode, _now: Moment) -> Effects:
+    """Release the records of a removed member. Without the removal it continues, and its locks count."""
+    effect, call, response = follow_up
+    if error is not ErrorCode.NONE:
+        return [] if call is None else [Reply(call, ShareGroupHeartbeatResponse(error_code=error))]
+    return [effect] if call is None else [effect, Reply(call, response)]
 
 
 def _response(
