@@ -31,6 +31,11 @@ class GroupSpec:
     partition_counts: Mapping[Uuid, int]
     same_topics: bool
     """Whether all members subscribe to the same topics."""
+    first: str = ""
+    """The member whose heartbeat computes the assignment: it learns its part now, the others with their next heartbeat.
+
+    Among members that may equally well get a partition, it is the first.
+    """
 
 
 Assignor: TypeAlias = Callable[[GroupSpec], TargetPartitions]

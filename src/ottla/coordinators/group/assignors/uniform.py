@@ -1,8 +1,11 @@
 """The assignor `uniform`: a balanced assignment that moves few partitions.
 
-If all members subscribe to the same topics, the numbers of partitions of two members differ by at most one, and a
-member keeps as many of its partitions as this allows. Otherwise `uniform_mixed` balances as far as the subscriptions
+If all members subscribe to the same topics, the numbers of partitions of two members differ by at most one, and the
+members keep as many of their partitions as this allows. Otherwise `uniform_mixed` balances as far as the subscriptions
 allow.
+
+If a member leaves, its partitions have no owner until the heirs send their next heartbeat. Therefore the member whose
+heartbeat computes the assignment is the first heir.
 """
 
 from __future__ import annotations
@@ -39,10 +42,17 @@ def _assign_same_topics(spec: GroupSpec) -> TargetPartitions:
         for partition in range(spec.partition_counts[topic_id])
         if (topic_id, partition) not in assigned
     ]
+    order = sorted(spec.members, key=lambda member_id: (member_id != spec.first, member_id))
+    counts = {
+        member_id: sum(len(parts) for topic, parts in spec.members[member_id].assigned.items() if topic in topic_ids)
+        for member_id in order
+    }
+    # The members that have more than the quota keep one more, as far as there are such shares.
+    with_extra = frozenset(sorted(order, key=lambda member_id: counts[member_id] <= quota)[:extra])
     kept: dict[str, dict[Uuid, set[int]]] = {}
     room: dict[str, int] = {}
-    for position, member_id in enumerate(sorted(spec.members)):
-        room[member_id] = quota + (position < extra)
+    for member_id in order:
+        room[member_id] = quota + (member_id in with_extra)
         mine: dict[Uuid, set[int]] = {}
         for topic_id, partitions in sorted(spec.members[member_id].assigned.items()):
             if topic_id not in topic_ids:

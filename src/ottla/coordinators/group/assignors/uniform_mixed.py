@@ -24,10 +24,10 @@ def assign_mixed(spec: GroupSpec) -> TargetPartitions:
 
 
 class _Balancer:
-    """The assignment under construction. Members are numbers, in the order of their ids."""
+    """The assignment under construction. Members are numbers: the first member, then the others by their ids."""
 
     def __init__(self, spec: GroupSpec) -> None:
-        self._member_ids = sorted(spec.members)
+        self._member_ids = sorted(spec.members, key=lambda member_id: (member_id != spec.first, member_id))
         self._counts = spec.partition_counts
         self._subscribers: dict[Uuid, list[int]] = {}
         self._owned: list[dict[Uuid, set[int]]] = []

@@ -146,7 +146,7 @@ class Change:
             target = group.target_of(after) if member is after else group.target.of(member.member_id)
             members[member.member_id] = MemberSpec(ids_of[subscription], target, member.instance_id)
         same_topics = len({spec.topic_ids for spec in members.values()}) <= 1
-        return GroupSpec(members, topics.partition_counts(names), same_topics)
+        return GroupSpec(members, topics.partition_counts(names), same_topics, first=after.member_id)
 
     def _reconcile(
         self,
