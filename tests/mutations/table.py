@@ -1393,6 +1393,13 @@ CONSUMER_GROUPS = (
         (f"{MODERN}::test_failed_append_changes_nothing_and_the_session_still_ends",),
     ),
     Mutation(
+        "an upgraded group knows the partitions that its cooperative members have not revoked yet",
+        "coordinators/group/consumer/migration.py",
+        "        revoking = _take(core.topics, subscription.owned_partitions, generation, taken)\n",
+        "        revoking = _take(core.topics, (), generation, taken)\n",
+        (f"{MIGRATION}::test_partition_that_a_cooperative_member_has_not_revoked_yet_keeps_its_owner",),
+    ),
+    Mutation(
         "a group that a static member converts rebalances if its members have not reached their target",
         "coordinators/group/consumer/migration.py",
         "        must_rebalance=epoch > target_epoch or not are_placed,\n",

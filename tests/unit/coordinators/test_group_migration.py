@@ -139,6 +139,21 @@ def test_member_that_upgrades_a_group_without_a_generation_gets_an_epoch(driver:
     assert modern.send(modern.request()).error_code == ErrorCode.NONE
 
 
+def test_partition_that_a_cooperative_member_has_not_revoked_yet_keeps_its_owner(driver: GroupDriver) -> None:
+    classic = classic_group(driver)
+    classic.protocols = (("range", classic.metadata()),)  # a cooperative member keeps its partitions while it joins
+    classic.joined(classic.join())
+    answer = driver.answers[classic.sync({classic.member_id: assignment_of(a=[0, 1, 2])})]
+    assert answer.error_code == ErrorCode.NONE, "the leader takes partition 3, but the member has not revoked it"
+    modern = Member(driver, "m", "a")
+    assert modern.beat() is ErrorCode.NONE
+    assert modern.partitions == {}
+    classic.owned = {"a": [0, 1, 2]}
+    settle_all(driver, classic, modern)
+    assert sorted(classic.owned["a"] + modern.partitions["a"]) == [0, 1, 2, 3]
+    assert len(modern.partitions["a"]) == 2
+
+
 def test_failed_upgrade_leaves_the_classic_group(driver: GroupDriver) -> None:
     classic = classic_group(driver)
     driver.append_error = ErrorCode.NOT_COORDINATOR

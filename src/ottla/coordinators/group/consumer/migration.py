@@ -12,13 +12,14 @@ the batch was appended: the consumer member joins, or the classic members rebala
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Append, Call, Effects, LogLine, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.group import ConsumerGroup
-from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, Owned
+from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, MemberState, Owned
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import error_response
 from ottla.coordinators.group.follow_ups import JoinDowngradedGroup, RebalanceDowngradedGroup
@@ -32,6 +33,8 @@ from ottla.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -94,41 +97,53 @@ def _partitions(owned: Owned) -> dict[Uuid, frozenset[int]]:
 def _upgraded(core: Core, classic: Group) -> ConsumerGroup:
     """The consumer group with the members of the classic group, in the epoch of its generation."""
     group = ConsumerGroup(classic.group_id)
-    by_name, generation = core.topics.by_name, classic.generation
+    generation = classic.generation
     taken: set[tuple[Uuid, int]] = set()
+    found: list[tuple[ConsumerMember, ConsumerProtocolSubscription]] = []
     for member in classic.members.values():
         name = classic.protocol_name or member.protocols[0][0]
         subscription = decode_subscription(member.metadata(name))
-        assigned: dict[Uuid, dict[int, int]] = {}
-        if member.assignment:
-            assignment = decode_assignment(member.assignment)
-            if assignment.user_data:
-                raise ValueError("userData from a custom assignor would be lost")
-            for row in assignment.assigned_partitions:
-                if row.topic not in by_name:
-                    continue
-                topic_id = by_name[row.topic].topic_id
-                # A faulty leader may have assigned a partition twice: one member keeps it.
-                mine = [partition for partition in row.partitions if (topic_id, partition) not in taken]
-                taken.update((topic_id, partition) for partition in mine)
-                if mine:
-                    assigned.setdefault(topic_id, {}).update(dict.fromkeys(mine, generation))
-        group.put(
-            ConsumerMember(
-                member.member_id,
-                epoch=generation,
-                previous_epoch=generation,
-                instance_id=member.instance_id,
-                rack_id=subscription.rack_id,
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                topic_names=frozenset(subscription.topics),
-                assigned=assigned,
-                classic=ClassicMember(member.session_timeout_ms, member.protocols),
-            )
+        assignment = decode_assignment(member.assignment) if member.assignment else ConsumerProtocolAssignment()
+        if assignment.user_data:
+            raise ValueError("userData from a custom assignor would be lost")
+        upgraded = ConsumerMember(
+            member.member_id,
+            epoch=generation,
+            previous_epoch=generation,
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topic_names=frozenset(subscription.topics),
+            # A faulty leader may have assigned a partition twice: one member keeps it.
+            assigned=_take(core.topics, assignment.assigned_partitions, generation, taken),
+            classic=ClassicMember(member.session_timeout_ms, member.protocols),
         )
+        found.append((upgraded, subscription))
+    for upgraded, subscription in found:
+        # A cooperative member owns a partition that it lost until it joins again.
+        revoking = _take(core.topics, subscription.owned_partitions, generation, taken)
+        state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
+        group.put(replace(upgraded, revoking=revoking, state=state))
     return group
+
+
+def _take(
+    topics: Topics,
+    rows: Iterable[ConsumerProtocolAssignmentTopicPartition | ConsumerProtocolSubscriptionTopicPartition],
+    generation: int,
+    taken: set[tuple[Uuid, int]],
+) -> dict[Uuid, dict[int, int]]:
+    """Those partitions of existing topics that are not taken yet, with their epoch; takes them."""
+    found: dict[Uuid, dict[int, int]] = {}
+    for row in rows:
+        topic = topics.by_name.get(row.topic)
+        free = [] if topic is None else [p for p in row.partitions if (topic.topic_id, p) not in taken]
+        if topic is not None and free:
+            taken.update((topic.topic_id, partition) for partition in free)
+            found.setdefault(topic.topic_id, {}).update(dict.fromkeys(free, generation))
+    return found
 
 
 # -- consumer to classic ---------------------------------------------------------------------------------------
