@@ -29,6 +29,8 @@ TEST_PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.session.timeout.ms": 5000,
     "group.consumer.session.timeout.ms": 5000,
+    # Tests wait for the abort of transactions that last too long.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 SHARE_PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": 300,

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
@@ -47,7 +48,8 @@ from tests.spark.processes import (
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0")) * 60
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "5"))
 SOURCES, TARGETS = 3, 2
-WAIT_S = 180.0
+# Starts of Spark take long on a busy machine.
+WAIT_S = 500.0
 PROGRAM = Path(__file__).parent / "exactly_once_queries.py"
 QUERIES = ("copied", "deduplicated")
 FAULTS = {
@@ -75,7 +77,11 @@ class Program:
         self.starts = 0
         self._bootstrap = bootstrap
         self._process: subprocess.Popen[bytes] | None = None
-        directory.mkdir()
+        # Executors have their directories in Spark's home.
+        self._spark = directory / "spark"
+        self._spark.mkdir(parents=True)
+        for path in Path(pyspark.__file__).parent.iterdir():
+            (self._spark / path.name).symlink_to(path)
 
     @property
     def leader(self) -> int:
@@ -92,6 +98,7 @@ class Program:
             self._process = subprocess.Popen(
                 [sys.executable, PROGRAM, self._bootstrap, self.directory],
                 stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
+                env={**os.environ, "SPARK_HOME": str(self._spark)},
             )  # fmt: skip
 
     def kill(self) -> None:
@@ -135,9 +142,9 @@ class Chaos:
     def run(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if self.chance.random() < 0.5:
+            if self.chance.random() < 0.25:
                 self.wait_for_batches()
-            time.sleep(self.chance.uniform(0.0, 2.0))
+            time.sleep(self.chance.uniform(0.0, 4.0))
             self.program.ensure_running()
             fault = self.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
             if self.inflict(fault):

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla.spark
+from tests.clients.secured import secured  # noqa: F401 - a fixture
 from tests.peers.cache import connector_jars
+
+from .tasks import own_clients, query  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Spark's Python workers pool their clients, which outlive a test.
             item.add_marker(pytest.mark.ottla_unclosed("keep"))
             if starts_spark:
+                # Not in a second group, which another worker might run with a session of its own.
+                item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
                 item.add_marker(pytest.mark.xdist_group("spark"))
+            elif "secured" in getattr(item, "fixturenames", ()):
+                # Next to the other tests with this broker.
+                item.add_marker(pytest.mark.jvm)
+                item.add_marker(pytest.mark.xdist_group("stock-kafka"))
 
 
 @pytest.fixture(scope="session")

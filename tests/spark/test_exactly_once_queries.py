@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,23 +11,50 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from ottla.testing import Ottla
+from ottla.clients import Admin, Consumer, Producer
+from ottla.common.ids import TopicPartition
+from tests.clients.support import unique
+from tests.conftest import RunningBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAIT_S = 100
+pytestmark = pytest.mark.timeout(300)
 ALL, STREAMS = "spark.sql.adaptive.enabled", "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 class Stream:
     """Queries that read a topic and write to another one with exactlyOnce, to the end of what is available."""
 
-    def __init__(self, spark: SparkSession, ottla: Ottla, directory: Path) -> None:
-        self.source, self.target = ottla.topic(), ottla.topic()
-        self.brokers = {"kafka.bootstrap.servers": ottla.bootstrap}
+    def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
+        self.source, self.target = unique("source"), unique("target")
+        self.bootstrap = bootstrap
+        self.brokers = {"kafka.bootstrap.servers": bootstrap}
         self._spark = spark
         self._directory = directory
+        with Admin(bootstrap) as admin:
+            for topic in (self.source, self.target):
+                admin.create_topic(topic, partitions=1, replication_factor=1)
+
+    def produce(self, *values: bytes) -> None:
+        with Producer(bootstrap_servers=self.bootstrap) as producer:
+            for value in values:
+                producer.send(self.source, value, partition=0)
+
+    def written(self) -> list[bytes]:
+        """The values in the target that a reader with read_committed sees now."""
+        place = TopicPartition(self.target, 0)
+        found: list[bytes] = []
+        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        with Consumer(bootstrap_servers=self.bootstrap, **settings) as consumer:
+            consumer.assign([place])
+            end = consumer.end_offsets([place])[place]
+            deadline = time.monotonic() + WAIT_S
+            while consumer.position(place) < end:
+                assert time.monotonic() < deadline, "the end of the target cannot be read"
+                found += [record.value for record in consumer.poll(1.0)]
+        return found
 
     def rows(self, **options: str) -> DataFrame:
         options = {"subscribe": self.source, "startingOffsets": "earliest", **options}
@@ -55,8 +83,8 @@ class Stream:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, ottla: Ottla, tmp_path: Path) -> Stream:
-    return Stream(spark, ottla, tmp_path)
+def stream(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> Stream:
+    return Stream(spark, broker.bootstrap, tmp_path)
 
 
 @contextmanager
@@ -69,15 +97,42 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         spark.conf.set(name, before)
 
 
-def test_adaptive_execution_of_a_query_is_refused(stream: Stream, spark: SparkSession, ottla: Ottla) -> None:
-    ottla.produce(stream.source, "a", "b")
+def test_adaptive_execution_of_a_query_is_refused(stream: Stream, spark: SparkSession) -> None:
+    stream.produce(b"a", b"b")
     shuffled = stream.rows().select("value").repartition("value")
     with setting(spark, STREAMS, "true"), pytest.raises(StreamingQueryException, match=f"set {STREAMS}=false"):
         stream.write(shuffled)
     with pytest.raises(StreamingQueryException, match=f"set {ALL}=false"):
         stream.write_batches(shuffled)
-    assert ottla.records(stream.target) == []
+    assert stream.written() == []
     stream.write(shuffled)
-    with setting(spark, ALL, "false"):
-        stream.write_batches(shuffled)
-    assert sorted(record.text for record in ottla.records(stream.target) if record.text) == ["a", "a", "b", "b"]
+    assert sorted(stream.written()) == [b"a", b"b"]
+
+
+@pytest.mark.both
+def test_committed_records_of_transactions_are_copied_once(stream: Stream) -> None:
+    """Micro-batches of three offsets begin and end at markers, or have only aborted records."""
+    read = {"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "3"}
+    settings = {"transactional.id": stream.source}
+    committed: list[bytes] = []
+    with Producer(settings, bootstrap_servers=stream.bootstrap) as producer:
+        producer.init_transactions()
+        for number, count in enumerate([3, 4, 1, 1]):
+            values = [b"%d-%d" % (number, row) for row in range(count)]
+            producer.begin_transaction()
+            for value in values:
+                producer.send(stream.source, value, partition=0)
+            if number % 2:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed += values
+        producer.begin_transaction()
+        producer.send(stream.source, b"open", partition=0)
+        producer.flush()
+        stream.write(stream.rows(**read).select("value"))
+        assert stream.written() == committed, "neither aborted records nor those of the open transaction"
+        producer.commit_transaction()
+    stream.write(stream.rows(**read).select("value"))
+    assert stream.written() == [*committed, b"open"]

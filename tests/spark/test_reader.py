@@ -21,10 +21,7 @@ from ottla.spark.offsets import OFFSET_MAX, OffsetRange
 from ottla.spark.options import OptionError, read_source_options
 from ottla.spark.range_reader import read_range
 from ottla.spark.source import BatchReader, DataLossError, RangePartition, StreamReader
-from tests.clients.secured import (
-    sasl,
-    secured,  # noqa: F401 - a fixture
-)
+from tests.clients.secured import sasl
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import TEST_PROPERTIES, RunningBroker
 from tests.ottla_process import OttlaProcess
@@ -199,7 +196,7 @@ def test_unreachable_cluster_is_retried_and_then_named() -> None:
     assert 0.5 < time.monotonic() - began < 8
 
 
-def test_read_authenticates_with_the_settings_of_sparks_kafka_source(secured: SecuredKafka) -> None:  # noqa: F811
+def test_read_authenticates_with_the_settings_of_sparks_kafka_source(secured: SecuredKafka) -> None:
     settings = sasl(secured, "SCRAM-SHA-512", listener="SASL_SSL")
     topic = unique("secured")
     with Admin(settings) as admin, Producer(settings) as producer:

@@ -10,6 +10,8 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,27 +33,33 @@ ROWS = 10
 DRIVER = '''
 import json, os, sys, time
 import ottla.spark
-from ottla.spark.sink import StreamWriter
+from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.source import OttlaDataSource
 
-bootstrap, topic, target, home = sys.argv[1:]
+bootstrap, topic, _, home = sys.argv[1:]
 
-class Watched(StreamWriter):
+class Watched:
     """Tells what it is asked for, and can be held before a commit."""
 
     def tell(self, *what):
-        with open(home + "/told", "a") as told:
+        with open(f"{home}/{self.plan.topic}/told", "a") as told:
             told.write(json.dumps(what) + chr(10))
 
     def write(self, iterator):
         self.tell("task", os.getpid())
         return super().write(iterator)
 
-    def commit(self, messages, batchId):
-        self.tell("commit", batchId, [[row.batch_id, row.query_id, row.records] for row in messages])
+    def commit(self, messages, *batch):
+        self.tell("commit", [[row.batch_id, row.query_id, row.records] for row in messages])
         while os.path.exists(home + "/hold"):
             time.sleep(0.02)
-        super().commit(messages, batchId)
+        super().commit(messages, *batch)
+
+class WatchedStream(Watched, StreamWriter):
+    pass
+
+class WatchedBatch(Watched, BatchWriter):
+    pass
 
 class Source(OttlaDataSource):
     @classmethod
@@ -60,21 +68,34 @@ class Source(OttlaDataSource):
 
     def streamWriter(self, schema, overwrite):
         writer = super().streamWriter(schema, overwrite)
-        writer.__class__ = Watched
+        writer.__class__ = WatchedStream
         return writer
 
-# Tasks that fail are run again, as on a cluster; without the 3, local[] does not.
-spark = ottla.spark.session("killed", "local[2,3]", **{
+    def writer(self, schema, overwrite):
+        writer = super().writer(schema, overwrite)
+        writer.__class__ = WatchedBatch
+        return writer
+
+# A core for each query. Tasks that fail are run again, as on a cluster; without the 3, local[] does not.
+spark = ottla.spark.session("killed", "local[3,3]", **{
+    "spark.sql.adaptive.enabled": False,
     "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 })
 spark.dataSource.register(Source)
 brokers = {"kafka.bootstrap.servers": bootstrap}
-stream = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
-writes = stream.select("value", "partition").coalesce(1).writeStream.format("watched").options(**brokers, topic=target)
-writes = writes.options(**json.loads(open(home + "/options").read()))
-query = writes.option("checkpointLocation", home + "/checkpoint").trigger(processingTime="100 milliseconds")
-query.start().awaitTermination()
+for target, (options, in_batches) in json.loads(open(home + "/sinks").read()).items():
+    options = {**brokers, "topic": target, **options}
+
+    def write(rows, batch, options=options):
+        rows.write.format("watched").mode("append").options(**options).save()
+
+    rows = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
+    writes = rows.select("value", "partition").coalesce(1).writeStream
+    writes = writes.foreachBatch(write) if in_batches else writes.format("watched").options(**options)
+    writes = writes.option("checkpointLocation", f"{home}/{target}/checkpoint")
+    writes.trigger(processingTime="100 milliseconds").start()
+spark.streams.awaitAnyTermination()
 '''
 
 
@@ -87,33 +108,24 @@ def run(spark: SparkSession, ottla: Ottla, source: str, target: str, checkpoint:
     assert query.awaitTermination(WAIT_S)
 
 
-class Killed:
-    """A query that copies a topic of two partitions to another one, with its own driver process."""
+class Sink:
+    """A query that copies a topic of two partitions to one of its own."""
 
-    def __init__(self, ottla: Ottla, directory: Path, **options: str) -> None:
+    def __init__(self, ottla: Ottla, directory: Path, *, in_batches: bool = False, **options: str) -> None:
         self.ottla = ottla
-        self.home = Home(directory)
-        self.driver = Driver(ottla, self.home, DRIVER)
+        self.target = ottla.topic(partitions=2)
+        self.home = Home(directory / self.target)
+        self.home.path.mkdir()
         self.options = options
-        (directory / "options").write_text(json.dumps(options))
-        self.target = ottla.topic(self.driver.group, partitions=2)
-        self.hold = directory / "hold"
+        self.in_batches = in_batches
 
-    def send(self, batch: int) -> None:
-        """Send ten records to each partition, which the query reads as one micro-batch."""
-        with self.ottla.faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None, may_miss=True):
-            for partition in (0, 1):
-                self.ottla.produce(
-                    self.driver.topic, *(f"{batch}-{partition}-{i}" for i in range(ROWS)), partition=partition
-                )
-
-    def told(self, kind: str) -> list[list[Any]]:
+    def told(self, kind: str) -> list[Any]:
         """Return the calls of the query's writers so far."""
         try:
             lines = (self.home.path / "told").read_text().splitlines()
         except FileNotFoundError:
             return []
-        return [row[1:] for row in map(json.loads, lines) if row[0] == kind]
+        return [row[1] for row in map(json.loads, lines) if row[0] == kind]
 
     def has(self, partition: int, rows: int) -> bool:
         """Whether the partition has this number of records."""
@@ -144,87 +156,118 @@ class Killed:
         }
 
 
-@pytest.mark.timeout(300)
-def test_sink_killed_at_any_point_loses_nothing_and_rewrites_only_that_attempt(
+class Killed:
+    """The driver process of several queries, which share its session."""
+
+    def __init__(self, ottla: Ottla, directory: Path) -> None:
+        self.ottla = ottla
+        self.driver = Driver(ottla, Home(directory), DRIVER)
+        self.plain = Sink(ottla, directory)
+        self.once = Sink(ottla, directory, exactlyOnce="true")
+        self.once_in_batches = Sink(ottla, directory, in_batches=True, exactlyOnce="true")
+        self.exact = (self.once, self.once_in_batches)
+        self.sinks = (self.plain, *self.exact)
+        self.hold = directory / "hold"
+        given = {sink.target: (sink.options, sink.in_batches) for sink in self.sinks}
+        (directory / "sinks").write_text(json.dumps(given))
+
+    def send(self, batch: int) -> None:
+        """Send ten records to each partition, which each query reads as one micro-batch."""
+        with self.ottla.faults.fail("ListOffsets", "LEADER_NOT_AVAILABLE", times=None, may_miss=True):
+            for partition in (0, 1):
+                self.ottla.produce(
+                    self.driver.topic, *(f"{batch}-{partition}-{i}" for i in range(ROWS)), partition=partition
+                )
+
+    def until_all(self, condition: Callable[[Sink], object], what: str) -> None:
+        self.driver.until(lambda: all(condition(sink) for sink in self.sinks), what)
+
+    def run_to_the_end(self, spark: SparkSession) -> None:
+        """Run the queries in another session, from their checkpoints."""
+        brokers = {"kafka.bootstrap.servers": self.ottla.bootstrap}
+        rows = spark.readStream.format("ottla").options(**brokers, subscribe=self.driver.topic).load()
+        started = []
+        for sink in self.sinks:
+            options = {**brokers, "topic": sink.target, **sink.options}
+
+            def write(batch: DataFrame, _: int, options: dict[str, str] = options) -> None:
+                batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+                batch.write.format("ottla").mode("append").options(**options).save()
+
+            writes = rows.select("value", "partition").coalesce(1).writeStream
+            writes = writes.foreachBatch(write) if sink.in_batches else writes.format("ottla").options(**options)
+            writes = writes.option("checkpointLocation", str(sink.home.path / "checkpoint"))
+            started.append(writes.trigger(availableNow=True).start())
+        for query in started:
+            assert query.awaitTermination(WAIT_S)
+
+    @contextmanager
+    def half_written(self, batch: int, rows: int) -> Iterator[None]:
+        """Send a batch of which each query writes partition 0; partition 1 is refused until the end of the block."""
+        with ExitStack() as faults:
+            refused = [faults.enter_context(sink.refused()) for sink in self.sinks]
+            self.send(batch)
+            self.driver.until(lambda: all(fault.count > 1 for fault in refused), "partition 1 is refused")
+            self.until_all(lambda sink: sink.has(0, rows if sink is self.plain else rows - ROWS), "half is written")
+            yield
+
+
+@pytest.mark.timeout(400)
+def test_queries_killed_at_any_point_lose_nothing_and_write_exactly_once_if_asked(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
-    killed = Killed(ottla, tmp_path / "query")
-    home, driver = killed.home, killed.driver
+    """A query without exactlyOnce only writes the records of the killed attempts again."""
+    killed = Killed(ottla, tmp_path / "queries")
+    driver, plain = killed.driver, killed.plain
     killed.hold.touch()
     killed.send(0)
     with driver:
-        driver.until(lambda: killed.told("commit"), "batch 0 is written")
-        assert killed.has(0, ROWS)
-        assert killed.has(1, ROWS)
-        assert home.has("offsets", 0)
+        killed.until_all(lambda sink: sink.told("commit"), "batch 0 is written")
         driver.kill()
-    assert not home.has("commits", 0), "the driver was killed between write and commit"
+    for sink in killed.sinks:
+        assert sink.has(0, ROWS)
+        assert sink.has(1, ROWS)
+        assert sink.home.has("offsets", 0)
+        assert not sink.home.has("commits", 0), "the driver was killed between write and commit"
+        assert sum(sink.committed().values()) == 2 * ROWS
     killed.hold.unlink()
 
     with driver:
-        driver.until(lambda: home.has("commits", 0), "batch 0 is finished")
-        query_id = json.loads((home.path / "checkpoint" / "metadata").read_text())["id"]
-        batch = [0, [[0, query_id, 2 * ROWS]]]
-        assert killed.told("commit") == [batch, batch], "batch and query id identify the repeated batch"
+        killed.until_all(lambda sink: sink.home.has("commits", 0), "batch 0 is finished")
+        query_id = json.loads((plain.home.path / "checkpoint" / "metadata").read_text())["id"]
+        batch = [[0, query_id, 2 * ROWS]]
+        assert plain.told("commit") == [batch, batch], "batch and query id identify the repeated batch"
+        for sink in killed.exact:
+            assert [row[0][2] for row in sink.told("commit")] == [2 * ROWS, 0], "the second attempt wrote nothing"
 
-        with killed.refused() as refused:
-            killed.send(1)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 3 * ROWS), "half of batch 1 is written")
-            os.kill(killed.told("task")[-1][0], signal.SIGKILL)
-            driver.until(lambda: killed.has(0, 4 * ROWS), "another worker re-runs the task")
-            assert not home.has("commits", 1)
-        driver.until(lambda: home.has("commits", 1), "batch 1 is finished")
+        with killed.half_written(1, 3 * ROWS):
+            for sink in killed.sinks:
+                os.kill(sink.told("task")[-1], signal.SIGKILL)
+            killed.until_all(
+                lambda sink: sink.has(0, (4 if sink is plain else 3) * ROWS), "another worker re-runs the task"
+            )
+            assert not any(sink.home.has("commits", 1) for sink in killed.sinks)
+        killed.until_all(lambda sink: sink.home.has("commits", 1), "batch 1 is finished")
+        for sink in killed.exact:
+            assert sum(sink.committed().values()) == 4 * ROWS
 
-        with killed.refused() as refused:
-            killed.send(2)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 5 * ROWS), "half of batch 2 is written")
+        with killed.half_written(2, 5 * ROWS):
             driver.kill()
-    assert killed.copies()[2, 1] == {0}
+    assert plain.copies()[2, 1] == {0}
+    for sink in killed.exact:
+        assert sum(sink.committed().values()) == 4 * ROWS
 
-    run(spark, ottla, driver.topic, killed.target, home.path / "checkpoint")
-    assert killed.copies() == {
+    killed.run_to_the_end(spark)
+    assert plain.copies() == {
         (0, 0): {2}, (0, 1): {2},  # the driver was killed after all records were written
         (1, 0): {2}, (1, 1): {1},  # the worker was killed after half of them
         (2, 0): {2}, (2, 1): {1},  # the driver was killed after half of them
     }  # fmt: skip
-    assert len(ottla.records(killed.target)) == 10 * ROWS
-
-
-@pytest.mark.timeout(300)
-def test_exactly_once_sink_killed_at_any_point_writes_each_record_once(
-    spark: SparkSession, ottla: Ottla, tmp_path: Path
-) -> None:
-    killed = Killed(ottla, tmp_path / "query", exactlyOnce="true")
-    home, driver = killed.home, killed.driver
-    killed.hold.touch()
-    killed.send(0)
-    with driver:
-        driver.until(lambda: killed.told("commit"), "the tasks of batch 0 have committed")
-        driver.kill()
-    assert not home.has("commits", 0)
-    assert sum(killed.committed().values()) == 2 * ROWS
-    killed.hold.unlink()
-
-    with driver:
-        driver.until(lambda: home.has("commits", 0), "batch 0 is finished")
-        assert [row[1][0][2] for row in killed.told("commit")] == [2 * ROWS, 0], "the second attempt wrote nothing"
-        with killed.refused() as refused:
-            killed.send(1)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 2 * ROWS), "half of batch 1 is written")
-            os.kill(killed.told("task")[-1][0], signal.SIGKILL)
-            driver.until(lambda: killed.has(0, 3 * ROWS), "another worker re-runs the task")
-        driver.until(lambda: home.has("commits", 1), "batch 1 is finished")
-        assert sum(killed.committed().values()) == 4 * ROWS
-        with killed.refused() as refused:
-            killed.send(2)
-            driver.until(lambda: refused.count > 1 and killed.has(0, 4 * ROWS), "half of batch 2 is written")
-            driver.kill()
-    assert sum(killed.committed().values()) == 4 * ROWS
-
-    run(spark, ottla, driver.topic, killed.target, home.path / "checkpoint", exactlyOnce="true")
-    assert killed.committed() == Counter(
-        f"{batch}-{partition}-{i}" for batch in range(3) for partition in (0, 1) for i in range(ROWS)
-    )
+    assert len(ottla.records(plain.target)) == 10 * ROWS
+    for sink in killed.exact:
+        assert sink.committed() == Counter(
+            f"{batch}-{partition}-{i}" for batch in range(3) for partition in (0, 1) for i in range(ROWS)
+        )
 
 
 @pytest.mark.timeout(200)

@@ -67,7 +67,7 @@ def _create_topic(admin: Admin) -> None:
         return
     except ClientError as error:
         raise ExactlyOnceError(
-            f"The topic {MARKERS!r} does not exist and could not be created: {error}. Create it with one partition"
+            f"The topic {MARKERS!r} does not exist and could not be created ({error}). Create it with one partition"
         ) from error
 
 

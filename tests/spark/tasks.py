@@ -1,0 +1,117 @@
+"""Tasks of an exactly-once write without Spark: attempts that fail, are repeated, cut off or continue as zombies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.taskcontext import TaskContext
+
+from ottla.clients import Admin, Consumer, Producer
+from ottla.clients.producer import Producer as TransactionalProducer
+from ottla.spark import transactional_writer
+from ottla.spark.client_pool import ClientPool
+from ottla.spark.options import read_sink_options
+from ottla.spark.sink import StreamWriter, Written
+from tests.clients.support import WAIT_S, unique
+from tests.conftest import RunningBroker
+
+VALUE = StructType([StructField("value", BinaryType())])
+SCHEMA = pa.schema([("value", pa.binary())])
+
+
+class Cut(Exception):
+    """The task fails here."""
+
+
+@dataclass
+class Context:
+    """What Spark tells a task."""
+
+    task: int
+    properties: dict[str, str]
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's
+        return self.task
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's
+        return self.properties.get(name)
+
+
+def rows(*values: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": list(values)}, schema=SCHEMA)
+
+
+@dataclass
+class Query:
+    """A query with one sink. `write` is an attempt of a task, with pools of clients of its own like a worker's."""
+
+    bootstrap: str
+    monkeypatch: pytest.MonkeyPatch
+    topic: str = field(default_factory=lambda: unique("once"))
+    query_id: str = field(default_factory=lambda: unique("query"))
+    properties: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with Admin(self.bootstrap) as admin:
+            admin.create_topic(self.topic, partitions=2, replication_factor=1)
+
+    def writer(self, **options: str) -> StreamWriter:
+        given = {"kafka.bootstrap.servers": self.bootstrap, "topic": self.topic, "exactlyOnce": "true"}
+        return StreamWriter(read_sink_options({**given, **self.options, **options}), VALUE)
+
+    def write(
+        self, task: int, batch: int, *batches: pa.RecordBatch | Callable[[], object], run: str = "run", **options: str
+    ) -> Written:
+        """Write the batches; a function among them is called when the task gets there."""
+        context = Context(task, {
+            "sql.streaming.queryId": self.query_id, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run,
+            "spark.sql.execution.id": "1", "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false", **self.properties,
+        })  # fmt: skip
+
+        def given() -> Iterator[pa.RecordBatch]:
+            for each in batches:
+                if callable(each):
+                    each()
+                else:
+                    yield each
+
+        self.monkeypatch.setattr(TaskContext, "_taskContext", context)
+        return self.writer(**options).write(given())
+
+    def seen(self, isolation: str = "read_committed") -> list[bytes]:
+        """The sorted values that a reader sees now."""
+        settings = {"isolation_level": isolation, "auto_offset_reset": "earliest"}
+        with Consumer(bootstrap_servers=self.bootstrap, **settings) as consumer:
+            ends = consumer.end_offsets([(self.topic, 0), (self.topic, 1)])
+            consumer.assign(list(ends))
+            found: list[bytes] = []
+            while any(consumer.position(tp) < end for tp, end in ends.items()):
+                found += [row.value for row in consumer.poll(WAIT_S)]
+            return sorted(found)
+
+
+def fail() -> None:
+    raise Cut
+
+
+@pytest.fixture
+def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    producers: ClientPool[TransactionalProducer[Any, Any]] = ClientPool(Producer)
+    admins: ClientPool[Admin] = ClientPool(Admin)
+    monkeypatch.setattr(transactional_writer, "_producers", producers)
+    monkeypatch.setattr(transactional_writer, "_admins", admins)
+    yield
+    producers.close()
+    admins.close()
+
+
+@pytest.fixture
+def query(broker: RunningBroker, own_clients: None, monkeypatch: pytest.MonkeyPatch) -> Query:
+    return Query(broker.bootstrap, monkeypatch)
