@@ -61,7 +61,7 @@ def test_first_steps_of_the_readme_work(
 def test_example_of_the_pytest_fixture_runs(tmp_path: Path) -> None:
     (example,) = (example for example in EXAMPLES if "def test_" in example)
     (tmp_path / "test_it.py").write_text(example)
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider -W error\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider -p no:hypothesispytest -W error\n")
     command = [sys.executable, "-m", "pytest", "-q", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout

@@ -6,7 +6,7 @@ The requests are generated from the declarations, so that a new API or field is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.served import SERVED
 from ottla.protocol import frames, registry
@@ -23,6 +23,10 @@ _PATIENCE = {"timeout_ms": 1000, "max_wait_ms": 100, "rebalance_timeout_ms": 100
 _TOPICS = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 _NULLS = {"transactional_id", "group_instance_id", "rack_id"}
 _GROUPS = {"groups", "groups_names", "group_id", "coordinator_keys"}
+
+
+# The fields of a struct: equal values of all elements, and the fields that differ, with their paths.
+Parts: TypeAlias = tuple[dict[str, Any], list[tuple[Plan, tuple[str, ...]]]]
 
 
 class Request(NamedTuple):
@@ -80,18 +84,37 @@ class _Maker:
         self.same = same
         self.most = MAX_REQUEST_ELEMENTS
         self.batch = encode_batch([(1_700_000_000_000, b"k", b"v", [])])
+        self._parts: dict[tuple[str, ...], Parts] = {}
 
     def message(self, cls: type[Struct]) -> Any:
         return self._struct(cls, (), 0)
 
     def _struct(self, cls: type[Struct], at: tuple[str, ...], number: int) -> Any:
-        made = cls()
-        for plan in plans_of(cls):
-            if plan.exists(self.version) and plan.tag is None:
-                setattr(made, plan.name, self._field(plan, (*at, plan.name), number))
+        """Make an element. Fields that do not depend on `number` are made once for all elements of the array."""
+        constants, changing = self._parts.get(at) or self._parts_of(cls, at)
+        made = cls(**constants)
+        for plan, below in changing:
+            setattr(made, plan.name, self._field(plan, below, number))
         if hasattr(made, "resource_type"):
             self._resource(made, number)
         return made
+
+    def _parts_of(self, cls: type[Struct], at: tuple[str, ...]) -> Parts:
+        constants: dict[str, Any] = {}
+        changing = []
+        for plan in plans_of(cls):
+            if plan.exists(self.version) and plan.tag is None:
+                below = (*at, plan.name)
+                if below == self.path[: len(below)]:
+                    changing.append((plan, below))  # the array, or an element around it
+                    continue
+                first, second = (self._field(plan, below, number) for number in (1, 2))
+                if first == second:
+                    constants[plan.name] = first
+                else:
+                    changing.append((plan, below))
+        self._parts[at] = constants, changing
+        return constants, changing
 
     def _resource(self, made: Any, number: int) -> None:
         made.resource_type = BROKER_RESOURCE if self.same else (TOPIC_RESOURCE, GROUP_RESOURCE)[number % 2]
@@ -103,6 +126,8 @@ class _Maker:
         if at == self.path:
             below = 1 + (_below(plan.struct, self.version) if plan.struct is not None else 0)
             count = (self.most - len(at) - 10) // below
+            if self.same:
+                return [self._value(plan, at, 0)] * count
             return [self._value(plan, at, i) for i in range(count)]
         if at == self.path[: len(at)]:
             return [self._value(plan, at, number)]

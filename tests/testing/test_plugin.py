@@ -16,6 +16,10 @@ FIXTURE_TEST = """
 """
 
 
+# Other plugins would take more than half of the time of a run: 1.2 s of CPU.
+OPTIONS = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio -p no:rerunfailures -W error"
+
+
 class Run:
     """Runs pytest on a file in a directory of its own; warnings are errors there."""
 
@@ -26,7 +30,7 @@ class Run:
         import textwrap
 
         (self._directory / "test_it.py").write_text(textwrap.dedent(text))
-        (self._directory / "pytest.ini").write_text(f"[pytest]\naddopts = -p no:cacheprovider -W error\n{ini}")
+        (self._directory / "pytest.ini").write_text(f"[pytest]\naddopts = {OPTIONS}\n{ini}")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "test_it.py", *options],
             cwd=self._directory,
