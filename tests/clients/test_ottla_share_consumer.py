@@ -10,19 +10,17 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from ottla.broker.served import SERVED
-from ottla.clients import AcknowledgeType, Admin, AsyncShareConsumer, ShareConsumer, TopicPartition
+from ottla.clients import AcknowledgeType, Admin, AsyncShareConsumer, Producer, ShareConsumer, TopicPartition
 from ottla.clients.admin import ConfigResource, GroupType
 from ottla.clients.consumer import Record
 from ottla.clients.errors import ClientError, DeserializationFailed, NotAssigned
-from tests.conftest import KAFKA, RunningBroker
+from tests.conftest import RunningBroker
 
 from .conftest import MakeTopic
 from .support import WAIT_S, unique
 from .test_ottla_consumer import numbered, produce, values
 
 pytestmark = pytest.mark.both
-DESCRIBE_SHARE_GROUP_OFFSETS = 90
 PAGE = Path(__file__).parents[2] / "docs" / "clients-share.md"
 
 
@@ -72,8 +70,6 @@ def test_next_poll_accepts_the_records_of_the_previous_one(
 def test_offsets_of_a_share_group_are_listed_and_reset(
     broker: RunningBroker, make_topic: MakeTopic, group: str
 ) -> None:
-    if broker.kind != KAFKA and DESCRIBE_SHARE_GROUP_OFFSETS not in SERVED:
-        pytest.skip("Ottla does not serve the offsets of share groups yet")
     topic = make_topic(2)
     for partition in (0, 1):
         produce(broker.bootstrap, topic, numbered(10), partition)
@@ -196,3 +192,42 @@ def test_asyncio_share_consumer(broker: RunningBroker, make_topic: MakeTopic, gr
         return found
 
     assert asyncio.run(asyncio.wait_for(read(), WAIT_S)) == [b"0", b"1", b"2"]
+
+
+def test_record_is_delivered_at_most_as_often_as_the_limit(
+    broker: RunningBroker, make_topic: MakeTopic, group: str
+) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.alter_config(ConfigResource.group(group), {"share.delivery.count.limit": "2"})
+    topic = make_topic()
+    produce(broker.bootstrap, topic, numbered(3))
+    with share(broker, group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+        counts: dict[int, list[int | None]] = {}
+        for _ in range(6):
+            for record in consumer.poll(1.0):
+                counts.setdefault(record.offset, []).append(consumer.delivery_count(record))
+                consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            consumer.commit_sync()
+        assert counts == {offset: [1, 2] for offset in range(3)}
+
+
+def test_group_that_reads_committed_records_gets_no_aborted_ones(
+    broker: RunningBroker, make_topic: MakeTopic, group: str
+) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.alter_config(ConfigResource.group(group), {"share.isolation.level": "read_committed"})
+    topic = make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id=group) as producer:
+        producer.init_transactions(WAIT_S)
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send(topic, str(number).encode(), partition=0)
+            producer.send(topic, str(number).encode(), partition=0)
+            (producer.abort_transaction if number % 2 else producer.commit_transaction)(WAIT_S)
+        with share(broker, group, topic) as consumer:
+            assert values(poll_some(consumer, 4)) == [b"0", b"0", b"2", b"2"]
+            producer.begin_transaction()
+            producer.send(topic, b"open", partition=0).result(WAIT_S)
+            assert consumer.poll(1.0) == []
+            producer.commit_transaction(WAIT_S)
+            assert values(poll_some(consumer, 1)) == [b"open"]

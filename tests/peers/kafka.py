@@ -53,6 +53,7 @@ TOOLS = {
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 LOG4J = """\
 Configuration:
