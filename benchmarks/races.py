@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, tools, transactions
+from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, shares, tools, transactions
 from benchmarks.brokers import Broker
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
@@ -163,6 +163,12 @@ RACES: dict[str, Race] = {
         for name, size in (("100", 100), ("1k", 1000))
         for records, count in ((10, 500), (1000, 100))
     },
+    "share": Race(
+        shares.share_group,
+        {"records/s": 1, "records per broker-CPU-second": 2},
+        warm_up_s=20,
+        by_name=True,
+    ),
     "start": Race(lifecycle.start, {"seconds": 0.05}, once=True),
     "memory": Race(
         lifecycle.memory,

@@ -12,7 +12,8 @@ from benchmarks.brokers import Broker
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic
 
 
-def _run(name: str, *arguments: object) -> str:
+def run(name: str, *arguments: object) -> str:
+    """Run a tool of Kafka to its end; returns what it printed."""
     done = tool(name, *arguments, timeout=DEADLINE_S)
     if done.returncode:
         raise RuntimeError(f"{name} failed: {done.stdout[-500:]}{done.stderr[-1000:]}")
@@ -35,7 +36,7 @@ def produce_perf(size: int, acks: str, count: int) -> Callable[[Broker, float], 
         page_cache.touch(broker, megabytes)
         cpu = broker.cpu_seconds()
         with passing_topic(broker, 6) as topic:
-            text = _produce(broker, topic, records, size, acks)
+            text = produce(broker, topic, records, size, acks)
             used = broker.cpu_seconds() - cpu
         return {
             "MB/s": _number(r"records/sec \(([0-9.,]+) MB/sec\)", text) * 1.048576,
@@ -46,9 +47,10 @@ def produce_perf(size: int, acks: str, count: int) -> Callable[[Broker, float], 
     return race
 
 
-def _produce(broker: Broker, topic: str, records: int, size: int, acks: str) -> str:
+def produce(broker: Broker, topic: str, records: int, size: int, acks: str) -> str:
+    """Fill a topic with producer-perf-test; returns what it printed."""
     settings = (f"acks={acks}", f"bootstrap.servers={broker.bootstrap}", "batch.size=262144", "linger.ms=10")
-    return _run(
+    return run(
         "producer-perf-test",
         "--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1,
         "--producer-props", *settings,
@@ -59,9 +61,9 @@ def consume_perf(broker: Broker, scale: float) -> Figures:
     """consumer-perf-test, 1 KB records from the page cache, 6 partitions"""
     records = int(600_000 * scale)
     with passing_topic(broker, 6) as topic:
-        _produce(broker, topic, records, 1000, "1")
+        produce(broker, topic, records, 1000, "1")
         cpu = broker.cpu_seconds()
-        text = _run(
+        text = run(
             "consumer-perf-test", "--topic", topic, "--num-records", records, "--bootstrap-server", broker.bootstrap
         )
         used = broker.cpu_seconds() - cpu
@@ -75,7 +77,7 @@ def consume_perf(broker: Broker, scale: float) -> Figures:
 def end_to_end(broker: Broker, scale: float) -> Figures:
     """e2e-latency: 100 B records, each read before the next is sent, acks=1"""
     topic, records = new_topic(broker, 1), max(int(5_000 * scale), 2000)
-    text = _run(
+    text = run(
         "e2e-latency",
         "--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", records,
         "--producer-acks", 1, "--record-size", 100,

@@ -269,8 +269,8 @@ class ShareRequests:
         found = yield from self._load(session, outcome)
         while found and not outcome.errors and not connection.closed:
             remaining_ms = deadline_ms - self._clock.monotonic_ms()
-            size = yield from self._peek(session, found, request, outcome)
-            if remaining_ms <= 0 or size >= min(request.min_bytes, self._max_bytes) or outcome.errors:
+            has_enough = yield from self._peek(session, found, request, outcome)
+            if remaining_ms <= 0 or has_enough or outcome.errors:
                 break
             yield from _wait(_Wakeup(found.values(), remaining_ms, self._call_later), connection)
         # No member would acknowledge what a lost connection acquires.
@@ -299,16 +299,20 @@ class ShareRequests:
         found: dict[SharedTopicPartition, SharedPartition],
         request: ShareFetchRequest,
         outcome: _Outcome,
-    ) -> Slices[int]:
+    ) -> Slices[bool]:
+        """Whether the partitions have `min_bytes`; looks no further than necessary."""
+        wanted = min(request.min_bytes, self._max_bytes)
         isolation_level = self._shares.settings(session.key.group_id).isolation_level
         size = 0
         for name, shared in found.items():
             yield
+            if size >= wanted:
+                return True
             try:
                 size += shared.peek(request.max_bytes, isolation_level)
             except KafkaError as error:
                 outcome.errors[name] = error
-        return size
+        return size >= wanted
 
     def _acquire(
         self,

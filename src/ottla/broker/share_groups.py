@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator_runtime import CoordinatorOptions
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from ottla.broker.internal_topic import CallLater, InternalTopic
     from ottla.broker.share_coordinator import Request
     from ottla.common.ids import Uuid
+    from ottla.config import BrokerConfig
+
+
+MOST_CACHED_SETTINGS = 1_000
 
 
 class ShareGroups:
@@ -28,6 +33,7 @@ class ShareGroups:
 
     def __init__(self, broker: Broker, topic: InternalTopic, call_later: CallLater) -> None:
         self._broker = broker
+        self._settings: dict[str, tuple[Mapping[str, str], BrokerConfig, ShareSettings]] = {}
         config = broker.static_config
         self.coordinator = ShareCoordinator(
             ShareCoordinatorConfig(
@@ -58,7 +64,16 @@ class ShareGroups:
 
     def settings(self, group_id: str) -> ShareSettings:
         """The present settings of a share group."""
-        return share_settings(self._broker.metadata.image.config(GROUP, group_id), self._broker.config)
+        own, broker = self._broker.metadata.image.config(GROUP, group_id), self._broker.config
+        cached = self._settings.get(group_id)
+        # Changed settings are another object.
+        if cached is not None and cached[0] is own and cached[1] is broker:
+            return cached[2]
+        if len(self._settings) >= MOST_CACHED_SETTINGS:
+            self._settings.clear()
+        settings = share_settings(own, broker)
+        self._settings[group_id] = own, broker, settings
+        return settings
 
     def prepare(self) -> Completion[None]:
         """Create `__share_group_state` if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable)."""

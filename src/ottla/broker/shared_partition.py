@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # A fetch reads the batches into memory, because their boundaries limit what is acquired.
-MOST_BYTES_AT_ONCE = 1 << 20
+LEAST_BYTES_AT_ONCE, MOST_BYTES_AT_ONCE = 16 << 10, 1 << 20
+# Records that are larger than the previous ones should still be read at once.
+SPARE_BYTES = 2
 # The errors of the share coordinator, as members get them; other errors mean UNKNOWN_SERVER_ERROR.
 _WRITE_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
@@ -73,7 +75,18 @@ def error_of(result: Result) -> ErrorCode:
 class SharedPartition:
     """One topic partition for one share group, on the node that leads it."""
 
-    __slots__ = ("_around", "_timer", "_timer_ms", "closed", "key", "leader_epoch", "partition", "share", "watchers")
+    __slots__ = (
+        "_around",
+        "_bytes_per_offset",
+        "_timer",
+        "_timer_ms",
+        "closed",
+        "key",
+        "leader_epoch",
+        "partition",
+        "share",
+        "watchers",
+    )
 
     def __init__(self, key: ShareKey, partition: Partition, share: SharePartition, around: Surroundings) -> None:
         self.key = key
@@ -84,6 +97,8 @@ class SharedPartition:
         self.watchers: dict[Callable[[], None], None] = {}
         """Called when records may have become available again; they must only schedule their work."""
         self._around = around
+        # Of the previous fetch; it determines how much the next one reads.
+        self._bytes_per_offset = float(MOST_BYTES_AT_ONCE)
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
 
@@ -116,10 +131,16 @@ class SharedPartition:
         offset = share.next_fetch_offset()
         if self.closed or not share.can_acquire() or offset >= partition.visible_end(isolation_level):
             return None
-        budget = max(1, min(max_bytes, MOST_BYTES_AT_ONCE))
+        last_useful = share.last_useful_offset(request.max_records)
+        wanted = max(LEAST_BYTES_AT_ONCE, int(SPARE_BYTES * self._bytes_per_offset * (last_useful - offset + 1)))
+        budget = max(1, min(max_bytes, wanted, MOST_BYTES_AT_ONCE))
         data = partition.look_up(offset, budget, isolation_level, min_one_batch=True)
         records = data.take(len(data)) if isinstance(data, Unread) else data
-        headers = list(iter_batches(records))
+        headers = _headers_until(records, last_useful)
+        if headers:
+            (first_position, first), (last_position, last) = headers[0], headers[-1]
+            size = last_position + last.size - first_position
+            self._bytes_per_offset = size / (last.last_offset - first.base_offset + 1)
         aborted = self._aborted(offset, headers) if isolation_level == READ_COMMITTED else []
         fetched = [OffsetRange(header.base_offset, header.last_offset) for _, header in headers]
         acquired = share.acquire(request, offset, fetched, self._around.clock.monotonic_ms(), aborted)
@@ -216,6 +237,16 @@ class SharedPartition:
 
     def __str__(self) -> str:
         return f"{self.key.group_id}:{self.partition.topic_partition}"
+
+
+def _headers_until(records: Buffer, last_offset: int) -> list[tuple[int, BatchHeader]]:
+    """Positions and headers of the batches, up to the one with `last_offset`."""
+    headers: list[tuple[int, BatchHeader]] = []
+    for position, header in iter_batches(records):
+        headers.append((position, header))
+        if header.last_offset >= last_offset:
+            break
+    return headers
 
 
 def _contains(transactions: Sequence[OffsetRange], offset: int) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker import shared_partition
 from ottla.broker.share_settings import reset_timestamp_ms
 from ottla.broker.shared_partition import DONE, SharedPartition
 from ottla.common.completion import Completion
@@ -19,6 +20,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.records import BatchHeader, Buffer, iter_batches
 
 from .harness import START_MS, BrokerHarness, open_harness, records_of
 
@@ -213,3 +215,24 @@ def test_state_topic_is_created_as_by_kafka(node: Node) -> None:
     assert values["cleanup.policy"] in ("delete", ("delete",), ["delete"])
     assert values["retention.ms"] == -1
     assert node.harness.broker.metadata.image.topics_by_name["__share_group_state"].partitions.__len__() == 50
+
+
+def test_fetch_looks_at_the_batches_that_it_needs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte may have thousands of small batches."""
+    seen: list[int] = []
+
+    def counted(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+        for each in iter_batches(records):
+            seen.append(each[0])
+            yield each
+
+    monkeypatch.setattr(shared_partition, "iter_batches", counted)
+    for _ in range(300):
+        node.harness.append("t", b"x")
+    node.initialize()
+    shared = node.load()
+    offsets = []
+    while acquired := shared.acquire(Acquisition("m", 10, 10), 1 << 20, 0):
+        offsets += [offset for piece in acquired.acquired for offset in range(piece.first, piece.last + 1)]
+    assert offsets == list(range(304))
+    assert len(seen) < 2 * 304

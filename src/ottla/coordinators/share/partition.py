@@ -108,7 +108,7 @@ class SharePartition:
     @property
     def delivery_complete_count(self) -> int:
         """How many offsets from the start offset on need no delivery any more. KIP-1226."""
-        return sum(len(run) for run in self._window.runs if run.state in TERMINAL)
+        return sum([run.last - run.first + 1 for run in self._window.runs if run.state in TERMINAL])
 
     def next_fetch_offset(self) -> int:
         """The first offset that may have a record to acquire."""
@@ -123,6 +123,10 @@ class SharePartition:
         """Whether a fetch can acquire anything: released records, or new ones if the window has room."""
         has_room = self.in_flight_count < self.limits.max_record_locks
         return has_room or self.next_fetch_offset() != self.end_offset + 1
+
+    def last_useful_offset(self, max_records: int) -> int:
+        """No batch after the one with this offset can be acquired by a fetch of `max_records`."""
+        return self.end_offset + max_records
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` must be called, at the latest; None if no record is locked."""
