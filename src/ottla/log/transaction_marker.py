@@ -1,6 +1,7 @@
 """The control record that ends a transaction (KIP-98)."""
 
 import struct
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -34,13 +35,21 @@ class TransactionEnd(NamedTuple):
 
     def encode(self, timestamp_ms: int) -> bytearray:
         """Encode the control batch."""
-        return encode_end_transaction_marker(
-            commit=self.commit,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            coordinator_epoch=self.coordinator_epoch,
+        return bytearray(_encode(self, timestamp_ms))
+
+
+@lru_cache(maxsize=1)
+def _encode(end: TransactionEnd, timestamp_ms: int) -> bytes:
+    # The partitions of a transaction get the same marker, most of them within a millisecond.
+    return bytes(
+        encode_end_transaction_marker(
+            commit=end.commit,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            coordinator_epoch=end.coordinator_epoch,
             timestamp_ms=timestamp_ms,
         )
+    )
 
 
 def read_marker(buffer: Buffer, position: int) -> Marker | None:
