@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,8 +69,20 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def disconnect_java() -> None:
+    """Stop sending commands to Java, if it was started; may be called again.
+
+    Python tells Java of each Java object that it releases. While Java is being ended, that would print an exception.
+    """
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None  # noqa: SLF001 - there is no public name
+    if gateway is not None:
+        gateway.shutdown()
+
+
 def end_descendants() -> None:
     """End all processes that this one started, within seconds."""
+    disconnect_java()
     pids = descendants(os.getpid())
     for sent in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(runs, pids):

@@ -113,7 +113,9 @@ def test_checkpoints_are_written_at_their_intervals(process: OttlaProcess) -> No
 def test_inactive_producers_expire(process: OttlaProcess) -> None:
     """An expired producer may continue with any sequence number."""
     create_topic(process, TOPIC)
-    assert write(process, 0, producer_id=1, epoch=0, sequence=0).error == 0
+    # A producer whose last record is a day old is forgotten at the next check.
+    now_ms = int(time.time() * 1000)
+    assert write(process, 0, producer_id=1, epoch=0, sequence=0, timestamp=now_ms).error == 0
     assert write(process, 1, producer_id=1, epoch=0, sequence=7).error == OUT_OF_ORDER_SEQUENCE_NUMBER
     alter(process, "producer.id.expiration.ms", 1)
     until(lambda: write(process, 1, producer_id=1, epoch=0, sequence=7).error == 0, "it is forgotten")

@@ -59,7 +59,8 @@ class Endless(NamedTuple):
 class Shell:
     """Runs commands in bash, in the directory where the broker was started with `--data ./data`.
 
-    Endless commands run for two seconds beside the following ones, or until the end of the `with` block.
+    Endless commands run for two seconds beside the following ones, or until the end of the `with` block. A command that
+    deletes waits for them: what they show must not be deleted, also if they are slow to start.
     """
 
     def __init__(self, broker: OttlaProcess) -> None:
@@ -79,9 +80,10 @@ class Shell:
 
     def run(self, command: str, directory: Path | None = None) -> None:
         """Run a command. It must exit with 0; an endless command must run until Ctrl-C ends it."""
+        deletes = re.search(r"\bdelete\b", command) is not None
         for each in list(self._endless):
             share_a_directory = command.startswith("ottla up") and each.command.startswith("ottla up")
-            if share_a_directory or each.until_s <= time.monotonic():
+            if deletes or share_a_directory or each.until_s <= time.monotonic():
                 self._endless.remove(each)
                 each.stop()
         typed = command.replace("127.0.0.1:9092", self._broker.bootstrap)
