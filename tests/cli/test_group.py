@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.clients import Admin, Consumer, TopicPartition, UnknownTopicOrPartition
-from ottla.clients.admin import PartialFailure
+from ottla.clients import (
+    AcknowledgeType,
+    Admin,
+    Consumer,
+    ShareConsumer,
+    TopicPartition,
+    UnknownTopicOrPartition,
+)
+from ottla.clients.admin import ConfigResource, PartialFailure
 from tests.clients.support import WAIT_S, unique, wait_until
 
 from .conftest import FIRST_MS, Run
@@ -48,6 +56,59 @@ def member(ours: Admin, topic: str) -> Iterator[str]:
         stop.set()
         thread.join(WAIT_S)
         ours.delete_group(name)
+
+
+@pytest.fixture
+def sharing(ours: Admin, topic: str) -> Iterator[str]:
+    """A share group with one member that has accepted all records of the topic except the first of partition 0."""
+    name = unique("sharing")
+    ours.alter_config(ConfigResource.group(name), {"share.auto.offset.reset": "earliest"})
+    broker = ours.describe_cluster().brokers[0]
+    settings = {"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": name, "client.id": "sharer"}
+    with ShareConsumer(settings, share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe(topic)
+        accepted, deadline = 0, time.monotonic() + WAIT_S
+        while accepted < 59:
+            assert time.monotonic() < deadline
+            for record in consumer.poll(0.2):
+                is_first = record.partition == 0 and record.offset == 0
+                consumer.acknowledge(record, AcknowledgeType.RENEW if is_first else AcknowledgeType.ACCEPT)
+                accepted += not is_first
+            consumer.commit_sync()
+        yield name
+    wait_until(lambda: not ours.describe_group(name).members, "the group is empty")
+    ours.delete_group(name)
+
+
+@pytest.mark.both
+def test_share_group_is_listed_and_its_lag_has_no_accepted_records(ottla: Run, sharing: str, topic: str) -> None:
+    (listed,) = ottla("group", "list", sharing, "--json").objects
+    assert (listed["state"], listed["type"], listed["protocol"]) == ("Stable", "share", "share")
+    described = ottla("group", "describe", sharing)
+    assert "share group at epoch" in described.out
+    assert "START" in described.out
+    assert "sharer" in described.out
+    rows = ottla("group", "lag", sharing, "--json").objects
+    # An acknowledgement that is stored out of order counts, too.
+    assert [(row["partition"], row["lag"]) for row in rows] == [(0, 1), (1, 0), (2, 0)]
+    assert rows[0]["committed"] == 0
+    refused = ottla("group", "reset", sharing, "--to-latest", "--execute")
+    assert (refused.code, f"{sharing} has 1 member" in refused.err) == (1, True)
+
+
+@pytest.mark.both
+def test_share_group_is_reset_and_deleted(ottla: Run, ours: Admin, topic: str) -> None:
+    name = unique("sharing")
+    ours.alter_share_group_offsets(name, {TopicPartition(topic, 0): 5})
+    assert ottla("group", "reset", name, "--to-earliest", "--execute").code == 0
+    rows = ottla("group", "lag", name, "--json").objects
+    assert [(row["partition"], row["committed"], row["lag"]) for row in rows] == [(0, 0, rows[0]["end"])]
+    assert ottla("group", "reset", name, "--topic", topic, "--to-latest", "--execute").code == 0
+    assert {row["lag"] for row in ottla("group", "lag", name, "--json").objects} == {0}
+    assert ottla("group", "delete", name, "--topic", topic, "--yes").code == 0
+    assert ours.list_share_group_offsets(name) == {}
+    assert ottla("group", "delete", name, "--yes").code == 0
+    assert name not in {group.group_id for group in ours.list_groups()}
 
 
 def offsets_of(ours: Admin, group: str) -> list[int]:

@@ -110,7 +110,7 @@ def _describe(options: Options) -> None:
             output.table(_member_columns(members), members)
         if options.offsets or (everything and lag.rows):
             output.line()
-            output.table(group_lag.columns(lag.rows), lag.rows)
+            output.table(group_lag.columns(lag), lag.rows)
 
 
 def _member_row(member: api.GroupMember) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ottla.cli import units
@@ -83,7 +83,9 @@ def read_lag(admin: api.Admin, name: str) -> GroupLag:
     """Read the state of a group: its members, committed offsets and end offsets."""
     group = admin.describe_group(name)
     is_share = group.type is api.GroupType.SHARE
-    committed = read_offsets(admin, name, is_share=is_share)
+    shares = admin.list_share_group_offsets(name) if is_share else {}
+    starts = {partition: at.start_offset for partition, at in shares.items()}
+    committed = starts if is_share else read_offsets(admin, name, is_share=False)
     # A partition of a share group has several readers.
     members = () if is_share else group.members
     readers = {partition: member for member in members for partition in member.assignment}
@@ -95,13 +97,16 @@ def read_lag(admin: api.Admin, name: str) -> GroupLag:
     rows: list[dict[str, Any]] = []
     for partition in partitions:
         reader, end, at = readers.get(partition), ends.get(partition), committed.get(partition)
+        lag = max(0, end.offset - at) if end and at is not None else None
+        if is_share and shares[partition].lag is not None:
+            lag = shares[partition].lag  # without the records after the start that were accepted
         rows.append(
             {
                 "group": name,
                 **partition._asdict(),
                 "committed": at,
                 "end": end.offset if end else None,
-                "lag": max(0, end.offset - at) if end and at is not None else None,
+                "lag": lag,
                 "member": reader.member_id if reader else None,
                 "client": reader.client_id if reader else None,
                 "host": reader.host.removeprefix("/") if reader else None,
@@ -110,10 +115,11 @@ def read_lag(admin: api.Admin, name: str) -> GroupLag:
     return GroupLag(group, rows)
 
 
-def columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+def columns(lag: GroupLag) -> list[Column]:
     """Return the columns for the partitions of a group."""
-    found = [Column("topic", narrow=True), number("partition"), number("committed"), number("end"), LAG]
-    if any("per_second" in row for row in rows):
+    offset = number("committed", "START" if lag.group.type is api.GroupType.SHARE else None)
+    found = [Column("topic", narrow=True), number("partition"), offset, number("end"), LAG]
+    if any("per_second" in row for row in lag.rows):
         found.append(number("per_second", "READ/S"))
     return [*found, Column("client", narrow=True, optional=True), Column("host", optional=True)]
 
@@ -159,7 +165,7 @@ def _show(output: Output, lags: Sequence[GroupLag], options: Options) -> None:
                 by_topic = [Column("topic", narrow=True), number("partition_count", "PARTITIONS"), LAG]
                 output.table(by_topic, _topics(each))
             else:
-                output.table(columns(each.rows), each.rows)
+                output.table(columns(each), each.rows)
 
 
 def _topics(lag: GroupLag) -> list[dict[str, Any]]:
