@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from ottla.common.errors import ErrorCode
+from ottla.raft.events import ResignRequested, UpgradeRequested
 from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest
 from tests.simulation.world.quorum import Faults, Quorum, Setup, voter_of
 
@@ -38,7 +39,7 @@ def test_committed_records_survive_everything(seed: int) -> None:
 
 
 def run_seed(seed: int) -> Quorum:
-    """A run of 60 actions and faults, and the healing."""
+    """A run of 100 actions and faults, and the healing."""
     choice = Random(~seed)
     voters = choice.choice([1, 2, 3, 3, 3, 4, 5])
     setup = Setup(
@@ -46,11 +47,12 @@ def run_seed(seed: int) -> Quorum:
         observers=choice.randint(0, 5 - voters),
         kraft_version=choice.choice([0, 1, 1]),
         auto_join=choice.random() < 0.3,
+        wire=seed % 3 == 0,
     )
     quorum = Quorum(seed, setup, Faults())
     proposed = 0
-    for _ in range(60):
-        quorum.run(quorum.random.randint(10, 250))
+    for _ in range(100):
+        quorum.run(quorum.random.randint(1, 120))
         proposed += act(quorum, f"v{proposed}")
     check_recovery(quorum)
     return quorum
@@ -61,26 +63,68 @@ def act(quorum: Quorum, value: str) -> bool:
     random = quorum.random
     action = random.random()
     running = sorted(quorum.running)
-    if action < 0.45:
-        return quorum.propose(value)
-    if action < 0.55 and running:
+    if action < 0.4:
+        return all(quorum.propose(value) for _ in range(random.randint(1, 3)))
+    if action < 0.46 and running:
         quorum.crash(random.choice(running))
-    elif action < 0.58 and running:
+    elif action < 0.49:
+        cut_power(quorum)
+    elif action < 0.53 and running:
         quorum.crash_inside_step(random.choice(running))
-    elif action < 0.72:
+    elif action < 0.7:
         quorum.start_all()
-    elif action < 0.76:
-        a = random.choice(list(quorum.nodes))
-        quorum.blocked = {pair for b in quorum.nodes for pair in ((a, b), (b, a))}
-    elif action < 0.80:
+    elif action < 0.78:
+        isolate(quorum)
+    elif action < 0.82:
         quorum.blocked = {(random.choice(list(quorum.nodes)), random.choice(list(quorum.nodes))) for _ in range(3)}
-    elif action < 0.88:
+    elif action < 0.9:
         quorum.blocked = set()
     elif action < 0.94 and running:
         quorum.take_snapshot(random.choice(running))
-    else:
+    elif action < 0.98:
         change_voters(quorum)
+    else:
+        tell_leader(quorum)
     return False
+
+
+def cut_power(quorum: Quorum) -> None:
+    """Stop most nodes at once, and start some of them, so that a minority may have the latest records."""
+    random = quorum.random
+    for node in list(quorum.nodes):
+        if node in quorum.running and random.random() < 0.8:
+            quorum.crash(node)
+    for node in list(quorum.nodes):
+        if node not in quorum.running and random.random() < 0.7:
+            quorum.start(node)
+
+
+def isolate(quorum: Quorum) -> None:
+    """Separate a node, or the leader and perhaps one more, from the others. The leader then accepts some records."""
+    random = quorum.random
+    leader = quorum.leader()
+    one = leader if leader is not None and random.random() < 0.6 else random.choice(list(quorum.nodes))
+    inside = {one, random.choice(list(quorum.nodes))} if random.random() < 0.4 else {one}
+    outside = set(quorum.nodes) - inside
+    quorum.blocked = {pair for a in inside for b in outside for pair in ((a, b), (b, a))}
+    if leader in inside:
+        for _ in range(random.randint(0, 3)):
+            quorum.propose("isolated")
+
+
+def tell_leader(quorum: Quorum) -> None:
+    """Let the leader resign, raise kraft.version, or replace the disk of a node that is not a voter."""
+    leader = quorum.leader()
+    if leader is None:
+        return
+    core = quorum.core(leader)
+    action = quorum.random.choice(["resign", "upgrade", "replace"])
+    if action == "resign":
+        quorum.tell(leader, ResignRequested(core.epoch))
+    elif action == "upgrade":
+        quorum.tell(leader, UpgradeRequested(quorum.token(), 1))
+    else:
+        quorum.replace_disk(quorum.random.choice(list(quorum.nodes)))
 
 
 def change_voters(quorum: Quorum) -> None:
@@ -159,3 +203,48 @@ def test_voter_set_grows_and_shrinks_while_records_are_written() -> None:
     assert quorum.leader() in (2, 3), "a leader that is removed resigns"
     assert quorum.core(1).voters.ids == {2, 3}
     assert not quorum.core(1).is_voter
+
+
+def test_record_of_an_old_epoch_is_not_committed_without_one_of_the_leaders_own() -> None:
+    """Figure 8 of the Raft paper: a record on a majority can still be lost to a voter with a later epoch."""
+    quorum = Quorum(5, Setup(3))
+    first = elected(quorum)
+    quorum.run(1_000)
+    separate(quorum, first)
+    assert quorum.propose("old")
+    quorum.run(20)
+    quorum.crash(first)
+    # Another voter leads, and only it has the first record of its epoch, which is later than that of "old".
+    quorum.blocked = set()
+    quorum.limit = quorum.disks[first].end - 1
+    leader = elected(quorum)
+    quorum.run(20)
+    quorum.crash(leader)
+    (other,) = set(quorum.nodes) - {first, leader}
+    assert quorum.disks[leader].end > quorum.disks[other].end
+    # The first leader wins again with the vote of the third voter, which fetches "old", but nothing after it.
+    quorum.limit = quorum.disks[first].end
+    quorum.start(first)
+    assert elected(quorum) == first
+    quorum.run(100)
+    assert quorum.disks[other].end == quorum.limit, "a majority has the record"
+    assert "old" not in [value for _, value in quorum.checks.committed]
+    quorum.crash(first)
+    quorum.limit = None
+    quorum.start(leader)
+    assert elected(quorum) == leader, "its log has the later epoch"
+
+
+def elected(quorum: Quorum) -> int:
+    """Run until there is a leader; returns it."""
+    for _ in range(500):
+        leader = quorum.leader()
+        if leader is not None:
+            return leader
+        quorum.run(5)
+    raise AssertionError(quorum.checks.fail("no leader"))
+
+
+def separate(quorum: Quorum, node: int) -> None:
+    """Let no message reach the node or leave it."""
+    quorum.blocked = {pair for other in quorum.nodes for pair in ((node, other), (other, node))}

@@ -96,6 +96,7 @@ def on_fetch_snapshot_response(q: QuorumState, response: FetchSnapshotResponse) 
         # The leader deleted the snapshot meanwhile. The next fetch names a newer one.
         if isinstance(q.state, Follower) and response.epoch == q.epoch:
             q.state.fetching = None
+            return True
         return False
     done = news.learn_from_response(q, response)
     if done is not None:

@@ -39,6 +39,7 @@ from ottla.raft.events import (
     Truncate,
 )
 from ottla.raft.messages import (
+    ApiVersionsRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -54,6 +55,7 @@ from ottla.raft.voters import NO_VOTERS, Voter, VoterSet
 from tests.simulation.world.clock import SimulatedClock
 from tests.simulation.world.quorum_checks import QuorumChecks
 from tests.simulation.world.quorum_disk import Entry, ReplicaDisk, Snapshot, controls_of, format_disk
+from tests.simulation.world.quorum_wire import choose_version, pass_request, pass_response
 
 FIRST_PORT = 9000
 CLIENT = 0
@@ -65,12 +67,17 @@ class Faults:
 
     loss: float = 0.05
     duplication: float = 0.03
-    latency_ms: tuple[int, int] = (1, 30)
+    latency_ms: tuple[int, int] = (1, 20)
     drift: float = 0.1
     crash_inside_step: float = 0.0005
+    slow_flushes: float = 0.2
+    old_versions: float = 0.02
+    """How often a message has an old version, which lacks directories and high watermarks."""
 
 
-NONE = Faults(loss=0.0, duplication=0.0, latency_ms=(1, 5), drift=0.0, crash_inside_step=0.0)
+NONE = Faults(
+    loss=0.0, duplication=0.0, latency_ms=(1, 5), drift=0.0, crash_inside_step=0.0, slow_flushes=0.0, old_versions=0.0
+)
 
 
 class CrashError(Exception):
@@ -103,6 +110,7 @@ class Token:
     node: int
     request_id: int
     request: Request
+    version: int = 0
 
 
 @dataclass
@@ -133,6 +141,8 @@ class Setup:
     observers: int = 0
     kraft_version: int = 1
     auto_join: bool = False
+    wire: bool = False
+    """Whether messages are passed as Kafka's bytes."""
 
 
 @dataclass
@@ -154,6 +164,8 @@ class Quorum:
         self.checks = QuorumChecks(f"seed {seed}")
         self.blocked: set[tuple[int, int]] = set()
         """Pairs (source, target) between which no message arrives."""
+        self.limit: int | None = None
+        """Records from this offset on are not fetched, as if a response were cut short."""
         self.running: dict[int, Running] = {}
         self.disks = {node: ReplicaDisk(bytes([node]) * 16) for node in self.nodes}
         self.answers = Answers()
@@ -164,7 +176,7 @@ class Quorum:
         if setup.kraft_version == 0:
             self._static = VoterSet.of_addresses("CONTROLLER", {node: _address(node) for node in voters.ids})
         else:
-            for node in self.nodes:
+            for node in voters.ids:
                 format_disk(self.disks[node], voters)
         for node in self.nodes:
             self.start(node)
@@ -179,11 +191,11 @@ class Quorum:
             bootstrap=tuple(Node(-1 - each, *_address(each)) for each in self.nodes),
             endpoints=(Endpoint("CONTROLLER", *_address(node)),),
             auto_join=self.setup.auto_join,
-            election_timeout_ms=200,
-            fetch_timeout_ms=400,
-            election_backoff_max_ms=200,
-            request_timeout_ms=300,
-            fetch_max_wait_ms=100,
+            election_timeout_ms=80,
+            fetch_timeout_ms=160,
+            election_backoff_max_ms=80,
+            request_timeout_ms=120,
+            fetch_max_wait_ms=50,
             fetch_snapshot_max_bytes=70,
         )
 
@@ -234,12 +246,16 @@ class Quorum:
         self._append(leader, ((self.core(leader).epoch, value),))
         return True
 
+    def token(self) -> Token:
+        """A token of an administrator."""
+        self.answers.count += 1
+        return Token(None, CLIENT, self.answers.count, ApiVersionsRequest())
+
     def ask(self, node: int, request: Request) -> int:
         """Send a request of an administrator to a node; its response is in `answers` under the returned number."""
-        self.answers.count += 1
-        token = Token(None, CLIENT, self.answers.count, request)
+        token = self.token()
         self._step(node, Received(token, request))
-        return self.answers.count
+        return token.request_id
 
     def tell(self, node: int, event: Event) -> None:
         """Pass an event to a node."""
@@ -257,6 +273,18 @@ class Quorum:
         disk.start_at(self.random.choice(ids))
         sizes = tuple((each, snapshot.size) for each, snapshot in disk.snapshots.items())
         self._step(node, SnapshotsChanged(sizes, disk.start))
+
+    def replace_disk(self, node: int) -> bool:
+        """Give an observer that no voter set needs an empty disk with another directory; False if it is a voter."""
+        leader = self.leader()
+        if leader is None or node in self.core(leader).voters.ids or not self.checks.committed_voters:
+            return False
+        if node in self.checks.committed_voters[-1].ids or self.core(leader).voters != self.checks.committed_voters[-1]:
+            return False
+        if node in self.running:
+            self.crash(node)
+        self.disks[node] = ReplicaDisk(bytes([node + 100 + self.clock.now_ms % 100]) * 16)
+        return True
 
     def run(self, duration_ms: int) -> None:
         """Let time pass: take planned events and elapsed timers in order."""
@@ -323,7 +351,7 @@ class Quorum:
             case AppendFetched():
                 self._append_fetched(node, running, fetched.entries)
             case Flush(end_offset=offset):
-                self.clock.plan(self.random.randint(1, 20), partial(self._flush, node, running, offset))
+                self.clock.plan(self.flush_ms(), partial(self._flush, node, running, offset))
             case Commit(high_watermark=offset):
                 self.checks.commits(node, disk, offset)
             case Send():
@@ -381,6 +409,11 @@ class Quorum:
             disk.flushed = max(disk.flushed, min(end_offset, disk.end))
             self._step(node, Flushed(end_offset))
 
+    def flush_ms(self) -> int:
+        """Draw the duration of a flush: the disk is slow now and then."""
+        is_slow = self.random.random() < self.faults.slow_flushes
+        return self.random.randint(50, 300) if is_slow else self.random.randint(1, 10)
+
     # -- the network -----------------------------------------------------------------------------------------------
 
     def latency(self) -> int:
@@ -399,7 +432,11 @@ class Quorum:
 
     def _send(self, node: int, running: Running, effect: Send) -> None:
         target = effect.to.port - FIRST_PORT
-        token = Token(running, node, effect.request_id, effect.request)
+        request, version = effect.request, 0
+        if self.setup.wire:
+            version = choose_version(request, self.random, self.faults.old_versions)
+            request = pass_request(request, version)
+        token = Token(running, node, effect.request_id, request, version)
         for delay_ms in self._transmit(node, target):
             self.clock.plan(delay_ms, partial(self._deliver_request, target, token))
 
@@ -418,6 +455,8 @@ class Quorum:
             self.answers.received[token.request_id] = response
             return
         fetched = self._fetched(node, token, response)
+        if self.setup.wire:
+            response = pass_response(token.request, response, token.version)
         for delay_ms in self._transmit(node, token.node):
             event = Responded(token.request_id, response)
             self.clock.plan(delay_ms, partial(self._receive, token.source, token.node, event, fetched))
@@ -431,7 +470,10 @@ class Quorum:
         disk = self.disks[node]
         request = token.request
         if isinstance(response, FetchResponse) and response.has_records and isinstance(request, FetchRequest):
-            return Fetched(disk.read(request.end.offset, self.random.randint(1, 5)))
+            count = self.random.randint(1, 5)
+            if self.limit is not None:
+                count = max(0, min(count, self.limit - request.end.offset))
+            return Fetched(disk.read(request.end.offset, count))
         if isinstance(response, FetchSnapshotResponse) and isinstance(request, FetchSnapshotRequest):
             return Fetched(snapshot=disk.snapshots.get(request.snapshot))
         return NOTHING

@@ -57,7 +57,9 @@ class QuorumChecks:
         election = disk.election
         assert election.epoch >= epoch, self.fail(f"{voter.node_id} sends a vote of epoch {epoch} without storing it")
         given = self._votes.setdefault((voter, epoch), candidate)
-        assert given == candidate, self.fail(f"{voter.node_id} votes for {given} and {candidate} in epoch {epoch}")
+        # Old versions of the request do not name the candidate's directory.
+        same = given.names(candidate) or candidate.names(given)
+        assert same, self.fail(f"{voter.node_id} votes for {given} and {candidate} in epoch {epoch}")
 
     def appended(self, disk: ReplicaDisk, offset: int) -> None:
         """Records were appended from `offset` on."""
