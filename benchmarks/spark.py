@@ -110,7 +110,7 @@ class Race:
 
 
 @contextmanager
-def _stage(broker: Broker, rows: int) -> Iterator[Stage]:
+def open_stage(broker: Broker, rows: int) -> Iterator[Stage]:
     from ottla.spark import session
 
     with tempfile.TemporaryDirectory(prefix="ottla-spark-") as local:
@@ -273,17 +273,17 @@ def _write_avro(stage: Stage, who: str) -> Figures:
     return _timed(stage, stage.rows, lambda: rows.write.format(who).options(**options).mode("append").save())
 
 
-def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
+def progress(query: StreamingQuery) -> list[dict[str, Any]]:
     """What each micro-batch with rows told, in order."""
     rows = [json.loads(row.json) if hasattr(row, "json") else dict(row) for row in query.recentProgress]
     return [row for row in rows if row["numInputRows"]]
 
 
-def _trigger_s(rows: list[dict[str, Any]]) -> float:
+def trigger_s(rows: list[dict[str, Any]]) -> float:
     return float(sum(row["durationMs"]["triggerExecution"] for row in rows)) / 1000
 
 
-def _rows_of(rows: list[dict[str, Any]]) -> int:
+def rows_of(rows: list[dict[str, Any]]) -> int:
     return sum(int(row["numInputRows"]) for row in rows)
 
 
@@ -299,22 +299,22 @@ def _stream_read(stage: Stage, who: str) -> Figures:
             stream = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
             query = stream.trigger(availableNow=True).start()
             assert query.awaitTermination(int(DEADLINE_S))
-        told = _progress(query)
+        told = progress(query)
         assert sum(row["numInputRows"] for row in told) == stage.rows
         # The first has the query's start in it; after the last, a few rows are left that rounding did not divide.
         later = [row for row in told[1:] if row["numInputRows"] > stage.rows // 8]
-        within = _rows_of(later[:-1]) / _trigger_s(later[:-1])  # the last one gets to the end
-        return _trigger_s(later) * stage.rows / _rows_of(later)
+        within = rows_of(later[:-1]) / trigger_s(later[:-1])  # the last one gets to the end
+        return trigger_s(later) * stage.rows / rows_of(later)
 
     return {**_timed(stage, stage.rows, work), WITHIN: within}
 
 
-_KEY = "cast(cast({} as string) as binary) key"
-_VALUE = "cast(concat('" + 84 * "x" + "', cast({} as string)) as binary) value"
+KEY = "cast(cast({} as string) as binary) key"
+VALUE = "cast(concat('" + 84 * "x" + "', cast({} as string)) as binary) value"
 
 
 def _write(stage: Stage, who: str) -> Figures:
-    rows = stage.spark.range(0, stage.rows, 1, PARTITIONS).selectExpr(_KEY.format("id"), _VALUE.format("id"))
+    rows = stage.spark.range(0, stage.rows, 1, PARTITIONS).selectExpr(KEY.format("id"), VALUE.format("id"))
     options = stage.options(topic=new_topic(stage.broker, PARTITIONS))
     return _timed(stage, stage.rows, lambda: rows.write.format(who).options(**options).mode("append").save())
 
@@ -344,7 +344,7 @@ def _asked(who: str) -> dict[str, str]:
 
 
 def _stream_write(stage: Stage, who: str) -> Figures:
-    return _micro_batches(stage, who, [_KEY.format("value"), _VALUE.format("value")])
+    return _micro_batches(stage, who, [KEY.format("value"), VALUE.format("value")])
 
 
 def _stream_write_json(stage: Stage, who: str) -> Figures:
@@ -363,10 +363,10 @@ def _micro_batches(stage: Stage, who: str, columns: list[str], *, as_json: bool 
         with tempfile.TemporaryDirectory() as checkpoint:
             stream = rows.writeStream.format(who).options(**options).option("checkpointLocation", checkpoint)
             query = stream.start()
-            _wait(query, lambda: len(_progress(query)) > 3)
+            wait(query, lambda: len(progress(query)) > 3)
             query.stop()
-        later = _progress(query)[1:4]
-        return _trigger_s(later) * stage.rows / _rows_of(later)
+        later = progress(query)[1:4]
+        return trigger_s(later) * stage.rows / rows_of(later)
 
     figures = _timed(stage, stage.rows, work)
     del figures[CPU]  # how many batches there were before the query stopped is chance
@@ -384,10 +384,10 @@ def _tiny(stage: Stage, who: str) -> Figures:
             for _ in range(10):
                 producer.send(topic, b"tiny", partition=0)
             producer.flush()
-            _wait(query, lambda number=number: len(_progress(query)) > number)  # type: ignore[misc]
+            wait(query, lambda number=number: len(progress(query)) > number)  # type: ignore[misc]
         query.stop()
-    times = [row["durationMs"]["triggerExecution"] for row in _progress(query)[5:]]
-    asked = [row["durationMs"].get("latestOffset", 0) for row in _progress(query)[5:]]
+    times = [row["durationMs"]["triggerExecution"] for row in progress(query)[5:]]
+    asked = [row["durationMs"].get("latestOffset", 0) for row in progress(query)[5:]]
     return {MS: statistics.median(times), "ms to ask": statistics.median(asked)}
 
 
@@ -402,7 +402,7 @@ def _idle(stage: Stage, who: str) -> Figures:
         producer.flush()
         stream = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = stream.trigger(processingTime=f"{1000 // IDLE_TRIGGERS_S} milliseconds").start()
-        _wait(query, lambda: len(_progress(query)) > 0)
+        wait(query, lambda: len(progress(query)) > 0)
         time.sleep(1)
         used = stage.cpu_seconds()
         time.sleep(IDLE_S)
@@ -427,7 +427,7 @@ def _wide(stage: Stage, who: str) -> Figures:
     return spark_memory.peak(who, stage.broker, stage.topics["wide"], records)
 
 
-def _wait(query: StreamingQuery, condition: Callable[[], bool]) -> None:
+def wait(query: StreamingQuery, condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         failed = query.exception()
@@ -469,7 +469,7 @@ def run_races(
     names: list[str], broker: Broker, rounds: int, scale: float, console: Console, warm_ups: int = WARM_UPS
 ) -> Iterator[tuple[str, dict[str, Figures]]]:
     """Run them in one session and print their tables; each race's name and medians, by OURS and THEIRS."""
-    with _stage(broker, int(1_000_000 * scale)) as stage:
+    with open_stage(broker, int(1_000_000 * scale)) as stage:
         for name in names:
             race = RACES[name]
             cold = min(race.warm_ups, warm_ups)

@@ -54,7 +54,7 @@ PROGRAM = Path(__file__).parent / "exactly_once_queries.py"
 QUERIES = ("copied", "deduplicated")
 FAULTS = {
     WORKER: 25, "paused worker": 10, EXECUTOR: 15, "worker cut off": 15, DAEMON: 5, PLANNER: 5,
-    "broker": 15, DRIVER: 3, JVM: 3, "all": 4,
+    "broker": 15, DRIVER: 2, JVM: 2, "all": 2,
 }  # fmt: skip
 SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
 
@@ -142,13 +142,15 @@ class Chaos:
     def run(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if self.chance.random() < 0.25:
+            fault = self.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
+            self.program.ensure_running()
+            if not self.inflict(fault):
+                time.sleep(0.05)
+                continue
+            self.done[fault] += 1
+            if fault in (DRIVER, JVM, "all") or self.chance.random() < 0.3:
                 self.wait_for_batches()
             time.sleep(self.chance.uniform(0.0, 4.0))
-            self.program.ensure_running()
-            fault = self.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
-            if self.inflict(fault):
-                self.done[fault] += 1
         for timer in self._timers:
             timer.join()
 
