@@ -115,7 +115,7 @@ class Worker(Program):
 
 
 @pytest.mark.timeout(2 * SECONDS + 300)
-def test_accepted_records_are_not_delivered_again_and_none_is_lost_while_the_broker_is_killed(
+def test_accepted_records_stay_accepted_while_the_broker_is_killed(
     process: OttlaProcess,
 ) -> None:
     create_topic(process, TOPIC, PARTITIONS)

@@ -201,14 +201,16 @@ def test_record_is_delivered_at_most_as_often_as_the_limit(
         admin.alter_config(ConfigResource.group(group), {"share.delivery.count.limit": "2"})
     topic = make_topic()
     produce(broker.bootstrap, topic, numbered(3))
-    with share(broker, group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+    one_by_one = {"max.poll.records": 1, "share.acquire.mode": "record_limit"}
+    with share(broker, group, topic, **{"share.acknowledgement.mode": "explicit"}, **one_by_one) as consumer:
         counts: dict[int, list[int | None]] = {}
         for _ in range(6):
-            for record in consumer.poll(1.0):
-                counts.setdefault(record.offset, []).append(consumer.delivery_count(record))
-                consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            record = poll_some(consumer)[0]
+            counts.setdefault(record.offset, []).append(consumer.delivery_count(record))
+            consumer.acknowledge(record, AcknowledgeType.RELEASE)
             consumer.commit_sync()
         assert counts == {offset: [1, 2] for offset in range(3)}
+        assert consumer.poll(1.0) == []
 
 
 def test_group_that_reads_committed_records_gets_no_aborted_ones(

@@ -1547,6 +1547,23 @@ SHARES = (
         (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
     ),
     Mutation(
+        "records that a share group accepted stay so after a restart",
+        "coordinators/share/partition.py",
+        "            if state not in TERMINAL:\n",
+        "            if state is not None:\n",
+        (
+            f"{SHARE_REQUESTS}::test_acknowledged_records_survive_a_restart_of_the_broker",
+            "tests/chaos/test_share_groups.py::test_accepted_records_stay_accepted_while_the_broker_is_killed",
+        ),
+    ),
+    Mutation(
+        "a record of a share group has one owner at a time",
+        "coordinators/share/window.py",
+        "return self.state is RecordState.AVAILABLE and self.transition is None",
+        "return self.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and self.transition is None",
+        ("tests/simulation/test_shares.py::test_share_partition",),
+    ),
+    Mutation(
         "records of a member that its share group removed are released at once",
         "broker/share_effects.py",
         "                self._storage().release_member(effect.group_id, effect.member_id)\n",
@@ -1631,7 +1648,10 @@ SHARES = (
         "coordinators/share/acknowledgement.py",
         "        if run.member_id != self.transition.member_id:\n",
         "        if not run.member_id:\n",
-        (f"{SHARE}::test_only_the_member_that_acquired_records_can_acknowledge_them",),
+        (
+            f"{SHARE}::test_only_the_member_that_acquired_records_can_acknowledge_them",
+            f"{UNIT}/broker/test_share_fetching.py::test_forged_members_and_epochs_are_refused",
+        ),
     ),
     Mutation(
         "a record is acknowledged once",

@@ -11,6 +11,7 @@ from tests.scenarios.cli import CliScenario
 from tests.scenarios.consumer import ConsumerScenario
 from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
+from tests.scenarios.share import ShareScenario
 from tests.scenarios.transaction import TransactionScenario
 
 DIRECTORY = Path(__file__).parent
@@ -46,11 +47,13 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return RaftScenario()
         case "transaction":
             return TransactionScenario()
+        case "share":
+            return ShareScenario(directory)
         case "broker":
             return BrokerScenario(directory)
         case "cli":
             return CliScenario(directory)
-    raise ValueError(f"{path.name} must begin with group_, consumer_, raft_, transaction_, broker_ or cli_")
+    raise ValueError(f"{path.name} must begin with group_, consumer_, raft_, transaction_, share_, broker_ or cli_")
 
 
 def scenarios() -> list[Path]:
