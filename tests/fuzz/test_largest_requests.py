@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from ottla.broker.served import SERVED
+from ottla.common.ids import uuid_to_text
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Message
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -37,6 +38,7 @@ from tests.clients.wire import Connection, batch, produce
 from tests.fuzz.largest import BROKER_RESOURCE, GROUP, NODE, TOPIC, Request, World, largest_requests
 
 PARTITIONS = 500
+SHARE_KEY = 2
 ANSWER_WITHIN_S = 60.0
 MIB = 1 << 20
 # 150 ms for one iteration, and 15 ms for the interval of the measurement.
@@ -58,6 +60,8 @@ class Broker:
         self.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
         metadata = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
         self.world = World(metadata.topics[0].topic_id, PARTITIONS)
+        share = f"{GROUP}:{uuid_to_text(self.world.topic_id)}:0"
+        self.ask(FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[share]), 6)
 
     def ask(self, request: Message, version: int) -> Message:
         frame = b"".join(frames.encode_request(request, version, 7, "largest"))[4:]

@@ -11,8 +11,14 @@ import pytest
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.coordinators.share.events import ReadSummary, ShareKey
+from ottla.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -227,6 +233,10 @@ def test_nothing_is_served_without_the_feature(world: World) -> None:
     (described,) = world.harness.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups
     assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert coordinators(world, key(world)) == [ErrorCode.INVALID_REQUEST]
+    for change in (AlterShareGroupOffsetsRequest(group_id="g"), DeleteShareGroupOffsetsRequest(group_id="g")):
+        assert world.harness.ask(change).error_code == ErrorCode.UNSUPPORTED_VERSION
+    offsets = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", None)])
+    assert world.harness.ask(offsets).groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def key(world: World, group: str = "g", partition: object = 0) -> str:
