@@ -38,7 +38,7 @@ def request_for(key: int, version: int) -> Any:
         setattr(request, rows.request, ["one"])
         return request
     row = element_class(type(request), rows.request)()
-    setattr(row, rows.key, "one")
+    setattr(row, rows.key, bytes(range(16)) if rows.key == "topic_id" else "one")
     if rows.parts:
         setattr(row, rows.parts, [element_class(type(row), rows.parts)()] if rows.part else [0])
     setattr(request, rows.request, [row])

@@ -39,6 +39,7 @@ class Rows(NamedTuple):
 
 
 _PARTITIONS = Rows("topics", "topics", "name", "", "partitions", "partition_index", "partitions", "partition_index")
+_SHARE_STATE = Rows("topics", "results", "topic_id", "", "partitions", "partition", "partitions", "partition")
 ROWS: dict[str, Rows] = {
     "Produce": Rows("topic_data", "responses", "name", "", "partition_data", "index", "partition_responses", "index"),
     "ListOffsets": _PARTITIONS,
@@ -56,6 +57,13 @@ ROWS: dict[str, Rows] = {
     "DeleteGroups": Rows("groups_names", "results", "", "group_id"),
     "ConsumerGroupDescribe": Rows("group_ids", "groups", "", "group_id"),
     "StreamsGroupDescribe": Rows("group_ids", "groups", "", "group_id"),
+    "ShareGroupDescribe": Rows("group_ids", "groups", "", "group_id"),
+    "InitializeShareGroupState": _SHARE_STATE,
+    "ReadShareGroupState": _SHARE_STATE,
+    "ReadShareGroupStateSummary": _SHARE_STATE,
+    "WriteShareGroupState": _SHARE_STATE,
+    "DeleteShareGroupState": _SHARE_STATE,
+    "DescribeShareGroupOffsets": Rows("groups", "groups", "group_id"),
     "DescribeTransactions": Rows("transactional_ids", "transaction_states", "", "transactional_id"),
 }
 _ADDED_PARTITIONS = Rows(
@@ -196,6 +204,8 @@ def _name(row: Any, key: str, name_of: Callable[[bytes], str | None]) -> str | N
     if not key:
         return str(row)
     topic_id = getattr(row, "topic_id", ZERO_UUID)
+    if key == "topic_id":
+        return name_of(topic_id)
     name = getattr(row, key)
     return name if name or topic_id == ZERO_UUID else name_of(topic_id)
 
