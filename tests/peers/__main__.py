@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,12 @@ def fetch_kafka() -> None:
         (folder / "log4j2.yaml").write_text(kafka.LOG4J)
 
     fetch_into(KAFKA, HERE / "pom.xml", ("java", "javac", "mvn"), fetch)
+    if shutil.which("java") is not None:
+        try:
+            with tempfile.TemporaryDirectory() as directory:
+                kafka.archive_classes(Path(directory))
+        except (OSError, RuntimeError, kafka.ToolError) as error:
+            print(f"Stock Kafka will start slowly: {error}", file=sys.stderr)
 
 
 def fetch_connector() -> None:
