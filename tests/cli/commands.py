@@ -1,13 +1,24 @@
-"""The commands of `ottla` for tests: their help pages, and the options that their words are parsed to."""
+"""The commands of `ottla` for tests: their help pages, the options that their words are parsed to, and their output."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import click
 
 from ottla.cli.commands import Options
+from ottla.cli.main import main
 from ottla.cli.root import ROOT, SUMMARIES, command
+
+# A command that needs no shell but `shlex.split`, and no process of its own.
+SIMPLE = re.compile(r"ottla (?!up\b)[^|<>$;&*?{}~`]*")
 
 
 def all_commands() -> Iterator[tuple[str, click.Command]]:
@@ -34,3 +45,67 @@ def options_of(*words: str) -> Options:
         assert below is not None, name
         found = below
     return Options(**found.make_context("ottla", rest).params)
+
+
+class Done(NamedTuple):
+    """The exit code and the output of a command."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[bytes]:
+        return self.out.splitlines()
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+
+def run_with_pipes(*words: str, feed: bytes = b"") -> Done:
+    """Run a command. Its standard streams are pipes, as file descriptors and as Python's objects."""
+    read_feed, write_feed = os.pipe()
+    ends = [os.pipe(), os.pipe()]
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(_write_all, write_feed, feed)
+        printed = [pool.submit(_read_all, reading) for reading, _ in ends]
+        with _streams_at(read_feed, *(writing for _, writing in ends)):
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        out, err = (each.result(60) for each in printed)
+    return Done(code, out, err.decode())
+
+
+@contextlib.contextmanager
+def _streams_at(*descriptors: int) -> Iterator[None]:
+    """Replace standard input, output and error by these descriptors, which are closed afterwards."""
+    objects = sys.stdin, sys.stdout, sys.stderr
+    saved = [os.dup(number) for number in range(3)]
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.flush()
+        sys.stdin, sys.stdout, sys.stderr = objects
+        for number, descriptor in enumerate(saved):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+def _write_all(descriptor: int, feed: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb") as file:
+        file.write(feed)
+
+
+def _read_all(descriptor: int) -> bytes:
+    with open(descriptor, "rb") as file:
+        return file.read()

@@ -1,8 +1,7 @@
-"""produce, consume, tail, log dump and bench as processes, on Ottla and on stock Kafka."""
+"""produce, consume, tail, log dump and bench on both brokers; as processes where signals or terminals matter."""
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
@@ -12,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import confluent_kafka
 import pytest
@@ -22,25 +21,12 @@ from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
 from tests.clients.support import WAIT_S, sample_records, unique, wait_until
 from tests.conftest import RunningBroker
 
+from .commands import Done, run_with_pipes
 from .conftest import Run
 
 pytestmark = pytest.mark.both
 FIRST_TIMESTAMP = 1_700_000_000_000
 COMMAND = [sys.executable, "-m", "ottla.cli.main"]
-
-
-class Done(NamedTuple):
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def lines(self) -> list[bytes]:
-        return self.out.splitlines()
-
-    @property
-    def objects(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.lines]
 
 
 class Shell(Protocol):
@@ -49,15 +35,9 @@ class Shell(Protocol):
 
 @pytest.fixture
 def shell(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Run `ottla` as a process on the broker of the test."""
+    """Run `ottla` on the broker of the test, in this process but with the pipes that a process would have."""
     monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
-
-    def run(*words: str, feed: bytes = b"") -> Done:
-        done = subprocess.run([*COMMAND, *words], input=feed, capture_output=True, timeout=60, check=False)
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return Done(done.returncode, done.stdout, done.stderr.decode())
-
-    return run
+    return run_with_pipes
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import io
 import os
 import re
 import shlex
@@ -23,16 +22,14 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from ottla.cli.main import main
 from ottla.cli.root import ROOT
 from tests.open_transactions import hang, open_transaction
 from tests.ottla_process import OttlaProcess
 
-from .commands import all_commands, help_page
+from .commands import SIMPLE, all_commands, help_page, run_with_pipes
 
 README = Path(__file__).parents[2] / "README.md"
 SHELLS = ("zsh", "fish")
-SIMPLE = re.compile(r"ottla (topic|group|txn|config|cluster)[^|<>$]*")
 ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch)")
 
 
@@ -110,14 +107,9 @@ class Shell:
 
     def _run_here(self, command: str, directory: Path | None) -> None:
         """Run a command in this process, which is faster."""
-        said = io.StringIO()
-        with (
-            contextlib.chdir(directory or self._broker.directory),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(said),
-        ):
-            code = main(shlex.split(command)[1:])
-        assert code == 0, f"$ {command}\n{said.getvalue()}"
+        with contextlib.chdir(directory or self._broker.directory):
+            done = run_with_pipes(*shlex.split(command)[1:])
+        assert done.code == 0, f"$ {command}\n{done.err}"
 
 
 @pytest.fixture
