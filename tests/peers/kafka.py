@@ -111,7 +111,7 @@ def java(
     """The command line that runs a class (or a .java file) with Kafka's jars."""
     jvm = [f"-Xmx{heap}", "-Djava.awt.headless=true", *more]
     if options == QUICK_START and not more and class_archive().exists():
-        # The JVM ignores an archive of other jars, and reports that on standard output unless it is told not to.
+        # The JVM ignores an archive of other jars, and warns on standard output by default.
         jvm += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable", "-Xlog:all=error:stderr"]
     log4j = f"-Dlog4j2.configurationFile={KAFKA / 'log4j2.yaml'}"
     return ["java", *jvm, *options, log4j, "-cp", f"{KAFKA}/*", main, *arguments]
