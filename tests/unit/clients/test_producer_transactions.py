@@ -6,8 +6,16 @@ import os
 
 import pytest
 
-from ottla.clients.errors import ClientError, InvalidTransactionState, TransactionAborted, TransactionFailed
+from ottla.clients.errors import (
+    ClientError,
+    Closed,
+    ConnectionLost,
+    InvalidTransactionState,
+    TransactionAborted,
+    TransactionFailed,
+)
 from ottla.clients.producer._encoder import Delivery
+from ottla.clients.producer.effects import Wake
 from ottla.clients.producer.transaction_states import State
 from ottla.common.errors import ErrorCode
 from tests.simulation.world.transactional_producer import TransactionWorld
@@ -139,3 +147,16 @@ def test_abort_drops_records_that_were_not_sent() -> None:
     assert world.logs[0].values == []
     assert delivery is not None
     assert isinstance(delivery._batch.error, TransactionAborted)
+
+
+def test_waiter_of_a_call_wakes_once_though_the_coordinator_is_lost_after_the_stop() -> None:
+    world = TransactionWorld()
+    call = world.call("initialize")  # its request is sent at once
+    woken: list[int] = []
+    assert call is not None
+    call.waiters.append(lambda: woken.append(1))
+    effects = world.core.stop(Closed("closed")) + world.core.coordinator_lost(ConnectionLost("closed"), world.now_ms)
+    for effect in effects:
+        for waker in effect.wakers if isinstance(effect, Wake) else ():
+            waker()
+    assert woken == [1]

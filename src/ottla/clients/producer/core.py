@@ -125,8 +125,7 @@ class ProducerCore:
             self._wake_at(due_ms)
         self._request_metadata(now_ms, effects)
         if transactions.wakers:
-            effects.append(Wake(transactions.wakers))
-            transactions.wakers = []
+            effects.append(Wake(transactions.take_wakers()))
 
     def next_timer_ms(self) -> int | None:
         """When to `step` next even if nothing happens; None for never."""
@@ -452,7 +451,7 @@ class ProducerCore:
         effects = [Finished(stopped), *self.accumulator.wake_senders()]
         if self.transactions is not None:
             self.transactions.stop(error)
-            effects.append(Wake(self.transactions.wakers))
+            effects.append(Wake(self.transactions.take_wakers()))
         return effects
 
     def validate(self) -> None:

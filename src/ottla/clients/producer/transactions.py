@@ -447,6 +447,11 @@ class Transactions:
         waiters, call.waiters = call.waiters, []
         self.wakers += waiters
 
+    def take_wakers(self) -> list[Callable[[], object]]:
+        """Return what wakes the waiters of calls that are done. Each may be called only once."""
+        wakers, self.wakers = self.wakers, []
+        return wakers
+
     def validate(self) -> None:
         """Check the invariants, for tests."""
         assert (self.error is not None) == (self.state in {State.ABORTABLE_ERROR, State.FATAL_ERROR}) or (
