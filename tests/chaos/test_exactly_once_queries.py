@@ -6,8 +6,9 @@ processes that plan batches, and the broker. Some workers are cut off from Spark
 
 In the end a reader with read_committed must see each number once, and in order what one task has written.
 
-Only in `make chaos`: `OTTLA_CHAOS_MINUTES` sets the duration, `OTTLA_CHAOS_SEED` the choice of kills. `make test` kills
-a query at chosen points (tests/spark/test_sink_faults.py).
+Only in `make chaos`: `OTTLA_CHAOS_MINUTES` sets the duration, `OTTLA_CHAOS_SEED` the choice of kills, and
+`OTTLA_TEST_BROKERS=kafka` starts stock Kafka instead, which is not killed. `make test` kills queries at chosen points
+(tests/spark/test_sink_faults.py).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from ottla.clients import Admin, Consumer
 from ottla.common.ids import TopicPartition
 from tests.chaos.load import Own
+from tests.conftest import KAFKA
 from tests.ottla_process import OttlaProcess
+from tests.peers.kafka import StockKafka
 from tests.spark.processes import (
     DAEMON,
     DRIVER,
@@ -132,7 +135,7 @@ class Program:
 class Chaos:
     """Chooses processes to kill."""
 
-    def __init__(self, program: Program, broker: OttlaProcess) -> None:
+    def __init__(self, program: Program, broker: OttlaProcess | StockKafka) -> None:
         self.program = program
         self.broker = broker
         self.chance = random.Random(SEED)
@@ -155,8 +158,10 @@ class Chaos:
             timer.join()
 
     def inflict(self, fault: str) -> bool:
-        """Kill a process; False if there is none of that kind now."""
+        """Kill a process; False if there is none of that kind now. Stock Kafka is not killed."""
         if fault == "broker":
+            if not isinstance(self.broker, OttlaProcess):
+                return False
             self.broker.kill()
             time.sleep(self.chance.choice([0.0, 0.0, 1.0, 6.0]))
             self.broker.start()
@@ -200,7 +205,11 @@ class Chaos:
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[OttlaProcess]:
+def process(tmp_path: Path) -> Iterator[OttlaProcess | StockKafka]:
+    if os.environ.get("OTTLA_TEST_BROKERS") == KAFKA:
+        with StockKafka(tmp_path / "kafka") as stock:
+            yield stock
+        return
     broker = OttlaProcess(tmp_path / "broker", SETTINGS)
     broker.start()
     yield broker
@@ -209,14 +218,16 @@ def process(tmp_path: Path) -> Iterator[OttlaProcess]:
 
 
 @pytest.fixture
-def program(process: OttlaProcess, tmp_path: Path) -> Iterator[Program]:
+def program(process: OttlaProcess | StockKafka, tmp_path: Path) -> Iterator[Program]:
     running = Program(tmp_path / "program", process.bootstrap)
     yield running
     running.kill()
 
 
 @pytest.mark.timeout(SECONDS + 3 * WAIT_S)
-def test_each_record_is_read_once_and_in_order_whatever_is_killed(process: OttlaProcess, program: Program) -> None:
+def test_each_record_is_read_once_and_in_order_whatever_is_killed(
+    process: OttlaProcess | StockKafka, program: Program
+) -> None:
     with Admin(process.bootstrap) as admin:
         admin.create_topic("source", partitions=SOURCES)
         for name in QUERIES:

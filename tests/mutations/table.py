@@ -2015,6 +2015,7 @@ SPARK_EXACTLY_ONCE = (
         (
             f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",
             f"{TASKS}::test_commit_without_a_response_is_not_written_again",
+            "tests/spark/test_exactly_once_faults.py::test_restart_of_the_broker_at_the_end_of_a_transaction_writes_once",
         ),
         OTTLA_ONLY,
     ),

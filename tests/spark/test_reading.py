@@ -158,7 +158,9 @@ def test_abandoned_read_leaves_no_thread(world: World) -> None:
     wait_until(lambda: not any(t.name == "ottla-ranges" for t in threading.enumerate()), "the reader is closed")
 
 
-def test_records_deleted_by_retention_are_an_error_or_skipped(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_deleted_by_retention_are_an_error_or_skipped(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = world.topic()
     world.send(topic, numbered(20))
     with Admin(world.bootstrap) as admin:
@@ -169,6 +171,7 @@ def test_records_deleted_by_retention_are_an_error_or_skipped(world: World, capl
     assert world.offsets(topic, 2, 12, fail_on_data_loss=False) == [8, 9, 10, 11]
     assert "offsets 2 to 7" in caplog.text
     assert world.offsets(topic, 0, 5, fail_on_data_loss=False) == []
+    monkeypatch.setattr(ranges, "GONE_S", 1.0)
     assert world.offsets(topic, 18, 40, fail_on_data_loss=False, client={"fetch.max.wait.ms": "50"}) == [18, 19]
 
 

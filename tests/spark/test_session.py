@@ -14,7 +14,10 @@ import ottla.spark
 
 OWN_PROCESS = """
 import ottla.spark
-spark = ottla.spark.session("own", "local[1]", **{"spark.ui.enabled": False, "spark.log.level": "ERROR"})
+spark = ottla.spark.session("own", "local[1]", **{
+    "spark.ui.enabled": False, "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+})
 java = spark.sparkContext._jvm.System.getProperty("java.home")
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id long").count()  # through a Python worker
 print("|", spark.sparkContext.pythonExec, java, rows)
