@@ -1386,6 +1386,13 @@ CONSUMER_GROUPS = (
         (f"{MODERN}::test_wrong_epochs_are_fenced_and_the_previous_one_of_a_lost_response_is_not",),
     ),
     Mutation(
+        "a static member that returns under the same id has a session",
+        "coordinators/group/consumer/change.py",
+        "        if after.member_id != before.member_id:\n",
+        "        if True:\n",
+        (f"{MODERN}::test_static_member_that_returns_under_the_same_id_still_times_out",),
+    ),
+    Mutation(
         "the session of a member ends even if its removal could not be written",
         "coordinators/group/consumer/fencing.py",
         "    core.timers.set((kind, group.group_id, member_id), now.monotonic_ms + max(retry_ms, 1))\n",

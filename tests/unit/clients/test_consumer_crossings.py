@@ -90,6 +90,18 @@ def test_unsubscribing_while_joining_leaves_the_group(strategy: str) -> None:
     assert two.owned() == [0, 1]
 
 
+def test_static_leader_that_returned_notices_new_partitions() -> None:
+    """It does not assign the present partitions (KIP-814), but must know them to compare."""
+    world = World({"t": 2})
+    member(world, group_instance_id="i")
+    returned = member(world, group_instance_id="i")
+    assert returned.owned() == [0, 1]
+    world.topics["t"] = 4
+    returned.view.apply(world.metadata(), world.now_ms, is_complete=True)
+    settle(world, returned)
+    assert returned.owned() == [0, 1, 2, 3]
+
+
 def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     world = World({"t": 2})
     one = member(world, heartbeat_interval_ms=1_000)

@@ -272,6 +272,20 @@ def test_static_member_that_does_not_return_loses_its_partitions(driver: GroupDr
     assert [member.member_id for member in describe(driver).members] == ["b"]
 
 
+def test_static_member_that_returns_under_the_same_id_still_times_out(driver: GroupDriver) -> None:
+    """As one whose program called poll too late: it left for a while, and keeps its id."""
+    a = Member(driver, "a", "a", instance_id="i")
+    a.beat()
+    assert a.leave(-2) is ErrorCode.NONE
+    again = Member(driver, "a", "a", instance_id="i")
+    assert again.beat() is ErrorCode.NONE
+    assert again.partitions == {"a": [0, 1, 2, 3]}
+    driver.advance(44_999)
+    assert state(driver) == "Stable"
+    driver.advance(1)
+    assert state(driver) == "Empty"
+
+
 # -- timeouts --------------------------------------------------------------------------------------------------
 
 

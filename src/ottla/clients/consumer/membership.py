@@ -96,6 +96,7 @@ class Membership:
         self._protocol = ""
         self._members: list[Member] = []
         self._leads = False
+        self._skips_assignment = False
         self._counts: dict[str, int] = {}
         self._refreshed = False
         self._heartbeat: _Heartbeat | None = None
@@ -310,7 +311,8 @@ class Membership:
         self._protocol = outcome.protocol_name or ""
         self._next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
         self._leads = outcome.leader == outcome.member_id
-        if not self._leads or outcome.skip_assignment:
+        self._skips_assignment = outcome.skip_assignment
+        if not self._leads:
             self._send_sync({})
             return
         try:
@@ -324,10 +326,17 @@ class Membership:
         self._move(State.ASSIGNING)
 
     def _assign(self, view: ClusterView) -> None:
-        """As the leader, compute the assignment of every member; refresh the metadata first if a topic is unknown."""
+        """As the leader, compute the assignment of every member; refresh the metadata first if a topic is unknown.
+
+        A leader that must not assign (KIP-814) only counts the partitions, to notice later that there are others.
+        """
         topics = frozenset(topic for member in self._members for topic in member.topics)
         if not self._refreshed and any(topic not in view.topics for topic in topics):
             self._in_flight = self._outbox.refresh(Owner.MEMBERSHIP, topics)
+            return
+        self._counts = self._count(view, topics)
+        if self._skips_assignment:
+            self._send_sync({})
             return
         assignor = next((a for a in self.settings.assignors if a.name == self._protocol), None)
         if assignor is None:
@@ -335,7 +344,6 @@ class Membership:
                 InconsistentGroupProtocol(f"The group chose {self._protocol!r}, which this member did not offer")
             )
             return
-        self._counts = self._count(view, topics)
         counts = {topic: count for topic, count in self._counts.items() if count}
         assignment = assignor.assign(counts, self._members)
         self._send_sync({member_id: assignment_bytes(partitions) for member_id, partitions in assignment.items()})

@@ -51,9 +51,13 @@ class Change:
         return before.topic_names != after.topic_names
 
     def replace_member(self, before: ConsumerMember, after: ConsumerMember) -> None:
-        """Write a static member under the member id with which it returned; it keeps target and partitions."""
+        """Write a static member under the member id with which it returned; it keeps target and partitions.
+
+        The id may be the same. Then there is nothing to delete: that would also end the session that begins now.
+        """
         group_id = self.group.group_id
-        self.records += encode.member_tombstones(group_id, before.member_id)
+        if after.member_id != before.member_id:
+            self.records += encode.member_tombstones(group_id, before.member_id)
         self.records.append(encode.member_record(group_id, after))
         self.records.append(encode.target_record(group_id, after.member_id, self.group.target.of(before.member_id)))
         self.records.append(encode.current_record(group_id, after))
