@@ -22,6 +22,10 @@ CLEANER = f"{STORAGE}/test_failing_cleaner.py"
 CLOCK = f"{CHAOS}/test_clock.py"
 OVERLOAD = f"{CHAOS}/test_overload.py"
 LIMITS = f"{CHAOS}/test_process_limits.py"
+ELECTIONS, REPLICATION = f"{UNIT}/raft/test_elections.py", f"{UNIT}/raft/test_replication.py"
+VOTERS = f"{UNIT}/raft/test_voter_changes.py"
+RAFT = "tests/simulation/test_raft.py"
+RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 
 
 class Mutation(NamedTuple):
@@ -35,6 +39,7 @@ class Mutation(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
 
 
+MANY_SEEDS = (("OTTLA_SEEDS", "100"),)
 MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
@@ -2089,6 +2094,144 @@ SPARK_EXACTLY_ONCE = (
     ),
 )
 
+QUORUM = (
+    Mutation(
+        "a voter remembers its vote",
+        "raft/voting.py",
+        "        q.add_vote(request.candidate)\n",
+        "        pass\n",
+        (f"{ELECTIONS}::test_one_candidate_per_epoch_gets_the_vote", RAFT_SEEDS),
+    ),
+    Mutation(
+        "an election is on disk before a message depends on it",
+        "raft/core.py",
+        "            effects.insert(0, Persist(",
+        "            messages.append(Persist(",
+        (f"{ELECTIONS}::test_vote_is_stored_before_the_response", RAFT_SEEDS),
+    ),
+    Mutation(
+        "a voter checks the epoch of a candidate",
+        "raft/voting.py",
+        "    if request.epoch < q.epoch:\n",
+        "    if request.epoch < 0:\n",
+        (f"{ELECTIONS}::test_candidate_of_an_old_epoch_is_fenced",),
+    ),
+    Mutation(
+        "a leader checks the epoch of a fetch",
+        "raft/state.py",
+        "        if epoch < self.epoch:\n",
+        "        if epoch < 0:\n",
+        (f"{REPLICATION}::test_fetch_with_another_epoch_gets_kafkas_error",),
+    ),
+    Mutation(
+        "a vote goes only to a log with all records of the voter",
+        "raft/ballot.py",
+        "    return is_up_to_date and not election.has_leader\n",
+        "    return not election.has_leader\n",
+        (f"{ELECTIONS}::test_only_a_log_with_all_own_records_gets_the_vote", RAFT_SEEDS),
+        MANY_SEEDS,
+    ),
+    Mutation(
+        "a candidate names only records that are on its disk",
+        "raft/voting.py",
+        "q.epoch, q.log.flushed_end, pre_vote)",
+        "q.epoch, q.log.end, pre_vote)",
+        (f"{ELECTIONS}::test_candidate_names_the_end_of_its_log_on_disk",),
+    ),
+    Mutation(
+        "a voter that hears its leader rejects pre-votes",
+        "raft/voting.py",
+        " and not state.has_fetched",
+        "",
+        (f"{ELECTIONS}::test_follower_that_hears_its_leader_rejects_pre_votes",),
+    ),
+    Mutation(
+        "the quorum commits what a majority has",
+        "raft/quorum.py",
+        "    return held[majority(voters) - 1]\n",
+        "    return held[0]\n",
+        (f"{REPLICATION}::test_record_is_committed_when_a_majority_has_it_on_disk", RAFT_SEEDS),
+    ),
+    Mutation(
+        "a record of an old epoch is committed together with one of the leader's own",
+        "raft/leading.py",
+        "agreed > leader.high_watermark and agreed > leader.epoch_start_offset",
+        "agreed > leader.high_watermark",
+        (f"{RAFT}::test_record_of_an_old_epoch_is_not_committed_without_one_of_the_leaders_own",),
+    ),
+    Mutation(
+        "the leader counts its own log as far as it is on disk",
+        "raft/leading.py",
+        "    leader.replica(leader.key).end_offset = q.log.flushed_offset\n",
+        "    leader.replica(leader.key).end_offset = q.log.end.offset\n",
+        (f"{REPLICATION}::test_record_is_committed_when_a_majority_has_it_on_disk", RAFT_SEEDS),
+    ),
+    Mutation(
+        "a follower commits only what is on its own disk",
+        "raft/state.py",
+        "        return self.log.flushed_offset if self.must_flush else self.log.end.offset\n",
+        "        return self.log.end.offset\n",
+        (f"{REPLICATION}::test_follower_fetches_on_when_everything_is_on_disk",),
+    ),
+    Mutation(
+        "a leader detects a log that diverges before its end",
+        "raft/log_state.py",
+        "own.epoch != other.epoch or own.offset < other.offset",
+        "own.offset < other.offset",
+        (RAFT_SEEDS,),
+        MANY_SEEDS,
+    ),
+    Mutation(
+        "a follower does not truncate committed records",
+        "raft/following.py",
+        "    if offset < q.high_watermark:\n",
+        "    if offset < 0:\n",
+        (f"{REPLICATION}::test_truncation_below_the_high_watermark_stops_the_node",),
+    ),
+    Mutation(
+        "a truncated log has the previous voters",
+        "raft/state.py",
+        "        self.voters.truncate_from(offset)\n",
+        "",
+        (f"{REPLICATION}::test_truncation_restores_the_previous_voters",),
+    ),
+    Mutation(
+        "the leader of a minority resigns",
+        "raft/leading.py",
+        " or q.now_ms >= leader.check_deadline_ms():",
+        ":",
+        (f"{REPLICATION}::test_leader_without_a_majority_resigns_and_refuses_the_fetches_that_wait",),
+    ),
+    Mutation(
+        "voters change one at a time",
+        "raft/voter_changes.py",
+        "    if leader.change is not None or leader.upgrade is not None:\n        return TIMED_OUT",
+        "    if leader.upgrade is not None:\n        return TIMED_OUT",
+        (f"{VOTERS}::test_one_change_at_a_time",),
+    ),
+    Mutation(
+        "a change of the voters waits for the commit of the previous one",
+        "raft/voter_changes.py",
+        "    if not _is_voter_set_committed(q, leader):\n        return TIMED_OUT,",
+        "    if leader.epoch_start_offset < 0:\n        return TIMED_OUT,",
+        (f"{VOTERS}::test_one_change_at_a_time",),
+    ),
+    Mutation(
+        "a new leader changes no voters before a commit of its own",
+        "raft/voter_changes.py",
+        "    if leader.high_watermark < 0:\n",
+        "    if leader.high_watermark < -1:\n",
+        (f"{VOTERS}::test_no_change_before_a_record_of_the_own_epoch_is_committed",),
+    ),
+    Mutation(
+        "a leader that removed itself and failed can still be elected",
+        "raft/state.py",
+        "        return not is_committed and self.voters.previous.is_voter(self.config.key)\n",
+        "        return False\n",
+        ("tests/scenarios/test_scenarios.py::test_scenario_has_the_expected_effects[raft_removed_leader]",),
+    ),
+)
+
 MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
@@ -2107,4 +2250,5 @@ MUTATIONS = (
     *PRODUCER_TRANSACTIONS,
     *COORDINATED_TRANSACTIONS,
     *SPARK_EXACTLY_ONCE,
+    *QUORUM,
 )

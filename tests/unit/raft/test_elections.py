@@ -63,6 +63,16 @@ def test_only_a_log_with_all_own_records_gets_the_vote(end: LogEnd, granted: boo
     assert replica.core.epoch == 6, "the epoch is known in any case"
 
 
+def test_candidate_names_the_end_of_its_log_on_disk() -> None:
+    controls = ((-1, KRaftVersion(1)), (-1, voters(1, 2, 3)))
+    replica = Replica(started=Started(LogEnd(10, 4), 5, ((1, 0), (4, 8)), controls))
+    replica.now_ms = 5000
+    replica.step(Ticked())
+    (sent, _) = replica.sent(m.VoteRequest)
+    assert isinstance(sent.request, m.VoteRequest)
+    assert sent.request.end == LogEnd(5, 1)
+
+
 def test_pre_vote_stores_nothing_and_may_be_given_to_several() -> None:
     replica = Replica(1, 2, 3, election=Election(5, -1, key(3)))
     assert replica.ask(vote(2, pre_vote=True)).granted  # type: ignore[union-attr]

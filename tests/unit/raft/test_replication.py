@@ -129,6 +129,16 @@ def test_diverging_log_is_truncated_to_the_common_epoch() -> None:
     assert sent.request.end == LogEnd(4, 1)
 
 
+def test_truncation_restores_the_previous_voters() -> None:
+    controls = (*CONTROLS, (7, voters(1, 2)))
+    started = Started(LogEnd(10, 4), 10, ((1, 0), (4, 6)), controls)
+    replica = Replica(election=Election(5, 2), started=started)
+    assert replica.core.voters.ids == {1, 2}
+    (sent,) = replica.sent(m.FetchRequest)
+    replica.answer(sent, m.FetchResponse(ErrorCode.NONE, 5, 2, diverging=LogEnd(6, 1)))
+    assert replica.core.voters.ids == {1, 2, 3}
+
+
 def test_follower_fetches_on_when_everything_is_on_disk() -> None:
     replica = follower(EMPTY, ())
     (sent,) = replica.sent(m.FetchRequest)

@@ -68,9 +68,12 @@ def test_voter_is_added_and_the_request_answered_when_the_new_set_commits() -> N
 
 def test_one_change_at_a_time() -> None:
     replica = leader()
-    begin(replica, add())
-    for request in (add(3), m.RemoveVoterRequest("c", key(2))):
-        assert replica.ask(request).error is ErrorCode.REQUEST_TIMED_OUT
+    replica.step(Received("change", add()))
+    (sent,) = replica.sent(m.ApiVersionsRequest)
+    pending = "Request timed out waiting for leader to handle previous voter change request"
+    assert replica.ask(add(3)) == m.VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, pending)
+    replica.answer(sent, versions())
+    assert replica.ask(m.RemoveVoterRequest("c", key(2))).error is ErrorCode.REQUEST_TIMED_OUT
     replica.now_ms += 2000
     replica.step(Ticked())
     assert responses(replica) == [("change", ErrorCode.REQUEST_TIMED_OUT)]
@@ -82,7 +85,8 @@ def test_one_change_at_a_time() -> None:
 
 def test_no_change_before_a_record_of_the_own_epoch_is_committed() -> None:
     replica = Replica(1)
-    assert replica.ask(add()).error is ErrorCode.REQUEST_TIMED_OUT
+    message = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+    assert replica.ask(add()) == m.VoterChangeResponse(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 @pytest.mark.parametrize(
