@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.common.ids import Uuid
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer.member import ConsumerMember
-from ottla.coordinators.group.modern import ModernState, TopicCounts
+from ottla.coordinators.group.modern import ModernGroup, TopicCounts
 
 NO_MEMBER = ConsumerMember("")
 
@@ -24,8 +24,8 @@ class ResolvedExpression(NamedTuple):
     timestamp_ms: int
 
 
-class ConsumerGroup:
-    """The group; `members` and `target` are those of its `state`."""
+class ConsumerGroup(ModernGroup[ConsumerMember]):
+    """The group."""
 
     __slots__ = (
         "assignors",
@@ -33,17 +33,12 @@ class ConsumerGroup:
         "expression_counts",
         "expressions",
         "has_partition_metadata",
-        "members",
         "owners",
-        "state",
         "static_ids",
-        "target",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.state: ModernState[ConsumerMember] = ModernState(group_id)
-        self.members = self.state.members
-        self.target = self.state.target
+        super().__init__(group_id)
         self.static_ids: dict[str, str] = {}
         """The member id of each instance id."""
         self.owners: dict[Uuid, dict[int, str]] = {}
@@ -59,21 +54,6 @@ class ConsumerGroup:
         """Whether Kafka 4.0 wrote a record of the group's topics, which must be deleted."""
 
     # -- queries -----------------------------------------------------------------------------------------------
-
-    @property
-    def group_id(self) -> str:
-        """The group's id."""
-        return self.state.group_id
-
-    @property
-    def epoch(self) -> int:
-        """The group's epoch."""
-        return self.state.epoch
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state_name(self) -> str:

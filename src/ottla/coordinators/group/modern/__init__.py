@@ -8,13 +8,14 @@ Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`.
 """
 
 from ottla.coordinators.group.modern.epochs import check_member_epoch
-from ottla.coordinators.group.modern.state import ModernState
+from ottla.coordinators.group.modern.state import ModernGroup, ModernState
 from ottla.coordinators.group.modern.subscriptions import TopicCounts
 from ottla.coordinators.group.modern.target import TargetAssignment, TargetUpdate, may_assign_again
 from ottla.coordinators.group.modern.topics import EMPTY_TOPICS, Topics, metadata_hash
 
 __all__ = [
     "EMPTY_TOPICS",
+    "ModernGroup",
     "ModernState",
     "TargetAssignment",
     "TargetUpdate",

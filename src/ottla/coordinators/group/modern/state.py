@@ -47,3 +47,29 @@ class ModernState(Generic[M]):
     def request_comparison(self) -> None:
         """Compare the topics with the next heartbeat, because one of them changed."""
         self.refresh_ms = None
+
+
+class ModernGroup(Generic[M]):
+    """What all groups with such a state offer; `members` and `target` are those of the state."""
+
+    __slots__ = ("members", "state", "target")
+
+    def __init__(self, group_id: str) -> None:
+        self.state: ModernState[M] = ModernState(group_id)
+        self.members = self.state.members
+        self.target = self.state.target
+
+    @property
+    def group_id(self) -> str:
+        """The group's id."""
+        return self.state.group_id
+
+    @property
+    def epoch(self) -> int:
+        """The group's epoch."""
+        return self.state.epoch
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.common.ids import Uuid
 from ottla.coordinators.group.assignors import Partitions
-from ottla.coordinators.group.modern import ModernState, TopicCounts
+from ottla.coordinators.group.modern import ModernGroup, TopicCounts
 from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates
 
 
@@ -32,33 +32,16 @@ class ShareMember:
 NO_MEMBER = ShareMember("")
 
 
-class ShareGroup:
-    """The group; `members` and `target` are those of its `state`."""
+class ShareGroup(ModernGroup[ShareMember]):
+    """The group."""
 
-    __slots__ = ("initializing_since_ms", "members", "shares", "state", "target")
+    __slots__ = ("initializing_since_ms", "shares")
 
     def __init__(self, group_id: str) -> None:
-        self.state: ModernState[ShareMember] = ModernState(group_id)
-        self.members = self.state.members
-        self.target = self.state.target
+        super().__init__(group_id)
         self.shares = ShareStates()
         # Not durable: since when this shard waits for the state of a topic's partitions, on the monotonic clock.
         self.initializing_since_ms: dict[Uuid, int] = {}
-
-    @property
-    def group_id(self) -> str:
-        """The group's id."""
-        return self.state.group_id
-
-    @property
-    def epoch(self) -> int:
-        """The group's epoch."""
-        return self.state.epoch
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state_name(self) -> str:
