@@ -2232,7 +2232,77 @@ QUORUM = (
     ),
 )
 
+CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_by_kafkas_rules"
+BEATS = f"{UNIT}/controller/test_heartbeats.py"
+
+CONTROLLER = (
+    Mutation(
+        "a replica outside the ISR does not lead without an unclean election",
+        "controller/partition_change.py",
+        "    if rules.election is Election.UNCLEAN:\n",
+        "    if True:\n",
+        (f"{CHANGES}[another replica waits for it]",),
+    ),
+    Mutation(
+        "an eligible leader replica leads only if the ISR is empty",
+        "controller/partition_change.py",
+        "(r in plan.isr or (not plan.isr and r in plan.elr))",
+        "(r in plan.isr or not plan.isr)",
+        (f"{CHANGES}[but only while it is available]",),
+    ),
+    Mutation(
+        "a replica that lost its records is not eligible to lead",
+        "controller/partition_change.py",
+        "    excluded = {*plan.isr, target.unclean_shutdown}\n",
+        "    excluded = {*plan.isr}\n",
+        (f"{CHANGES}[a replica that lost its records is not eligible]",),
+    ),
+    Mutation(
+        "a reassignment completes only when every remaining replica is in sync",
+        "controller/partition_change.py",
+        " or not set(replicas) <= set(isr):\n",
+        ":\n",
+        (f"{CHANGES}[a remaining replica out of sync delays the end]",),
+    ),
+    Mutation(
+        "the last in-sync replica stays in the ISR without eligible leader replicas",
+        "controller/partition_change.py",
+        "        plan = plan._replace(isr=partition.isr)\n",
+        "        pass\n",
+        (f"{CHANGES}[the last in-sync replica stays]",),
+    ),
+    Mutation(
+        "a second broker cannot take the id of a live one",
+        "controller/brokers.py",
+        "        _check_no_live_session(state, existing, now_ms)\n",
+        "        pass\n",
+        (f"{BEATS}::test_second_broker_with_a_live_id_is_rejected_until_the_session_expires",),
+    ),
+    Mutation(
+        "a heartbeat of an older incarnation changes nothing",
+        "controller/brokers.py",
+        "    if broker.epoch != epoch:\n",
+        "    if broker.epoch < epoch:\n",
+        (f"{BEATS}::test_heartbeat_with_an_old_or_unknown_epoch_changes_nothing",),
+    ),
+    Mutation(
+        "a broker serves only after it has read its registration",
+        "controller/heartbeats.py",
+        "BrokerState.UNFENCED if caught_up and not",
+        "BrokerState.UNFENCED if not",
+        (f"{BEATS}::test_broker_is_unfenced_only_after_it_has_read_its_registration",),
+    ),
+    Mutation(
+        "an expired broker whose fencing was not appended is fenced by the next call",
+        "controller/heartbeats.py",
+        "Outcome(records_to_fence(state, broker), True)\n",
+        "Outcome(records_to_fence(state, broker), state.sessions.end(broker_id) is None)\n",
+        (f"{BEATS}::test_expired_broker_is_fenced_again_if_the_record_was_not_appended",),
+    ),
+)
+
 MUTATIONS = (
+    *CONTROLLER,
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,

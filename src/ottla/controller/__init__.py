@@ -2,9 +2,10 @@
 
 Each operation reads the image, changes nothing, and returns an `Outcome`: records and a response. The shell appends the
 records, passes them to `Controller.replay`, and sends the response once they are committed. No I/O; random ids come
-from an injected source.
+from an injected source. Only the brokers' sessions change at once: they are not in the image.
 
-Reading order: state, controller, topics, placement, leaders, brokers, configs, features, reassignment.
+Reading order: state, controller, topics, placement, partition_change, leaders, brokers, sessions, heartbeats, configs,
+features, reassignment.
 """
 
 from ottla.controller.controller import Controller

@@ -27,33 +27,60 @@ MAX_PRODUCER_ID = (1 << 63) - 1
 
 
 def register(
-    state: State, request: BrokerRegistrationRequest, *, clean_shutdown: bool, fenced: bool = True
+    state: State,
+    request: BrokerRegistrationRequest,
+    *,
+    now_ms: int = 0,
+    clean_shutdown: bool | None = None,
+    fenced: bool = True,
 ) -> Outcome[BrokerRegistrationResponse]:
     """Register a broker as fenced; the controller's own node is registered unfenced, because it is ready.
 
-    The caller must ensure that no other live broker has this id (DUPLICATE_BROKER_REGISTRATION).
+    A restart is clean if `clean_shutdown` says so or, without it, if the request names the epoch of the present
+    registration. Raises DUPLICATE_BROKER_REGISTRATION while another incarnation has a live session.
     """
     if request.cluster_id != state.cluster_id:
         refuse(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {state.cluster_id}, but got cluster ID {request.cluster_id}",
         )
+    existing = state.image.brokers.get(request.broker_id)
+    same = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and not same:
+        _check_no_live_session(state, existing, now_ms)
     _check_directories(state, request)
     _check_features(state, request)
-    existing = state.image.brokers.get(request.broker_id)
+    if clean_shutdown is None:
+        clean_shutdown = existing is not None and request.previous_broker_epoch == existing.epoch
     records: list[Message] = []
-    same = existing is not None and existing.incarnation_id == request.incarnation_id
-    epoch = existing.epoch if existing is not None and same else state.next_offset
-    if existing is not None and not same and fenced:
-        records += leaders.records_for_departure(state, request.broker_id)
-        # The epoch is the offset of the registration itself, which comes after these.
-        epoch += len(records)
-    records.append(_registration(request, epoch, fenced=existing.fenced if existing is not None and same else fenced))
-    if not fenced:
-        records += leaders.records_for_arrival(state, request.broker_id)
+    if not same and fenced:
+        # Also without a registration: an unregistered broker may still be in the ISR of its partitions.
+        records += leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)
+    # The epoch of a new incarnation is the offset of its registration, which comes after these records.
+    registration = _registration(request, state.next_offset + len(records), fenced=fenced)
+    if existing is not None and same:
+        registration.broker_epoch, registration.fenced = existing.epoch, existing.fenced
+        registration.in_controlled_shutdown = existing.in_controlled_shutdown
+    records.append(registration)
+    if fenced:
+        state.sessions.begin(request.broker_id, registration.broker_epoch, now_ms)
+    else:
+        records += leaders.records_for_arrival(state, request.broker_id, any_directory=True)
         if existing is not None and not same and not clean_shutdown:
             records += leaders.records_for_restart(state, request.broker_id)
-    return Outcome(records, BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=epoch))
+    response = BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=registration.broker_epoch)
+    return Outcome(records, response)
+
+
+def _check_no_live_session(state: State, existing: BrokerImage, now_ms: int) -> None:
+    # A broker in controlled shutdown may return before its old session expires.
+    if existing.in_controlled_shutdown or not state.sessions.is_valid(existing.broker_id, existing.epoch, now_ms):
+        return
+    refuse(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        "Another broker is registered with that broker id. If the broker was recently restarted this should "
+        "self-resolve once the heartbeat manager expires the broker's session.",
+    )
 
 
 def _check_directories(state: State, request: BrokerRegistrationRequest) -> None:
@@ -102,53 +129,47 @@ def _registration(request: BrokerRegistrationRequest, epoch: int, *, fenced: boo
     )
 
 
-def _registered(state: State, broker_id: int, epoch: int | None = None) -> BrokerImage:
+def _registered(state: State, broker_id: int) -> BrokerImage:
     broker = state.image.brokers.get(broker_id)
     if broker is None:
         refuse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-    if epoch is not None and broker.epoch != epoch:
+    return broker
+
+
+def check_epoch(state: State, broker_id: int, epoch: int) -> BrokerImage:
+    """Return the broker's registration; raises STALE_BROKER_EPOCH unless it has this epoch."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        refuse(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != epoch:
         refuse(ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}")
     return broker
 
 
-def fence(state: State, broker_id: int) -> Outcome[None]:
-    """Fence a broker without heartbeats; it leads no partition until it returns."""
-    broker = _registered(state, broker_id)
+def records_to_fence(state: State, broker: BrokerImage) -> list[Message]:
+    """Remove a broker from leadership and ISR, and fence it; nothing if it is fenced."""
     if broker.fenced:
-        return Outcome([], None)
-    change = m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=1)
-    return Outcome([*leaders.records_for_departure(state, broker_id), change], None)
+        return []
+    change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1)
+    return [*leaders.records_for_departure(state, broker.broker_id), change]
+
+
+def records_to_unfence(state: State, broker: BrokerImage) -> list[Message]:
+    """Let a broker serve, and lead partitions without a leader; nothing if it is not fenced."""
+    if not broker.fenced:
+        return []
+    change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1)
+    return [change, *leaders.records_for_arrival(state, broker.broker_id)]
+
+
+def fence(state: State, broker_id: int) -> Outcome[None]:
+    """Fence a broker at once, e.g. because its connection was closed; it leads no partition until it returns."""
+    return Outcome(records_to_fence(state, _registered(state, broker_id)), None)
 
 
 def unfence(state: State, broker_id: int, epoch: int) -> Outcome[None]:
     """Unfence a broker that has caught up with the metadata, so that it may serve."""
-    broker = _registered(state, broker_id, epoch)
-    if not broker.fenced:
-        return Outcome([], None)
-    change = m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=-1)
-    return Outcome([change, *leaders.records_for_arrival(state, broker_id)], None)
-
-
-def begin_shutdown(state: State, broker_id: int, epoch: int) -> Outcome[int]:
-    """Move the broker's leaderships to in-sync replicas; the response is the number of partitions it still leads."""
-    broker = _registered(state, broker_id, epoch)
-    records: list[Message] = []
-    if not broker.in_controlled_shutdown:
-        records.append(
-            m.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1)
-        )
-    left = 0
-    for topic, index, partition in leaders.partitions_of(state, broker_id):
-        others = [r for r in partition.replicas if r in partition.isr and r != broker_id and state.is_active(r)]
-        if partition.leader == broker_id and not others:
-            left += 1
-        elif others and broker_id in partition.isr:
-            change = m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
-            change.isr = [replica for replica in partition.isr if replica != broker_id]
-            if partition.leader == broker_id:
-                change.leader = others[0]
-            records.append(change)
-    return Outcome(records, left)
+    return Outcome(records_to_unfence(state, check_epoch(state, broker_id, epoch)), None)
 
 
 def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
@@ -165,7 +186,7 @@ def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse
 
 def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
     """Allocate a block of 1000 producer ids that no other broker gets."""
-    _registered(state, broker_id, epoch)
+    check_epoch(state, broker_id, epoch)
     first = state.image.producer_ids_next
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
         refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds as the next block's end is too large.")

@@ -26,6 +26,7 @@ from ottla.controller.state import ControllerSettings, Outcome, RandomSource, St
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.protocol.message import Message
+from ottla.protocol.metadata_records import RegisterBrokerRecord
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -87,6 +89,8 @@ class Controller:
         delta = MetadataDelta(self._state.image)
         for record in records:
             delta.replay(record)
+            if isinstance(record, RegisterBrokerRecord):
+                self._state.sessions.note_registered(record.broker_id, last_offset)
             yield
         return self.load(delta.apply(last_offset, epoch))
 
@@ -145,10 +149,31 @@ class Controller:
     # -- brokers and leaders -----------------------------------------------------------------------------------
 
     def register_broker(
-        self, request: BrokerRegistrationRequest, *, clean_shutdown: bool = False, fenced: bool = True
+        self,
+        request: BrokerRegistrationRequest,
+        *,
+        now_ms: int = 0,
+        clean_shutdown: bool | None = None,
+        fenced: bool = True,
     ) -> Outcome[BrokerRegistrationResponse]:
-        """Register a new incarnation of a broker."""
-        return brokers.register(self._state, request, clean_shutdown=clean_shutdown, fenced=fenced)
+        """Register a new incarnation of a broker. Raises DUPLICATE_BROKER_REGISTRATION and INVALID_REGISTRATION."""
+        return brokers.register(self._state, request, now_ms=now_ms, clean_shutdown=clean_shutdown, fenced=fenced)
+
+    def begin_sessions(self, now_ms: int) -> None:
+        """Give each registered broker a full session, when this controller becomes the active one."""
+        self._state.sessions.begin_all(self._state.image.brokers.values(), now_ms)
+
+    def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
+        """Extend a broker's session; fence, unfence or stop it. Raises STALE_BROKER_EPOCH."""
+        from ottla.controller import heartbeats
+
+        return heartbeats.heartbeat(self._state, request, now_ms)
+
+    def fence_one_expired_broker(self, now_ms: int) -> Outcome[bool]:
+        """Fence one broker without a heartbeat for `broker.session.timeout.ms`; True if the caller must call again."""
+        from ottla.controller import heartbeats
+
+        return heartbeats.fence_one_expired(self._state, now_ms)
 
     def fence_broker(self, broker_id: int) -> Outcome[None]:
         """Fence a broker that is not available: it loses its leaderships."""
@@ -157,10 +182,6 @@ class Controller:
     def unfence_broker(self, broker_id: int, epoch: int) -> Outcome[None]:
         """Unfence a broker. Raises STALE_BROKER_EPOCH."""
         return brokers.unfence(self._state, broker_id, epoch)
-
-    def begin_controlled_shutdown(self, broker_id: int, epoch: int) -> Outcome[int]:
-        """Move leaderships away from a broker that shuts down; the response is the number that it retains."""
-        return brokers.begin_shutdown(self._state, broker_id, epoch)
 
     def unregister_broker(self, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
         """Unregister a broker. Raises BROKER_ID_NOT_REGISTERED."""

@@ -1,17 +1,23 @@
 """Leaders and in-sync replicas when brokers become available or unavailable, and elections on request. KIP-460.
 
-Eligible leader replicas outside the ISR (KIP-966) are not created here (feature level 0). But those in the metadata of
-a stock cluster are elected, because its partitions have an empty ISR after a shutdown.
+Each change goes through `partition_change`; this module supplies what it needs from the image.
+
+Eligible leader replicas outside the ISR (KIP-966) are created only if their feature level is served. Those in the
+metadata of a stock cluster are elected at any level, because its partitions have an empty ISR after a shutdown.
+Cost: the records for one broker read every partition once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.common.slices import Slices
+from ottla.controller.partition_change import ChangeRules, Election, Target, partition_change, without
 from ottla.controller.state import Outcome, State, check_size, refuse
+from ottla.metadata.features import DIRECTORIES_FROM, ELIGIBLE_LEADER_REPLICAS_VERSION, served_level
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage, TopicImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -20,8 +26,22 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 PREFERRED, UNCLEAN = 0, 1
-RECOVERED, RECOVERING = 0, 1
 UNCLEAN_SETTING = "unclean.leader.election.enable"
+MIN_ISR_SETTING = "min.insync.replicas"
+# Brokers of metadata.version 3.6-IV0 and later retain their leader epoch when the ISR shrinks.
+_SHRINK_RETAINS_EPOCH_FROM = 12
+
+
+class Availability(NamedTuple):
+    """Brokers whose state the records being decided change: the image does not show it yet."""
+
+    arrived: int | None = None
+    departed: int | None = None
+    any_directory: bool = False
+    """Whether `arrived` may lead from a directory that it did not register: a single node recreates its logs."""
+
+
+UNCHANGED = Availability()
 
 
 def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
@@ -32,39 +52,90 @@ def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, in
                 yield topic, index, partition
 
 
-def records_for_departure(state: State, broker_id: int) -> list[Message]:
-    """Remove an unavailable broker from leadership, and from each ISR of which it is not the only member."""
+def change(
+    state: State,
+    topic: TopicImage,
+    index: int,
+    target: Target,
+    election: Election | None = None,
+    availability: Availability = UNCHANGED,
+) -> list[m.PartitionChangeRecord]:
+    """Return the record that brings a partition to the target; none if it is there.
+
+    Without `election`, the topic's `unclean.leader.election.enable` decides.
+    """
+    partition = topic.partitions[index]
+    if election is None:
+        election = Election.UNCLEAN if unclean_allowed(state, topic.name) else Election.ONLINE
+    replicas = partition.replicas if target.replicas is None else target.replicas
+    added = {replica: state.directory_of(replica) for replica in replicas if replica not in partition.replicas}
+    version = state.image.metadata_version
+    rules = ChangeRules(
+        acceptable=frozenset(r for r in replicas if _may_lead(state, partition, r, availability)),
+        min_isr=effective_min_isr(state, topic),
+        election=election,
+        eligible_enabled=_eligible_enabled(state),
+        shrink_starts_epoch=version < _SHRINK_RETAINS_EPOCH_FROM,
+        names_directories=version >= DIRECTORIES_FROM,
+    )
+    target = target._replace(directories={**added, **target.directories})
+    record = partition_change(topic.topic_id, index, partition, target, rules)
+    return [] if record is None else [record]
+
+
+def _may_lead(state: State, partition: PartitionImage, replica: int, availability: Availability) -> bool:
+    if replica == availability.departed:
+        return False
+    if replica == availability.arrived:
+        return availability.any_directory or _directory_online(state, partition, replica)
+    return state.is_active(replica) and _directory_online(state, partition, replica)
+
+
+def _directory_online(state: State, partition: PartitionImage, replica: int) -> bool:
+    broker = state.image.brokers.get(replica)
+    directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(replica, DIRECTORY_UNASSIGNED)
+    if directory == DIRECTORY_LOST or broker is None:
+        return False
+    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) or not broker.directories:
+        return True
+    return directory in broker.directories
+
+
+def _eligible_enabled(state: State) -> bool:
+    name = ELIGIBLE_LEADER_REPLICAS_VERSION
+    return served_level(name, state.image.features.get(name, 0)) > 0
+
+
+def records_for_departure(state: State, broker_id: int, *, unclean: bool = False) -> list[Message]:
+    """Remove an unavailable broker from leadership and the ISR; after an unclean stop it is not eligible, either."""
     records: list[Message] = []
+    lost = broker_id if unclean and _eligible_enabled(state) else None
     for topic, index, partition in partitions_of(state, broker_id):
-        if broker_id not in partition.isr:
-            continue
-        remaining = [replica for replica in partition.isr if replica != broker_id]
-        change = m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
-        if remaining:
-            change.isr = remaining
-        if partition.leader == broker_id:
-            in_sync = [replica for replica in partition.replicas if replica in remaining and state.is_active(replica)]
-            change.leader = in_sync[0] if in_sync else NO_LEADER
-        if change.isr is not None or change.leader != m.PartitionChangeRecord().leader:
-            records.append(change)
+        if broker_id in partition.isr or (lost is not None and broker_id in partition.eligible_leader_replicas):
+            target = Target(isr=without(partition.isr, (broker_id,)), unclean_shutdown=lost)
+            records += change(state, topic, index, target, availability=Availability(departed=broker_id))
     return records
 
 
-def records_for_arrival(state: State, broker_id: int) -> list[Message]:
-    """Make an available broker the in-sync leader of partitions that have no leader."""
+def records_for_arrival(state: State, broker_id: int, *, any_directory: bool = False) -> list[Message]:
+    """Elect leaders of partitions without one, now that the broker is available."""
+    records: list[Message] = []
+    availability = Availability(arrived=broker_id, any_directory=any_directory)
+    for topic, index, partition in partitions_of(state, broker_id):
+        if partition.leader == NO_LEADER:
+            records += change(state, topic, index, Target(), availability=availability)
+    return records
+
+
+def records_for_offline_directories(state: State, broker_id: int, directories: Iterable[bytes]) -> list[Message]:
+    """Remove the broker from leadership and ISR of the partitions in directories that failed. KIP-858."""
+    lost = set(directories)
     records: list[Message] = []
     for topic, index, partition in partitions_of(state, broker_id):
-        if partition.leader != NO_LEADER:
-            continue
-        if broker_id in partition.isr:
-            records.append(m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id))
-        elif broker_id in partition.eligible_leader_replicas:
-            records.append(_eligible(topic, index, broker_id))
-        elif partition.last_known_elr == (broker_id,) and not partition.isr:
-            # No other replica can have more records. The broker's recovery reports lost records.
-            records.append(_unclean(topic, index, broker_id))
-        elif unclean_allowed(state, topic.name):
-            records.append(_unclean(topic, index, broker_id))
+        directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(broker_id)
+        if directory in lost and broker_id in partition.isr:
+            target = Target(isr=without(partition.isr, (broker_id,)))
+            records += change(state, topic, index, target, availability=Availability(departed=broker_id))
     return records
 
 
@@ -77,36 +148,28 @@ def records_for_restart(state: State, broker_id: int) -> list[Message]:
     ]
 
 
+def leads_any(state: State, broker_id: int) -> bool:
+    """Whether the broker leads a partition."""
+    return any(partition.leader == broker_id for _, _, partition in partitions_of(state, broker_id))
+
+
 def unclean_allowed(state: State, topic: str) -> bool:
     """Return the effective `unclean.leader.election.enable` of the topic."""
+    return (_effective(state, topic, UNCLEAN_SETTING) or "").lower() == "true"
+
+
+def effective_min_isr(state: State, topic: TopicImage) -> int:
+    """Return the effective `min.insync.replicas` of the topic, at most its replication factor."""
+    value = int(_effective(state, topic.name, MIN_ISR_SETTING) or 1)
+    return min(value, len(topic.partitions[0].replicas))
+
+
+def _effective(state: State, topic: str, setting: str) -> str | None:
     image = state.image
     for configs in (image.config(TOPIC, topic), image.config(BROKER, str(state.node_id)), image.config(BROKER, "")):
-        if UNCLEAN_SETTING in configs:
-            return configs[UNCLEAN_SETTING].lower() == "true"
-    return state.rules.default(TOPIC, UNCLEAN_SETTING) == "true"
-
-
-def _eligible(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRecord:
-    return m.PartitionChangeRecord(
-        partition_id=index,
-        topic_id=topic.topic_id,
-        leader=leader,
-        isr=[leader],
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-    )
-
-
-def _unclean(topic: TopicImage, index: int, leader: int) -> m.PartitionChangeRecord:
-    return m.PartitionChangeRecord(
-        partition_id=index,
-        topic_id=topic.topic_id,
-        leader=leader,
-        isr=[leader],
-        leader_recovery_state=RECOVERING,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-    )
+        if setting in configs:
+            return configs[setting]
+    return state.rules.default(TOPIC, setting)
 
 
 def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
@@ -130,7 +193,7 @@ def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[
             yield
             answer = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
             try:
-                records.append(_elect(state, name, index, request.election_type))
+                records += _elect(state, name, index, request.election_type)
             except KafkaError as error:
                 if everything and error.code == ErrorCode.ELECTION_NOT_NEEDED:
                     continue
@@ -141,25 +204,19 @@ def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[
     return Outcome(records, ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results))
 
 
-def _elect(state: State, name: str, index: int, election_type: int) -> Message:
+def _elect(state: State, name: str, index: int, election_type: int) -> list[m.PartitionChangeRecord]:
     topic = state.image.topics_by_name.get(name)
     if topic is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     partition = topic.partitions.get(index)
     if partition is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    preferred = partition.replicas[0]
-    has_leader = partition.leader != NO_LEADER
-    if (election_type == PREFERRED and partition.leader == preferred) or (election_type == UNCLEAN and has_leader):
+    preferred = election_type == PREFERRED
+    if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         refuse(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    if election_type == PREFERRED:
-        if preferred not in partition.isr or not state.is_active(preferred):
-            refuse(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
-        return m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=preferred)
-    alive = [replica for replica in partition.replicas if state.is_active(replica)]
-    in_sync = [replica for replica in alive if replica in partition.isr]
-    if in_sync:
-        return m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=in_sync[0])
-    if not alive:
+    records = change(state, topic, index, Target(), Election.PREFERRED if preferred else Election.UNCLEAN)
+    if not records and preferred:
+        refuse(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    if not records:
         refuse(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
-    return _unclean(topic, index, alive[0])
+    return records

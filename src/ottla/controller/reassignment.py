@@ -1,16 +1,17 @@
 """Moving partitions between brokers. KIP-455, KIP-860.
 
-A move to brokers that already have a replica completes at once. A move to other brokers adds them first, and completes
-when they are in sync; `complete` decides that after a change of the ISR. With one broker, no move is ever in progress.
+A move to brokers that already have an in-sync replica completes at once. A move to other brokers adds them first, and
+completes with the change of the ISR (AlterPartition) after which they are in sync. `partition_change` decides that.
 """
 
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
+from ottla.controller import leaders
+from ottla.controller.partition_change import Election, Target, without
 from ottla.controller.state import Outcome, State, check_assignment, check_size, refuse
 from ottla.metadata.image import PartitionImage, TopicImage
-from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -68,57 +69,41 @@ def _alter(state: State, name: str, wanted: ReassignablePartition, may_change_fa
     if wanted.replicas is None:
         if not partition.is_reassigning:
             refuse(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-        before = tuple(r for r in partition.replicas if r not in partition.adding_replicas)
-        return _change(state, topic, index, partition, before)
+        return _cancel(state, topic, index, partition)
     target = tuple(wanted.replicas)
     check_assignment(state, target, None)
     if not may_change_factor:
-        size = len([r for r in partition.replicas if r not in partition.adding_replicas])
+        size = len(without(partition.replicas, partition.adding_replicas))
         if len(target) != size:
             refuse(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"The replication factor is changed from {size} to {len(target)}",
             )
-    return _change(state, topic, index, partition, target)
+    removing = tuple(sorted(set(partition.replicas) - set(target)))
+    adding = tuple(sorted(set(target) - set(partition.replicas)))
+    # A replica that an earlier reassignment adds is still being added, and stays so until it is in sync.
+    adding = tuple(sorted({*adding, *(r for r in partition.adding_replicas if r in target)}))
+    change = Target(replicas=(*target, *removing), adding=adding, removing=removing)
+    return [*leaders.change(state, topic, index, change, Election.ONLINE)]
 
 
-def _change(
-    state: State, topic: TopicImage, index: int, partition: PartitionImage, target: tuple[int, ...]
-) -> list[Message]:
-    adding = [replica for replica in target if replica not in partition.isr]
-    change = m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id)
-    if adding:
-        replicas = [*target, *(r for r in partition.replicas if r not in target)]
-        change.replicas = replicas
-        change.adding_replicas = [r for r in target if r not in partition.replicas or r in partition.adding_replicas]
-        change.removing_replicas = [r for r in partition.replicas if r not in target]
-        change.directories = _directories(state, partition, replicas)
-        return [change]
-    if target == partition.replicas and not partition.is_reassigning:
-        return []
-    change.replicas = list(target)
-    change.isr = [replica for replica in target if replica in partition.isr]
-    change.directories = _directories(state, partition, list(target))
-    if partition.is_reassigning:
-        change.adding_replicas, change.removing_replicas = [], []
-    if partition.leader not in target:
-        alive = [replica for replica in change.isr if state.is_active(replica)]
-        change.leader = alive[0] if alive else -1
-    return [change]
+def _cancel(state: State, topic: TopicImage, index: int, partition: PartitionImage) -> list[Message]:
+    """Return to the replicas before the reassignment.
 
-
-def _directories(state: State, partition: PartitionImage, replicas: list[int]) -> list[bytes]:
-    known = dict(zip(partition.replicas, partition.directories, strict=False))
-    return [known.get(replica) or state.directory_of(replica) for replica in replicas]
-
-
-def complete(state: State, topic: TopicImage, index: int) -> list[Message]:
-    """Complete the move of a partition if all target replicas are in sync."""
-    partition = topic.partitions[index]
-    target = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
-    if not partition.is_reassigning or not set(target) <= set(partition.isr):
-        return []
-    return _change(state, topic, index, partition, target)
+    If only added replicas are in sync, the first original replica leads, and may lack records: that is an unclean
+    election, which the topic must allow.
+    """
+    replicas = without(partition.replicas, partition.adding_replicas)
+    isr = without(partition.isr, partition.adding_replicas)
+    if not isr and partition.isr:
+        if not leaders.unclean_allowed(state, topic.name):
+            refuse(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election.",
+            )
+        isr = replicas[:1]
+    return [*leaders.change(state, topic, index, Target(isr=isr, replicas=replicas, adding=(), removing=()))]
 
 
 def ongoing(

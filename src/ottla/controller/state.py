@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller.rules import ConfigRules
+from ottla.controller.sessions import Sessions
 from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.protocol.message import Message
 
@@ -40,13 +41,14 @@ class ControllerSettings:
     num_partitions: int = 1
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
+    broker_session_timeout_ms: int = 9_000
     topic_policy: Callable[[str, int, int, dict[str, str]], None] | None = None
 
 
 class State:
     """The latest image, which includes records that are not committed yet, and the controller's identity."""
 
-    __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "settings")
+    __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "sessions", "settings")
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class State:
         self.rules = rules
         self.random = random
         self.settings = settings
+        self.sessions = Sessions(settings.broker_session_timeout_ms)
         # The offset of the next record, which becomes the epoch of a broker's registration.
         self.next_offset = 0
 

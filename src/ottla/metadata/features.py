@@ -48,10 +48,10 @@ METADATA_VERSION_NAMES: dict[int, str] = {
 
 # Levels from which records name log directories (KIP-858), eligible leader replicas (KIP-966), brokers that migrate
 # from ZooKeeper (KIP-866) and cordoned directories (KIP-1066).
-_DIRECTORIES_FROM = 17
+DIRECTORIES_FROM = 17
 _ELIGIBLE_LEADERS_FROM = 23
 _MIGRATION_FROM = 8
-_CORDONED_FROM = 30
+CORDONED_FROM = 30
 
 
 def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
@@ -62,15 +62,15 @@ def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[M
 
 def record_version(record: Message, metadata_version: int) -> int:
     """The record version that brokers of a metadata.version can read."""
-    directories = metadata_version >= _DIRECTORIES_FROM
+    directories = metadata_version >= DIRECTORIES_FROM
     if isinstance(record, m.PartitionRecord | m.PartitionChangeRecord):
         return 2 if metadata_version >= _ELIGIBLE_LEADERS_FROM else int(directories)
     if isinstance(record, m.RegisterBrokerRecord):
         if directories:
-            return 4 if metadata_version >= _CORDONED_FROM else 3
+            return 4 if metadata_version >= CORDONED_FROM else 3
         return 2 if metadata_version >= _MIGRATION_FROM else 1
     if isinstance(record, m.BrokerRegistrationChangeRecord):
         if directories:
-            return 3 if metadata_version >= _CORDONED_FROM else 2
+            return 3 if metadata_version >= CORDONED_FROM else 2
         return 1
     return 0

@@ -318,14 +318,6 @@ def test_unneeded_or_impossible_elections_return_kafkas_error() -> None:
         cluster.do(cluster.controller.elect_leaders(ElectLeadersRequest(election_type=5)))
 
 
-def test_controlled_shutdown_moves_leaderships() -> None:
-    cluster = with_topic(brokers=2, partitions=2, factor=2)
-    assert cluster.do(cluster.controller.begin_controlled_shutdown(1, cluster.epochs[1])) == 0
-    partitions = cluster.controller.image.topics_by_name["t"].partitions.values()
-    assert [(p.leader, p.isr) for p in partitions] == [(2, (2,))] * 2
-    assert cluster.do(cluster.controller.begin_controlled_shutdown(2, cluster.epochs[2])) == 2, "no other replica"
-
-
 def test_broker_is_unregistered_unless_it_is_this_node() -> None:
     cluster = with_topic(brokers=2, factor=2)
     for broker_id, code in ((1, ErrorCode.INVALID_REQUEST), (9, ErrorCode.BROKER_ID_NOT_REGISTERED)):

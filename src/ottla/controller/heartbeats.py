@@ -1,0 +1,132 @@
+"""Heartbeats: unfence, fence and shut down brokers, report failed directories, expire sessions. KIP-631, KIP-841.
+
+A heartbeat also changes the soft state in `Sessions`, which no record needs: a heartbeat whose records are not appended
+is repeated by the broker. A broker that starts is fenced until it has read its own registration, so it never serves
+older metadata. One that stops waits until the active brokers have read that its partitions have other leaders.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ottla.controller import leaders
+from ottla.controller.brokers import check_epoch, records_to_fence, records_to_unfence
+from ottla.controller.state import Outcome, State
+from ottla.metadata.features import CORDONED_FROM, DIRECTORIES_FROM
+from ottla.metadata.image import BrokerImage
+from ottla.protocol import metadata_records as m
+from ottla.protocol.message import Message
+from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+
+class BrokerState(Enum):
+    """A broker's state as the controller sees it."""
+
+    FENCED = 0
+    UNFENCED = 1
+    CONTROLLED_SHUTDOWN = 2
+    SHUTDOWN_NOW = 3
+
+
+def heartbeat(state: State, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
+    """Extend the broker's session and decide on its next state. Raises STALE_BROKER_EPOCH."""
+    broker = check_epoch(state, request.broker_id, request.broker_epoch)
+    current = _current(broker)
+    records = _offline(state, broker, request)
+    # A failed directory first: records of both decisions could contradict each other. The next heartbeat continues.
+    following = current if records else _next(state, broker, request, current)
+    if following is not current:
+        records = _transition(state, broker, following)
+    records += _cordoned(state, broker, request)
+    sessions = state.sessions
+    sessions.touch(broker.broker_id, broker.epoch, now_ms)
+    sessions.note_metadata_offset(broker.broker_id, request.current_metadata_offset)
+    if following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+        sessions.forget_shutdown(broker.broker_id)
+    response = BrokerHeartbeatResponse(
+        error_code=0,
+        is_caught_up=request.current_metadata_offset >= sessions.registered_offset(broker),
+        is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+    )
+    return Outcome(records, response)
+
+
+def _current(broker: BrokerImage) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    return BrokerState.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else BrokerState.UNFENCED
+
+
+def _next(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest, current: BrokerState) -> BrokerState:
+    if current is BrokerState.FENCED:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= state.sessions.registered_offset(broker)
+        return BrokerState.UNFENCED if caught_up and not request.want_fence else current
+    if current is BrokerState.UNFENCED:
+        if request.want_fence:
+            return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        if not request.want_shut_down:
+            return current
+        leads = leaders.leads_any(state, broker.broker_id)
+        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+    if leaders.leads_any(state, broker.broker_id):
+        return current
+    needed = state.sessions.shutdown_offset(broker.broker_id, state.image.offset)
+    return BrokerState.SHUTDOWN_NOW if _active_have_read(state, needed) else current
+
+
+def _active_have_read(state: State, offset: int) -> bool:
+    """Whether all active brokers with a session have read the metadata log up to the offset."""
+    offsets = (state.sessions.metadata_offset(b.broker_id) for b in state.image.brokers.values() if b.is_active)
+    return all(read is None or read >= offset for read in offsets)
+
+
+def _transition(state: State, broker: BrokerImage, following: BrokerState) -> list[Message]:
+    if following is BrokerState.UNFENCED:
+        return records_to_unfence(state, broker)
+    if following is BrokerState.CONTROLLED_SHUTDOWN:
+        change = m.BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+        )
+        return [change, *leaders.records_for_departure(state, broker.broker_id)]
+    return records_to_fence(state, broker)
+
+
+def _offline(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[Message]:
+    lost = [directory for directory in broker.directories if directory in set(request.offline_log_dirs)]
+    if not lost or state.image.metadata_version < DIRECTORIES_FROM:
+        return []
+    online = [directory for directory in broker.directories if directory not in lost]
+    records = leaders.records_for_offline_directories(state, broker.broker_id, lost)
+    if not online:
+        return records  # An empty list in the record would mean no change. The broker stops by itself.
+    change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=online)
+    return [*records, change]
+
+
+def _cordoned(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[Message]:
+    wanted = request.cordoned_log_dirs
+    if wanted is None or state.image.metadata_version < CORDONED_FROM:
+        return []
+    if tuple(wanted) == (broker.cordoned_directories or ()):
+        return []
+    change = m.BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(wanted)
+    )
+    return [change]
+
+
+def fence_one_expired(state: State, now_ms: int) -> Outcome[bool]:
+    """Fence at most one broker whose session has expired; the response is whether to call again at once.
+
+    One at a time, so that the next decision sees the leaders that the previous one elected.
+    """
+    for broker_id, epoch in state.sessions.expired(now_ms):
+        broker = state.image.brokers.get(broker_id)
+        if broker is not None and broker.epoch == epoch and not broker.fenced:
+            # The session ends when the image shows the broker as fenced. If the append fails, the next call retries.
+            return Outcome(records_to_fence(state, broker), True)
+        state.sessions.end(broker_id)
+    return Outcome([], False)
