@@ -214,6 +214,15 @@ def test_static_member_moves_to_the_consumer_protocol(driver: GroupDriver) -> No
     assert [m.member_id for m in driver.ask(DescribeConsumerGroup("g")).members] == ["m"]
 
 
+def test_partitions_that_the_classic_leader_never_assigned_get_an_owner_after_the_upgrade(driver: GroupDriver) -> None:
+    classic_group(driver, instance_id="i")
+    driver.change_topics(a=6)
+    modern = Member(driver, "m", "a", instance_id="i")
+    settle_all(driver, modern)
+    assert kind(driver) == "consumer"
+    assert modern.partitions == {"a": [0, 1, 2, 3, 4, 5]}
+
+
 # -- a static classic member replaces the last consumer member ---------------------------------------------------
 
 

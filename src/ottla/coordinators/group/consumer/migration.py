@@ -59,6 +59,7 @@ def encode_partitions(topics: Topics, owned: Mapping[Uuid, Iterable[int]], metad
 # The leader computed the assignment, if there is one. The member that joins now must not wait for the next one: in a
 # group without a generation its epoch would stay 0, which means that it joins.
 NEVER_COMPUTED = 0
+NO_TOPICS_HASH = 0
 
 
 def upgrade_records(core: Core, classic: Group) -> list[RecordBytes]:
@@ -79,7 +80,9 @@ def upgrade_records(core: Core, classic: Group) -> list[RecordBytes]:
         message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {problem}."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
     group_id, members = group.group_id, group.members.values()
-    topics_hash = metadata_hash(group.state.topics, core.topics)
+    # The leader may not have noticed new partitions yet: another hash causes a new epoch, which assigns them.
+    is_complete = _has_owners(core.topics, group)
+    topics_hash = metadata_hash(group.state.topics, core.topics) if is_complete else NO_TOPICS_HASH
     return [
         group_tombstone(group_id),
         *(encode.member_record(group_id, member) for member in members),
@@ -88,6 +91,11 @@ def upgrade_records(core: Core, classic: Group) -> list[RecordBytes]:
         encode.target_epoch_record(group_id, classic.generation, NEVER_COMPUTED),
         *(encode.current_record(group_id, member) for member in members),
     ]
+
+
+def _has_owners(topics: Topics, group: ConsumerGroup) -> bool:
+    counts = topics.partition_counts(group.state.topics)
+    return all(len(group.owners.get(topic_id, ())) >= count for topic_id, count in counts.items())
 
 
 def _partitions(owned: Owned) -> dict[Uuid, frozenset[int]]:
