@@ -53,7 +53,7 @@ class Stream:
             deadline = time.monotonic() + WAIT_S
             while consumer.position(place) < end:
                 assert time.monotonic() < deadline, "the end of the target cannot be read"
-                found += [record.value for record in consumer.poll(1.0)]
+                found += [record.value for record in consumer.poll(0.1)]
         return found
 
     def rows(self, **options: str) -> DataFrame:

@@ -25,7 +25,7 @@ from .processes import kill_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WAIT_S = 100.0
+WAIT_S = 300.0  # starts take minutes on a very busy machine
 DRIVER = '''
 import json, sys, time
 from pathlib import Path
@@ -128,7 +128,7 @@ class Driver:
             return sum(at.offset for at in admin.list_group_offsets(self.group).values())
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_query_killed_at_any_step_neither_loses_nor_duplicates_records(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:

@@ -143,7 +143,7 @@ class Sink:
             consumer.assign(list(ends))
             found: Counter[str] = Counter()
             while any(consumer.position(tp) < end for tp, end in ends.items()):
-                found.update(record.value.decode() for record in consumer.poll(1.0))
+                found.update(record.value.decode() for record in consumer.poll(0.1))
             return found
 
     def copies(self) -> dict[tuple[int, int], set[int]]:
@@ -212,7 +212,7 @@ class Killed:
             yield
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_queries_killed_at_any_point_lose_nothing_and_write_exactly_once_if_asked(
     spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
