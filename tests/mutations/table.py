@@ -2233,6 +2233,7 @@ QUORUM = (
 )
 
 CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_by_kafkas_rules"
+ALTERING = f"{UNIT}/controller/test_alter_partition.py"
 BEATS = f"{UNIT}/controller/test_heartbeats.py"
 
 CONTROLLER = (
@@ -2298,6 +2299,20 @@ CONTROLLER = (
         "Outcome(records_to_fence(state, broker), True)\n",
         "Outcome(records_to_fence(state, broker), state.sessions.end(broker_id) is None)\n",
         (f"{BEATS}::test_expired_broker_is_fenced_again_if_the_record_was_not_appended",),
+    ),
+    Mutation(
+        "a replica that restarted since the leader saw it does not join the ISR",
+        "controller/alter_partition.py",
+        " and member.broker_epoch in (ANY_EPOCH, broker.epoch)\n",
+        "\n",
+        (f"{ALTERING}::test_replica_that_may_lack_records_does_not_join_the_isr[restarted]",),
+    ),
+    Mutation(
+        "a former leader does not change the ISR",
+        "controller/alter_partition.py",
+        "    if data.leader_epoch < partition.leader_epoch:\n",
+        "    if False:\n",
+        (f"{ALTERING}::test_invalid_changes_of_the_isr_change_nothing[isr2-changes2-74]",),
     ),
 )
 

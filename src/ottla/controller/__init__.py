@@ -4,8 +4,8 @@ Each operation reads the image, changes nothing, and returns an `Outcome`: recor
 records, passes them to `Controller.replay`, and sends the response once they are committed. No I/O; random ids come
 from an injected source. Only the brokers' sessions change at once: they are not in the image.
 
-Reading order: state, controller, topics, placement, partition_change, leaders, brokers, sessions, heartbeats, configs,
-features, reassignment.
+Reading order: state, controller, topics, placement, partition_change, leaders, brokers, sessions, heartbeats,
+alter_partition, configs, features, reassignment.
 """
 
 from ottla.controller.controller import Controller

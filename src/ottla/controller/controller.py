@@ -31,6 +31,7 @@ from ottla.protocol.metadata_records import RegisterBrokerRecord
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from ottla.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
@@ -190,6 +191,14 @@ class Controller:
     def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
         """Allocate a block of producer ids. Raises STALE_BROKER_EPOCH."""
         return brokers.allocate_producer_ids(self._state, broker_id, epoch)
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, api_version: int = 3
+    ) -> Slices[Outcome[AlterPartitionResponse]]:
+        """Change the in-sync replicas of partitions as their leader asks. Raises STALE_BROKER_EPOCH."""
+        from ottla.controller import alter_partition
+
+        return alter_partition.alter_partition(self._state, request, api_version)
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
         """Elect preferred or unclean leaders."""

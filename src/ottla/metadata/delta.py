@@ -45,6 +45,33 @@ class MetadataError(Exception):
     """A metadata record contradicts the previous records."""
 
 
+def changed_partition(before: PartitionImage, record: m.PartitionChangeRecord) -> PartitionImage:
+    """Return the partition after a change."""
+    changes: dict[str, Any] = {
+        name: tuple(value)
+        for name, value in (
+            ("isr", record.isr),
+            ("replicas", record.replicas),
+            ("removing_replicas", record.removing_replicas),
+            ("adding_replicas", record.adding_replicas),
+            ("directories", record.directories),
+            ("eligible_leader_replicas", record.eligible_leader_replicas),
+            ("last_known_elr", record.last_known_elr),
+        )
+        if value is not None
+    }
+    if record.replicas is not None and record.directories is None:
+        known = dict(zip(before.replicas, before.directories, strict=False))
+        changes["directories"] = tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in record.replicas)
+    if record.leader_recovery_state >= 0:
+        changes["leader_recovery_state"] = record.leader_recovery_state
+    if record.leader != NO_CHANGE:
+        # The leader epoch increases even if the leader stays, so that clients and followers refresh.
+        changes["leader"] = record.leader
+        changes["leader_epoch"] = before.leader_epoch + 1
+    return before._replace(partition_epoch=before.partition_epoch + 1, **changes)
+
+
 class MetadataDelta:
     """The changes of records to `image`."""
 
@@ -202,29 +229,7 @@ class MetadataDelta:
         before = partitions.get(record.partition_id)
         if before is None:
             raise MetadataError(f"A change of an unknown partition {record.topic_id.hex()}-{record.partition_id}")
-        changes: dict[str, Any] = {
-            name: tuple(value)
-            for name, value in (
-                ("isr", record.isr),
-                ("replicas", record.replicas),
-                ("removing_replicas", record.removing_replicas),
-                ("adding_replicas", record.adding_replicas),
-                ("directories", record.directories),
-                ("eligible_leader_replicas", record.eligible_leader_replicas),
-                ("last_known_elr", record.last_known_elr),
-            )
-            if value is not None
-        }
-        if record.replicas is not None and record.directories is None:
-            known = dict(zip(before.replicas, before.directories, strict=False))
-            changes["directories"] = tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in record.replicas)
-        if record.leader_recovery_state >= 0:
-            changes["leader_recovery_state"] = record.leader_recovery_state
-        if record.leader != NO_CHANGE:
-            # The leader epoch increases even if the leader stays, so that clients and followers refresh.
-            changes["leader"] = record.leader
-            changes["leader_epoch"] = before.leader_epoch + 1
-        partitions[record.partition_id] = before._replace(partition_epoch=before.partition_epoch + 1, **changes)
+        partitions[record.partition_id] = changed_partition(before, record)
 
     def _clear_elr(self, record: m.ClearElrRecord) -> None:
         """Clear the eligible leader replicas of one topic, or of all topics if the name is empty (KIP-966)."""
