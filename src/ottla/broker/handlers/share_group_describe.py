@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.operations import GROUP_OPERATIONS
-from ottla.broker.response_size import check_response_size
+from ottla.broker.group_descriptions import describe_each
+from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
-from ottla.common.slices import Slices, result_of
+from ottla.common.slices import Slices
 from ottla.coordinators.group.share.events import DescribeShareGroup
-from ottla.protocol.elements import encode_element
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
@@ -24,25 +23,20 @@ if TYPE_CHECKING:
 def handle(
     broker: ShareGroupPorts, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Slices[ShareGroupDescribeResponse]:
-    """Describe each group in its shard; the results are in the order of the request.
-
-    A group that is named several times is described once, and its encoded description is repeated.
-    """
+    """Describe each group in its shard; the results are in the order of the request."""
     version = context.api_version
     is_served = broker.serves_share_groups()
-    described: dict[str, bytes] = {}
-    size = 0
-    for name in request.group_ids:
-        yield
-        if name not in described:
-            row = DescribedGroup(group_id=name, error_code=ErrorCode.UNSUPPORTED_VERSION)
-            if is_served:
-                asked = broker.groups.submit(name, DescribeShareGroup(name), api_version=version)
-                row = yield from result_of(asked)
-            if request.include_authorized_operations and row.error_code == ErrorCode.NONE:
-                row.authorized_operations = GROUP_OPERATIONS
-            described[name] = encode_element(ShareGroupDescribeResponse, version, row)
-        size += len(described[name])
-        check_response_size(size)
-    groups = [described[name] for name in request.group_ids]
+
+    def describe(name: str) -> Completion[Any]:
+        if not is_served:
+            return Completion.of(DescribedGroup(group_id=name, error_code=ErrorCode.UNSUPPORTED_VERSION))
+        return broker.groups.submit(name, DescribeShareGroup(name), api_version=version)
+
+    groups = yield from describe_each(
+        request.group_ids,
+        describe,
+        ShareGroupDescribeResponse,
+        version,
+        with_operations=request.include_authorized_operations,
+    )
     return ShareGroupDescribeResponse(groups=cast("list[DescribedGroup]", groups))

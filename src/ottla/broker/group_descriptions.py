@@ -1,0 +1,45 @@
+"""What the requests that describe groups have in common: DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.operations import GROUP_OPERATIONS
+from ottla.broker.response_size import check_response_size
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.common.slices import Slices, result_of
+from ottla.protocol.elements import encode_element
+
+if TYPE_CHECKING:
+    from ottla.protocol.message import Message
+
+
+def describe_each(
+    names: Iterable[str],
+    describe: Callable[[str], Completion[Any]],
+    response: type[Message],
+    version: int,
+    *,
+    with_operations: bool,
+) -> Slices[list[bytes]]:
+    """Describe each group in its shard; returns the encoded elements of `response` in the order of `names`.
+
+    A group that is named several times is described once, and its encoded description is repeated, as in Kafka. With
+    operations, the groups without an error list what their caller may do (KIP-430).
+    """
+    described: dict[str, bytes] = {}
+    rows: list[bytes] = []
+    size = 0
+    for name in names:
+        yield
+        if name not in described:
+            row = yield from result_of(describe(name))
+            if with_operations and row.error_code == ErrorCode.NONE:
+                row.authorized_operations = GROUP_OPERATIONS
+            described[name] = encode_element(response, version, row)
+        rows.append(described[name])
+        size += len(described[name])
+        check_response_size(size)
+    return rows
