@@ -1414,9 +1414,34 @@ CONSUMER_GROUPS = (
     Mutation(
         "a group that a static member converts rebalances if its members have not reached their target",
         "coordinators/group/consumer/migration.py",
-        "        must_rebalance=epoch > target_epoch or not are_placed,\n",
-        "        must_rebalance=epoch > target_epoch,\n",
+        "    must_rebalance = epoch > target_epoch or not are_placed\n",
+        "    must_rebalance = epoch > target_epoch\n",
         (f"{MIGRATION}::test_members_that_have_not_reached_their_target_rebalance_after_the_downgrade",),
+    ),
+    Mutation(
+        "an upgraded group assigns the partitions that its classic leader never assigned",
+        "coordinators/group/consumer/migration.py",
+        "    is_complete = _has_owners(core.topics, group)\n",
+        "    is_complete = True\n",
+        (f"{MIGRATION}::test_partitions_that_the_classic_leader_never_assigned_get_an_owner_after_the_upgrade",),
+    ),
+    Mutation(
+        "a downgraded group knows the partitions that its members own, not those that they shall own",
+        "coordinators/group/consumer/migration.py",
+        "            owned[member.member_id] = _all_owned(member)\n",
+        "            owned[member.member_id] = group.target_of(member)\n",
+        (f"{MIGRATION}::test_partitions_that_a_member_has_not_given_up_at_a_downgrade_keep_their_owner",),
+    ),
+    Mutation(
+        "a member whose protocol changed is not removed by a timer of the former one",
+        "coordinators/group/consumer/fencing.py",
+        "    if kind in _KINDS_OF_OTHER_PROTOCOL[member.classic is not None]:\n",
+        "    if False:\n",
+        (
+            f"{MIGRATION}::test_classic_member_that_moved_under_its_id_need_not_synchronize",
+            f"{MIGRATION}::test_classic_member_that_moved_under_its_id_need_not_join",
+            f"{MIGRATION}::test_consumer_member_that_moved_under_its_id_need_not_give_up_partitions_in_time",
+        ),
     ),
     Mutation(
         "a commit of a member with an epoch of the past is rejected",

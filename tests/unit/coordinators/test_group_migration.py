@@ -223,6 +223,65 @@ def test_partitions_that_the_classic_leader_never_assigned_get_an_owner_after_th
     assert modern.partitions == {"a": [0, 1, 2, 3, 4, 5]}
 
 
+def test_partitions_that_a_member_has_not_given_up_at_a_downgrade_keep_their_owner(
+    driver: GroupDriver,
+) -> None:
+    """A cooperative member rejoins with all its partitions, gets the present epoch, and gives up some with it."""
+    classic, modern = classic_group(driver), Member(driver, "m", "a")
+    modern.beat()
+    modern.leave()
+    assert kind(driver) == "classic"
+    modern = Member(driver, "n", "a")
+    assert modern.beat() is ErrorCode.NONE
+    assert kind(driver) == "consumer"
+    assert modern.partitions == {}, "the classic member does not know yet that it must give up partitions"
+    assert classic.enter() is ErrorCode.NONE
+    settle_all(driver, classic, modern)
+    assert sorted(classic.owned["a"] + modern.partitions["a"]) == [0, 1, 2, 3]
+    assert len(modern.partitions["a"]) == 2
+
+
+def moved_to_consumer(driver: GroupDriver, old: ClassicConsumer) -> Member:
+    """A consumer member with the id of a classic one."""
+    modern = Member(driver, old.member_id, "a")
+    assert modern.beat() is ErrorCode.NONE
+    return modern
+
+
+def test_classic_member_that_moved_under_its_id_need_not_synchronize(driver: GroupDriver) -> None:
+    Member(driver, "m", "a").beat()
+    classic = ClassicConsumer(driver, "a", rebalance_timeout_ms=20_000)
+    driver.advance(1_000)
+    classic.joined(classic.join())
+    modern = moved_to_consumer(driver, classic)
+    settle_all(driver, modern, rounds=10)
+
+
+def test_classic_member_that_moved_under_its_id_need_not_join(driver: GroupDriver) -> None:
+    classic, modern = classic_group(driver, rebalance_timeout_ms=20_000), Member(driver, "m", "a")
+    modern.beat()
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    modern = moved_to_consumer(driver, classic)
+    settle_all(driver, modern, rounds=10)
+
+
+def test_consumer_member_that_moved_under_its_id_need_not_give_up_partitions_in_time(driver: GroupDriver) -> None:
+    """The limits of a classic member are those for JoinGroup and SyncGroup."""
+    old, other = Member(driver, "m", "a"), Member(driver, "n", "a")
+    old.beat()
+    old.clings = True
+    driver.advance(1_000)
+    other.beat()
+    old.beat()
+    classic = ClassicConsumer(driver, "a")
+    classic.member_id = "m"
+    for _ in range(20):
+        classic.owned = {"a": [0, 1, 2, 3]}
+        assert classic.enter() is other.beat() is ErrorCode.NONE
+        driver.advance(3_000)
+    assert other.partitions == {}, "the member was not removed"
+
+
 # -- a static classic member replaces the last consumer member ---------------------------------------------------
 
 
@@ -255,6 +314,23 @@ def test_static_member_moves_to_the_classic_protocol_without_a_rebalance(driver:
     assert successor.heartbeat() is ErrorCode.NONE
     driver.advance(classic.session_timeout_ms - 1)
     assert successor.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS, "the other member's session ended"
+
+
+def test_static_member_that_moves_without_a_rebalance_gets_its_whole_target(driver: GroupDriver) -> None:
+    modern = Member(driver, "m", "a", instance_id="i")
+    modern.beat()
+    classic = ClassicConsumer(driver, "a")
+    driver.advance(1_000)
+    classic.enter()
+    settle_all(driver, modern, classic)
+    driver.change_topics(a=6)
+    driver.advance(1_000)
+    assert classic.enter() is ErrorCode.NONE
+    successor = ClassicConsumer(driver, "a", instance_id="i")
+    assert successor.joined(successor.join()).skip_assignment
+    assert successor.take() is ErrorCode.NONE
+    assert kind(driver) == "classic"
+    assert sorted(classic.owned["a"] + successor.owned["a"]) == [0, 1, 2, 3, 4, 5]
 
 
 def test_only_member_moves_to_the_classic_protocol_while_it_is_alive(driver: GroupDriver) -> None:

@@ -31,6 +31,10 @@ _REASONS = {
     Kind.SYNC: "the member failed to sync within timeout",
 }
 
+# A member may change the protocol under its id; the timers of the former one have no effect then.
+_KINDS_OF_OTHER_PROTOCOL = {False: (Kind.JOIN, Kind.SYNC), True: (Kind.REBALANCE,)}
+"""By whether the member uses the classic protocol."""
+
 
 def expect_heartbeat(core: Core, group_id: str, member: ConsumerMember, now: Moment) -> None:
     """Remove the member unless a heartbeat arrives within its session timeout."""
@@ -119,6 +123,8 @@ def timer_elapsed(core: Core, kind: Kind, group: ConsumerGroup, member_id: str, 
     """Remove a member whose session ended, or that did not give up its partitions in time."""
     member = group.members.get(member_id)
     if member is None:
+        return []
+    if kind in _KINDS_OF_OTHER_PROTOCOL[member.classic is not None]:
         return []
     if kind is Kind.REBALANCE:
         if member.state is not MemberState.UNREVOKED_PARTITIONS:

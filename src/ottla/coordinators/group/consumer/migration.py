@@ -17,9 +17,16 @@ from dataclasses import replace
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Append, Call, Effects, LogLine, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.group import ConsumerGroup
-from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, MemberState, Owned
+from ottla.coordinators.group.consumer.member import (
+    NOTHING_OWNED,
+    ClassicMember,
+    ConsumerMember,
+    MemberState,
+    Owned,
+)
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.errors import error_response
 from ottla.coordinators.group.follow_ups import JoinDowngradedGroup, RebalanceDowngradedGroup
@@ -98,7 +105,7 @@ def _has_owners(topics: Topics, group: ConsumerGroup) -> bool:
     return all(len(group.owners.get(topic_id, ())) >= count for topic_id, count in counts.items())
 
 
-def _partitions(owned: Owned) -> dict[Uuid, frozenset[int]]:
+def _partitions(owned: Owned) -> Partitions:
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
@@ -175,21 +182,34 @@ def members_after_downgrade(
 def downgrade_records(
     core: Core, group: ConsumerGroup, members: Iterable[ConsumerMember], now: Moment
 ) -> list[RecordBytes]:
-    """The records that convert the group to a classic group with these members, who have their target assignment."""
+    """The records that convert the group to a classic group with these members, who keep their partitions.
+
+    They have those that they own, not their target: a consumer member that joins before the members rebalance converts
+    the group back, and takes these assignments as the owners. Two cooperative members would then own a partition that
+    one of them has not given up yet.
+    """
     classic = Group(group.group_id, now.wall_ms)
     classic.generation = group.epoch
-    targets = {}
+    owned = {}
     for member in members:
         if member.classic is not None:
             classic.add(_classic_member(member, member.classic), PROTOCOL_TYPE)
-            targets[member.member_id] = group.target_of(member)
+            owned[member.member_id] = _all_owned(member)
     name = classic.protocol_name = classic.select_protocol()
     assignments = {
-        member.member_id: encode_partitions(core.topics, targets[member.member_id], member.metadata(name))
+        member.member_id: encode_partitions(core.topics, owned[member.member_id], member.metadata(name))
         for member in classic.members.values()
     }
     record = group_record(classic, classic.members.values(), classic.leader, assignments)
     return [*encode.group_tombstones(group), record]
+
+
+def _all_owned(member: ConsumerMember) -> Partitions:
+    """The partitions of a member, with those that it is giving up."""
+    owned = dict(_partitions(member.assigned))
+    for topic_id, partitions in _partitions(member.revoking).items():
+        owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
+    return owned
 
 
 def protocols_of(members: Iterable[ConsumerMember]) -> dict[str, Protocols]:
@@ -226,13 +246,18 @@ def replace_last_consumer_member(
         return None
     target_epoch = group.target.epoch
     are_placed = all(member is joining or member.is_reconciled(target_epoch) for member in members)
+    must_rebalance = epoch > target_epoch or not are_placed
+    if not must_rebalance:
+        # Without a rebalance it gets its target now. The others have theirs, so that no other member owns a part of it.
+        target = {topic: dict.fromkeys(part, target_epoch) for topic, part in group.target_of(joining).items()}
+        members[0] = replace(joining, assigned=target, revoking=NOTHING_OWNED)
     follow_up = JoinDowngradedGroup(
         call,
         group.group_id,
         joining.member_id,
         replaced.member_id,
         protocols_of(members),
-        must_rebalance=epoch > target_epoch or not are_placed,
+        must_rebalance,
     )
     return core.append(downgrade_records(core, group, members, now), follow_up)
 
