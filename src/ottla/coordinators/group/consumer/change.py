@@ -10,36 +10,20 @@ from collections.abc import Collection, Iterable
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
-from ottla.coordinators.events import Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.assignors import ASSIGNORS, GroupSpec, MemberSpec, Partitions
 from ottla.coordinators.group.consumer import records as encode
-from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.member import ConsumerMember, MemberState
 from ottla.coordinators.group.consumer.reconciliation import Goal, reconcile
-from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.modern import TopicCounts, may_assign_again, metadata_hash
+from ottla.coordinators.group.modern import TopicCounts
+from ottla.coordinators.group.modern.change import ModernChange
 from ottla.coordinators.group.timer_keys import Kind
-from ottla.metadata.image import BROKER
 
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
 
-class Change:
+class Change(ModernChange[ConsumerGroup]):
     """Records and log lines of one request for `group`, at the time `now`."""
-
-    def __init__(self, core: Core, group: ConsumerGroup, now: Moment) -> None:
-        self.core = core
-        self.group = group
-        self.now = now
-        self.records: list[RecordBytes] = []
-        self.lines: Effects = []
-        self.epoch = group.epoch
-        """The group's epoch after the change."""
-
-    def log(self, message: str, *arguments: object) -> None:
-        """Add a line to the broker's log, about the group."""
-        self.lines.append(log_line(f"[GroupId %s] {message}", self.group.group_id, *arguments))
 
     # -- members and epochs --------------------------------------------------------------------------------------
 
@@ -82,12 +66,9 @@ class Change:
     def next_epoch(self, topics: TopicCounts, *, only_if_topics_changed: bool = False) -> None:
         """Write the group's next epoch, with the hash of its topics."""
         group = self.group
-        topics_hash = metadata_hash(topics, self.core.topics)
-        if not only_if_topics_changed or topics_hash != group.state.metadata_hash:
-            self.epoch = group.epoch + 1
+        topics_hash = self.begin_epoch(topics, only_if_topics_changed=only_if_topics_changed)
+        if topics_hash is not None:
             self.records.append(encode.epoch_record(group.group_id, self.epoch, topics_hash))
-            self.log("Bumped group epoch to %d with metadata hash %d.", self.epoch, topics_hash)
-        group.state.compared_topics(self.now, self.epoch)
         if group.has_partition_metadata:
             self.records.append(encode.partition_metadata_tombstone(group.group_id))
 
@@ -102,19 +83,12 @@ class Change:
         has_new_subscription: bool,
     ) -> ConsumerMember:
         """Assign partitions for the group's epoch if it is time, and bring the member closer to its target."""
-        if self.epoch > self.group.target.epoch and self._may_assign():
+        interval_ms = self.core.config.consumer.assignment_interval_ms
+        if self.epoch > self.group.target.epoch and self.may_assign(ASSIGNMENT_INTERVAL, interval_ms):
             target_epoch, target = self.epoch, self._assign(before, after)
         else:
             target_epoch, target = self.group.target.epoch, self.group.target_of(after)
         return self._reconcile(after, target_epoch, target, owned, has_new_subscription=has_new_subscription)
-
-    def _may_assign(self) -> bool:
-        core = self.core
-        cluster_wide = core.image.config(BROKER, "")
-        default_ms = core.config.consumer.assignment_interval_ms
-        default_ms = group_setting(cluster_wide, f"group.{ASSIGNMENT_INTERVAL}", default_ms)
-        interval_ms = group_setting(core.overrides(self.group.group_id), ASSIGNMENT_INTERVAL, default_ms)
-        return may_assign_again(self.group.target.timestamp_ms, interval_ms, self.now.wall_ms)
 
     def _assign(self, before: ConsumerMember, after: ConsumerMember) -> Partitions:
         """Compute and write the target assignment of the group's epoch; returns the member's part."""

@@ -1,8 +1,8 @@
-"""The settings of consumer groups: the broker's `group.consumer.*`, and `consumer.*` of a single group."""
+"""The settings of consumer groups: the broker's `group.consumer.*`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -46,9 +46,3 @@ class ConsumerGroupConfig:
             may_upgrade=policy in {"upgrade", "bidirectional"},
             may_downgrade=policy in {"downgrade", "bidirectional"},
         )
-
-
-def group_setting(overrides: Mapping[str, str], name: str, default: int) -> int:
-    """A setting of one group, e.g. `consumer.session.timeout.ms`: its own value, otherwise the broker's `default`."""
-    value = overrides.get(name)
-    return default if value is None else int(value)

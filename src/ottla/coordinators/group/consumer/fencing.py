@@ -11,13 +11,13 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Append, Call, Effects, Moment, log_line
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.change import Change
-from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.member import NOTHING_OWNED, ConsumerMember, MemberState
 from ottla.coordinators.group.consumer.migration import downgrade_records, members_after_downgrade, protocols_of
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerCall, RebalanceDowngradedGroup
 from ottla.coordinators.group.modern.epochs import STATIC_LEAVE_EPOCH
+from ottla.coordinators.group.modern.settings import group_setting
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -14,7 +14,6 @@ from dataclasses import replace
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.consumer.change import Change, owned_partitions
-from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.consumer.fencing import check_static, expect_heartbeat, known_member, leave
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.matching import maybe_start, update_expression
@@ -24,6 +23,7 @@ from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import JoinUpgradedGroup
 from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from ottla.coordinators.group.modern.settings import group_setting
 from ottla.coordinators.group.rebalance import fail_joins, fail_syncs
 from ottla.coordinators.group.records import group_tombstone
 from ottla.protocol.messages.consumer_group_heartbeat import (

@@ -1,7 +1,6 @@
 """Applies the records of consumer groups, whether they were just appended or are loaded.
 
-A record that names an unknown group or member is not an error: compaction may have removed what preceded it. A group
-that is created here replaces the simple group that its committed offsets created.
+A record that names an unknown group or member is not an error: compaction may have removed what preceded it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from ottla.coordinators.group.consumer.member import (
     Owned,
 )
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
+from ottla.coordinators.group.modern.replay import delete_group, group_of_record
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol import group_records as g
 from ottla.protocol.message import Message
@@ -30,19 +29,14 @@ MEMBER_TIMERS = (Kind.JOIN, Kind.SYNC, Kind.SESSION, Kind.REBALANCE)
 
 def replay(core: Core, key: Message, value: Message | None) -> None:
     """Apply one record of the types 3 to 8 and 16."""
-    group_id: str = key.group_id  # type: ignore[attr-defined]
-    group = core.consumer_groups.get(group_id)
+    group = group_of_record(core, core.consumer_groups, ConsumerGroup, key, value)
     if group is None:
-        if value is None:
-            return
-        group = core.consumer_groups[group_id] = ConsumerGroup(group_id)
-        core.groups.pop(group_id, None)
-        core.unserved.pop(group_id, None)
+        return
     match key, value:
         case g.ConsumerGroupMetadataKey(), g.ConsumerGroupMetadataValue():
             group.state.epoch, group.state.metadata_hash = value.epoch, value.metadata_hash
         case g.ConsumerGroupMetadataKey(), None:
-            _delete(core, group)
+            delete_group(core, core.consumer_groups, group, MEMBER_TIMERS)
         case g.ConsumerGroupPartitionMetadataKey(), _:
             group.has_partition_metadata = value is not None
         case g.ConsumerGroupTargetAssignmentMetadataKey(), g.ConsumerGroupTargetAssignmentMetadataValue():
@@ -76,16 +70,6 @@ def _replay_member(core: Core, group: ConsumerGroup, key: Message, value: Messag
             member = group.members[key.member_id]
             left = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING_OWNED)
             group.put(replace(left, revoking=NOTHING_OWNED))
-
-
-def _delete(core: Core, group: ConsumerGroup) -> None:
-    group_id = group.group_id
-    for member_id in group.members:
-        for kind in MEMBER_TIMERS:
-            core.timers.cancel((kind, group_id, member_id))
-    del core.consumer_groups[group_id]
-    if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
-        core.groups.setdefault(group_id, Group(group_id, None))
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:

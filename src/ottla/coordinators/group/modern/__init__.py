@@ -4,7 +4,7 @@ Both keep members, a group epoch that counts changes of membership, subscription
 that a server-side assignor computes for an epoch. They differ in how a member reaches its target: a partition of a
 consumer group has one owner, so that members give partitions up before others get them (`group.consumer`).
 
-Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`.
+Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`, `settings`, `change`, `replay`.
 """
 
 from ottla.coordinators.group.modern.epochs import check_member_epoch

@@ -5,36 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ottla.coordinators.events import Effects, Moment, RecordBytes, log_line
 from ottla.coordinators.group.assignors import GroupSpec, MemberSpec, Partitions, assign_simply
-from ottla.coordinators.group.consumer.config import group_setting
-from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.modern import TopicCounts, may_assign_again, metadata_hash
+from ottla.coordinators.group.modern import TopicCounts
+from ottla.coordinators.group.modern.change import ModernChange
 from ottla.coordinators.group.share import records as encode
-from ottla.coordinators.group.share.config import ShareGroupConfig
 from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.states import union
-from ottla.metadata.image import BROKER
 
 ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 
 
-class Change:
+class Change(ModernChange[ShareGroup]):
     """Records and log lines of one request for `group`, at the time `now`. The group changes when they are replayed."""
-
-    def __init__(self, core: Core, config: ShareGroupConfig, group: ShareGroup, now: Moment) -> None:
-        self.core = core
-        self.config = config
-        self.group = group
-        self.now = now
-        self.records: list[RecordBytes] = []
-        self.lines: Effects = []
-        self.epoch = group.epoch
-        """The group's epoch after the change."""
-
-    def log(self, message: str, *arguments: object) -> None:
-        """Add a line to the broker's log, about the group."""
-        self.lines.append(log_line(f"[GroupId %s] {message}", self.group.group_id, *arguments))
 
     def update_member(self, before: ShareMember, after: ShareMember) -> bool:
         """Write what a member says of itself; returns whether it is new or subscribes to other topics."""
@@ -47,13 +29,9 @@ class Change:
 
     def next_epoch(self, topics: TopicCounts, *, only_if_topics_changed: bool = False) -> None:
         """Write the group's next epoch, with the hash of its topics."""
-        group = self.group
-        topics_hash = metadata_hash(topics, self.core.topics)
-        if not only_if_topics_changed or topics_hash != group.state.metadata_hash:
-            self.epoch = group.epoch + 1
-            self.records.append(encode.epoch_record(group.group_id, self.epoch, topics_hash))
-            self.log("Bumped group epoch to %d with metadata hash %d.", self.epoch, topics_hash)
-        group.state.compared_topics(self.now, self.epoch)
+        topics_hash = self.begin_epoch(topics, only_if_topics_changed=only_if_topics_changed)
+        if topics_hash is not None:
+            self.records.append(encode.epoch_record(self.group.group_id, self.epoch, topics_hash))
 
     def advance(self, before: ShareMember, after: ShareMember, *, has_new_subscription: bool) -> ShareMember:
         """Start the group's next epoch if necessary, assign partitions if it is time, and move the member on."""
@@ -61,7 +39,8 @@ class Change:
         is_new_epoch = has_new_subscription or (group.state.is_assigned and self._has_unassigned_shares())
         if is_new_epoch or group.state.must_compare_topics(self.now):
             self.next_epoch(group.topics_after(before, after), only_if_topics_changed=not is_new_epoch)
-        if self.epoch > group.target.epoch and self._may_assign():
+        interval_ms = self.core.config.share.assignment_interval_ms
+        if self.epoch > group.target.epoch and self.may_assign(ASSIGNMENT_INTERVAL, interval_ms):
             target_epoch, target = self.epoch, self._assign(after)
         else:
             target_epoch, target = group.target.epoch, group.target.of(after.member_id)
@@ -85,13 +64,6 @@ class Change:
         nothing: frozenset[int] = frozenset()
         initialized = group.shares.initialized
         return any(assigned.get(topic, nothing) != initialized.get(topic, nothing) for topic in topics)
-
-    def _may_assign(self) -> bool:
-        core, group = self.core, self.group
-        cluster_wide = core.image.config(BROKER, "")
-        default_ms = group_setting(cluster_wide, f"group.{ASSIGNMENT_INTERVAL}", self.config.assignment_interval_ms)
-        interval_ms = group_setting(core.overrides(group.group_id), ASSIGNMENT_INTERVAL, default_ms)
-        return may_assign_again(group.target.timestamp_ms, interval_ms, self.now.wall_ms)
 
     def _assign(self, after: ShareMember) -> Partitions:
         """Compute and write the target assignment of the group's epoch; returns the member's part."""

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Append, Call, Effects, Moment, Reply, log_line
-from ottla.coordinators.group.consumer.config import group_setting
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerShareHeartbeat, ReleaseShareRecords
 from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.coordinators.group.modern.settings import group_setting
 from ottla.coordinators.group.share import records as encode
 from ottla.coordinators.group.share.change import Change
 from ottla.coordinators.group.share.config import ShareGroupConfig
@@ -115,7 +115,7 @@ def _stay(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Mome
         client_id=call.client_id,
         client_host=call.client_host,
     )
-    change = Change(core, config, group, now)
+    change = Change(core, group, now)
     names_changed = change.update_member(before, after)
     moved = change.advance(before, after, has_new_subscription=names_changed)
     effect = begin_initialization(change, group.topics_after(before, after))
@@ -170,7 +170,7 @@ def _remove(
     core: Core, group: ShareGroup, member: ShareMember, now: Moment, call: Call | None = None, response: object = None
 ) -> Append:
     """Remove a member, then release its records; answer its `call` if it left."""
-    change = Change(core, core.config.share, group, now)
+    change = Change(core, group, now)
     change.records += encode.member_tombstones(group.group_id, member.member_id)
     change.next_epoch(group.topics_after(member, NO_MEMBER))
     effect = ReleaseRecords(group.group_id, member.member_id)

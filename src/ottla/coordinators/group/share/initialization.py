@@ -50,7 +50,7 @@ def _missing(change: Change, subscribed: TopicCounts) -> Partitions:
             continue
         known = group.shares.initialized.get(topic.topic_id, nothing)
         since_ms = group.initializing_since_ms.get(topic.topic_id)
-        if since_ms is not None and now_ms - since_ms < change.config.initialize_retry_interval_ms:
+        if since_ms is not None and now_ms - since_ms < change.core.config.share.initialize_retry_interval_ms:
             known |= group.shares.initializing.get(topic.topic_id, nothing)
         if len(known) < len(topic.partitions):
             missing[topic.topic_id] = frozenset(topic.partitions) - known

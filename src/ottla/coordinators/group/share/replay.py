@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
+from ottla.coordinators.group.modern.replay import delete_group, group_of_record
 from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates
 from ottla.coordinators.group.timer_keys import Kind
@@ -21,19 +21,14 @@ from ottla.protocol.message import Message
 
 def replay(core: Core, key: Message, value: Message | None) -> None:
     """Apply one record of the types 10 to 15."""
-    group_id: str = key.group_id  # type: ignore[attr-defined]
-    group = core.share_groups.get(group_id)
+    group = group_of_record(core, core.share_groups, ShareGroup, key, value)
     if group is None:
-        if value is None:
-            return
-        group = core.share_groups[group_id] = ShareGroup(group_id)
-        core.groups.pop(group_id, None)
-        core.unserved.pop(group_id, None)
+        return
     match key, value:
         case g.ShareGroupMetadataKey(), g.ShareGroupMetadataValue():
             group.state.epoch, group.state.metadata_hash = value.epoch, value.metadata_hash
         case g.ShareGroupMetadataKey(), None:
-            _delete(core, group)
+            delete_group(core, core.share_groups, group, (Kind.SESSION,))
         case g.ShareGroupTargetAssignmentMetadataKey(), g.ShareGroupTargetAssignmentMetadataValue():
             group.target.epoch, group.target.timestamp_ms = value.assignment_epoch, value.assignment_timestamp
         case g.ShareGroupTargetAssignmentMetadataKey(), None:
@@ -66,15 +61,6 @@ def _replay_member(core: Core, group: ShareGroup, key: Message, value: Message |
         case g.ShareGroupCurrentMemberAssignmentKey(), None if key.member_id in group.members:
             left = replace(group.members[key.member_id], epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
             group.put(replace(left, assigned=NO_PARTITIONS))
-
-
-def _delete(core: Core, group: ShareGroup) -> None:
-    group_id = group.group_id
-    for member_id in group.members:
-        core.timers.cancel((Kind.SESSION, group_id, member_id))
-    del core.share_groups[group_id]
-    if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
-        core.groups.setdefault(group_id, Group(group_id, None))
 
 
 def _member(group: ShareGroup, member_id: str) -> ShareMember:

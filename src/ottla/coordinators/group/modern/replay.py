@@ -1,0 +1,42 @@
+"""How records create and delete consumer and share groups.
+
+A group that is created replaces the simple group that its committed offsets created; a group that is deleted leaves one
+if it has committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.modern.state import ModernGroup
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol.message import Message
+
+G = TypeVar("G", bound=ModernGroup[Any])
+
+
+def group_of_record(
+    core: Core, groups: dict[str, G], create: Callable[[str], G], key: Message, value: Message | None
+) -> G | None:
+    """Return the group of a record, which may be new. None for a tombstone of an unknown group."""
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = groups.get(group_id)
+    if group is None and value is not None:
+        group = groups[group_id] = create(group_id)
+        core.groups.pop(group_id, None)
+        core.unserved.pop(group_id, None)
+    return group
+
+
+def delete_group(core: Core, groups: dict[str, G], group: G, timers: Iterable[Kind]) -> None:
+    """Delete a group, with these timers of its members."""
+    group_id = group.group_id
+    for kind in timers:
+        for member_id in group.members:
+            core.timers.cancel((kind, group_id, member_id))
+    del groups[group_id]
+    if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
+        core.groups.setdefault(group_id, Group(group_id, None))
