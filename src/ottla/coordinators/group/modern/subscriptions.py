@@ -32,7 +32,7 @@ class TopicCounts:
         return topic in self.by_name or topic in self.by_regex
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.by_name.keys() | self.by_regex.keys())
+        return iter(self.by_name.keys() | self.by_regex.keys() if self.by_regex else self.by_name)
 
 
 def _replace(counts: Counter[str], before: Iterable[str], after: Iterable[str]) -> None:

@@ -42,12 +42,12 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
     Another algorithm than Kafka's: a group that moves between the two gets one additional epoch.
     """
+    existing = sorted([name for name in names if name in topics.by_name])
+    if not existing:
+        return 0
     hasher = blake2b(digest_size=8)
-    is_empty = True
-    for name in sorted(names):
-        topic = topics.by_name.get(name)
-        if topic is not None:
-            is_empty = False
-            hasher.update(f"{name}\0{len(topic.partitions)}\0".encode())
-            hasher.update(topic.topic_id)
-    return 0 if is_empty else int.from_bytes(hasher.digest(), "big", signed=True)
+    for name in existing:
+        topic = topics.by_name[name]
+        hasher.update(f"{name}\0{len(topic.partitions)}\0".encode())
+        hasher.update(topic.topic_id)
+    return int.from_bytes(hasher.digest(), "big", signed=True)

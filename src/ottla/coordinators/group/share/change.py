@@ -33,12 +33,15 @@ class Change(ModernChange[ShareGroup]):
         if topics_hash is not None:
             self.records.append(encode.epoch_record(self.group.group_id, self.epoch, topics_hash))
 
-    def advance(self, before: ShareMember, after: ShareMember, *, has_new_subscription: bool) -> ShareMember:
-        """Start the group's next epoch if necessary, assign partitions if it is time, and move the member on."""
+    def advance(self, after: ShareMember, topics: TopicCounts, *, has_new_subscription: bool) -> ShareMember:
+        """Start the group's next epoch if necessary, assign partitions if it is time, and move the member on.
+
+        `topics` are the group's topics after the change.
+        """
         group = self.group
         is_new_epoch = has_new_subscription or (group.state.is_assigned and self._has_unassigned_shares())
         if is_new_epoch or group.state.must_compare_topics(self.now):
-            self.next_epoch(group.topics_after(before, after), only_if_topics_changed=not is_new_epoch)
+            self.next_epoch(topics, only_if_topics_changed=not is_new_epoch)
         interval_ms = self.core.config.share.assignment_interval_ms
         if self.epoch > group.target.epoch and self.may_assign(ASSIGNMENT_INTERVAL, interval_ms):
             target_epoch, target = self.epoch, self._assign(after)

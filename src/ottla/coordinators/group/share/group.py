@@ -49,7 +49,9 @@ class ShareGroup(ModernGroup[ShareMember]):
         return "Stable" if self.members else "Empty"
 
     def topics_after(self, before: ShareMember, after: ShareMember) -> TopicCounts:
-        """The group's topics if the member `before` becomes `after`."""
+        """The group's topics if the member `before` becomes `after`; do not change them."""
+        if before.topic_names == after.topic_names:
+            return self.state.topics
         topics = self.state.topics.copy()
         topics.replace(before.topic_names, after.topic_names)
         return topics

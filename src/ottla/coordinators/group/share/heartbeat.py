@@ -117,8 +117,9 @@ def _stay(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Mome
     )
     change = Change(core, group, now)
     names_changed = change.update_member(before, after)
-    moved = change.advance(before, after, has_new_subscription=names_changed)
-    effect = begin_initialization(change, group.topics_after(before, after))
+    topics = group.topics_after(before, after)
+    moved = change.advance(after, topics, has_new_subscription=names_changed)
+    effect = begin_initialization(change, topics)
     expect_heartbeat(core, config, group.group_id, request.member_id, now)
     response = _response(core, config, request, before, moved)
     if not change.records:
