@@ -1,11 +1,13 @@
 """The command line: options and settings of a broker, help, errors, and the process of `ottla up`."""
 
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +20,16 @@ from ottla.cli.terminal import Failure
 from ottla.config import BrokerConfig
 from ottla.records.kernels import COMPILED
 from tests.cli.commands import options_of
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """`ottla up` replaces the root logger's handlers by one that writes to this test's standard error."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def config_of(*words: str) -> BrokerConfig:
