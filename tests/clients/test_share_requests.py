@@ -43,7 +43,7 @@ UNKNOWN_TOPIC, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_
 FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, NOT_LEADER, NO_SESSION = 74, 124, 6, 122
 AVAILABLE, ACKNOWLEDGED = 0, 2
 GROUP_KEY, SHARE_KEY, GROUP_RESOURCE, ACCEPT = 0, 2, 32, 1
-NOBODY = bytes(15) + b"\x09"
+UNKNOWN_TOPIC_ID = bytes(15) + b"\x09"
 Offsets = Mapping[str, Mapping[int, int]]
 
 
@@ -242,7 +242,7 @@ def test_share_partitions_without_state_and_unknown_ones_are_refused(shares: Sha
     assert (shares.read(0, 0).error_code, shares.write(0)) == (INVALID_REQUEST, INVALID_REQUEST)
     assert (shares.summary(0).error_code, shares.summary(0).start_offset) == (0, -1)
     assert shares.delete_state(0) == 0
-    for partition, topic_id in ((7, None), (0, NOBODY)):
+    for partition, topic_id in ((7, None), (0, UNKNOWN_TOPIC_ID)):
         assert shares.initialize(partition, 1, 0, topic_id) == UNKNOWN_TOPIC
         assert shares.summary(partition, topic_id=topic_id).error_code == UNKNOWN_TOPIC
         assert shares.delete_state(partition, topic_id) == UNKNOWN_TOPIC
@@ -260,7 +260,7 @@ def test_request_that_names_nothing_gets_an_empty_response(shares: Shares) -> No
     for group, topics in (
         ("", [asked]),
         (shares.group, []),
-        (shares.group, [asked, module.ReadStateData(NOBODY, [])]),
+        (shares.group, [asked, module.ReadStateData(UNKNOWN_TOPIC_ID, [])]),
     ):
         assert shares.send_message(module.ReadShareGroupStateRequest(group, topics), 0).results == []
 

@@ -1,4 +1,4 @@
-"""What a replica knows from its configuration: who it is, whom it can ask, and its timeouts."""
+"""The configuration of a replica: its identity, the nodes that it can ask for the leader, and its timeouts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class QuorumConfig:
     static_voters: VoterSet = NO_VOTERS
     """`controller.quorum.voters`; empty if the voters are in the log."""
     bootstrap: tuple[Node, ...] = ()
-    """`controller.quorum.bootstrap.servers`, or the static voters: whom to ask for the leader."""
+    """`controller.quorum.bootstrap.servers`, or the static voters: the nodes to ask for the leader."""
     endpoints: Endpoints = ()
     """This node's controller listeners; empty if it has none, as a broker."""
     listener: str = "CONTROLLER"
