@@ -52,7 +52,18 @@ from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import encode_metadata_record
-from ottla.raft import AppendControl, Commit, Effect, Flush, LogEnd, Persist, QuorumDescription, RaftCore, control
+from ottla.raft import (
+    AppendControl,
+    Commit,
+    Effect,
+    Endpoints,
+    Flush,
+    LogEnd,
+    Persist,
+    QuorumDescription,
+    RaftCore,
+    control,
+)
 from ottla.raft.events import Appended, Event, Flushed, Started
 from ottla.records import encode_batch, read_header
 
@@ -94,6 +105,7 @@ class MetadataShell:
         self._run_in_thread = options.run_in_thread
         self._on_failure = options.on_failure
         self._listeners: list[Listener] = []
+        self._leader_callbacks: list[Callable[[], None]] = []
         self._waiting: deque[_Waiting] = deque()
         self._worker = Worker(clock) if options.worker is None else options.worker
         # Operations are decided one after the other, so that each sees the results of the previous ones.
@@ -230,6 +242,23 @@ class MetadataShell:
         """Call `listener(old, new)` for each committed image, and `listener(None, image)` now."""
         self._listeners.append(listener)
         listener(None, self.image)
+
+    # -- the active controller -----------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> tuple[int, Endpoints] | None:
+        """The active controller: its node id and its controller listeners; None while there is none."""
+        return self.raft.leader
+
+    @property
+    def is_active_controller(self) -> bool:
+        """Whether this node decides operations: `submit` does not fail with NOT_CONTROLLER."""
+        return self.raft.is_leader and self._failure is None and not self._closed
+
+    def on_leader_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` now, and after each change of `leader` or `is_active_controller`."""
+        self._leader_callbacks.append(callback)
+        callback()
 
     def describe_quorum(self) -> QuorumDescription | None:
         """Return leader, epoch, high watermark, and the progress of each voter; None if another node leads."""
@@ -422,6 +451,8 @@ class MetadataShell:
         self._failure = error
         logger.error("The metadata log failed: %s", error)
         self._fail_waiting(error)
+        for callback in self._leader_callbacks:
+            _notify(callback)
         if self._on_failure is not None:
             self._on_failure(error)
 

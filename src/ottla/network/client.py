@@ -298,6 +298,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         for callback in callbacks:
             callback()
 
+    @property
+    def was_lost(self) -> bool:
+        """Whether the other side or the network closed the connection, not this side."""
+        return self._is_lost and self._problem is None
+
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the event loop when the connection is lost, or now if it is closed already."""
         if self.closed:

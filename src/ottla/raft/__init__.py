@@ -12,7 +12,7 @@ from ottla.raft.describe import QuorumDescription, ReplicaDescription
 from ottla.raft.events import AppendControl, Commit, Controls, Effect, Flush, Persist
 from ottla.raft.roles import Role
 from ottla.raft.state import QuorumError
-from ottla.raft.values import Election, LogEnd, ReplicaKey
+from ottla.raft.values import Election, Endpoint, Endpoints, LogEnd, ReplicaKey
 from ottla.raft.voters import Voter, VoterSet
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "Controls",
     "Effect",
     "Election",
+    "Endpoint",
+    "Endpoints",
     "Flush",
     "LogEnd",
     "Persist",

@@ -44,7 +44,7 @@ from ottla.raft.leader import Leader
 from ottla.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 from ottla.raft.starting import start
 from ottla.raft.state import QuorumState, RandomSource
-from ottla.raft.values import Election, LogEnd
+from ottla.raft.values import Election, Endpoints, LogEnd
 from ottla.raft.voters import VoterSet
 
 MOST_TRANSITIONS = 8
@@ -105,6 +105,12 @@ class RaftCore:
     @property
     def epoch(self) -> int:
         return self._q.epoch
+
+    @property
+    def leader(self) -> tuple[int, Endpoints] | None:
+        """The leader of the present epoch, and where other nodes reach it; None if it is not known."""
+        leader_id = self._q.election.leader_id
+        return (leader_id, self._q.leader_endpoints) if self._q.election.has_leader else None
 
     @property
     def high_watermark(self) -> int:

@@ -61,6 +61,21 @@ def test_a_fresh_directory_becomes_a_cluster_of_one(tmp_path: Path) -> None:
     }
 
 
+def test_only_voter_is_the_active_controller_until_its_disk_fails(tmp_path: Path) -> None:
+    files = SimulatedDisk(7)
+    shell = open_shell("/d", files=files)
+    seen: list[tuple[int | None, bool]] = []
+
+    def changed() -> None:
+        seen.append((shell.leader[0] if shell.leader is not None else None, shell.is_active_controller))
+
+    shell.on_leader_change(changed)
+    register(shell)
+    files.fail_syncs = errno.EIO
+    create(shell, "t")
+    assert seen == [(1, True), (1, False)]
+
+
 def test_each_start_is_a_new_epoch_with_the_same_metadata(tmp_path: Path) -> None:
     shell = started(tmp_path)
     assert create(shell, "a", 3).result().topics[0].error_code == 0
