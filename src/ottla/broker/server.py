@@ -121,6 +121,8 @@ class Node:
         """Start the broker; when this returns, it accepts connections at the returned address."""
         config = self.config
         logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
+        if not config.formats_itself:
+            raise StorageError("A node of a cluster with other controllers cannot be started yet")
         self._logs = logs = LogManager(
             config.log_dirs,
             self.clock,
@@ -332,6 +334,11 @@ def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[
     directories = [path for path in dict.fromkeys([*config.log_dirs, config.metadata_log_dir]) if path not in lost]
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
+    if cluster_id is None and not config.formats_itself:
+        raise StorageError(
+            f"No readable meta.properties files found in {', '.join(directories)}: format them with the id of the"
+            " cluster that this node joins: ottla format --cluster-id ID"
+        )
     if cluster_id is None:
         # Command-line tools would read an id that begins with "-" as an option.
         cluster_id = uuid_to_text(b"o" + os.urandom(15))

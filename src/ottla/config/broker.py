@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 from ottla.common.errors import KafkaError
 from ottla.config.checks import connections_per_ip, violation
-from ottla.config.defaults import OTTLA_DEFAULTS
-from ottla.config.listeners import Listener, parse_address, parse_listener
+from ottla.config.defaults import OTTLA_DEFAULTS, SINGLE_NODE_DEFAULTS
+from ottla.config.listeners import Listener, parse_listener
+from ottla.config.roles import NodeRoles, node_roles
+from ottla.config.roles import violation as role_violation
 from ottla.config.server_setting import ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import TOPIC_SYNONYMS
@@ -22,6 +24,7 @@ from ottla.config.values import Value, trim
 DEFAULT_VALUES: dict[str, Value] = {name: setting.default for name, setting in BROKER_SETTINGS.items()} | {
     name: parse_value(BROKER_SETTINGS[name], text) for name, (text, _) in OTTLA_DEFAULTS.items()
 }
+CLUSTER_DEFAULT_VALUES = DEFAULT_VALUES | {name: BROKER_SETTINGS[name].default for name in SINGLE_NODE_DEFAULTS}
 # Kafka also only warns about unknown names, because files contain settings of plug-ins.
 _FOREIGN_PREFIXES = ("confluent.", "listener.name.", "broker.quota.", "rsm.config.", "rlmm.config.")
 
@@ -41,22 +44,27 @@ class BrokerConfig:
             _check_encodable(name, text)
             self._take(name, text)
         self.node_id = self._node_id()
-        self._check_roles()
+        self.roles: NodeRoles = self._roles()
+        """The roles of the node, and how it finds the quorum."""
+        if not self.roles.is_single:
+            self._values |= {name: CLUSTER_DEFAULT_VALUES[name] for name in SINGLE_NODE_DEFAULTS - self.static.keys()}
         self._protocols = self._parse_protocols()
         listeners = self._parse_listeners("listeners")
         controllers = {name.upper() for name in self.items("controller.listener.names")}
         self.listeners: list[Listener] = [each for each in listeners if each.name not in controllers]
-        """The listeners of clients and brokers."""
+        """The listeners of clients and brokers; empty without the role of a broker."""
         self.controller_listeners: list[Listener] = [each for each in listeners if each.name in controllers]
-        """The listeners of the controller for tools (`--bootstrap-controller`); empty by default."""
+        """The listeners of the controller for other nodes and tools; empty by default."""
         self._check_listeners()
         self.advertised: list[Listener] = self._advertised()
         """The advertised address of each of `listeners`, in their order; port 0 stands for the bound port."""
         self.advertised_controllers: list[Listener] = self._advertised_controllers()
         """The same for `controller_listeners`."""
         self.inter_broker_listener: str = self._inter_broker_listener()
+        """The listener that brokers use among themselves; empty without the role of a broker."""
+        self.formats_itself: bool = self.roles.leads_only_to([*self.controller_listeners, *self.advertised_controllers])
+        """Whether no other node can have the cluster's metadata, so that an empty directory is a new cluster."""
         self.log_dirs: list[str] = self._log_dirs()
-        self._check_quorum()
         self._check_together()
         self.connections_per_ip: dict[str, int] = self._connections_per_ip()
         """`max.connections.per.ip.overrides` as a mapping."""
@@ -173,10 +181,12 @@ class BrokerConfig:
         self.static["broker.id"] = str(node_id)
         return node_id
 
-    def _check_roles(self) -> None:
-        if set(self.items("process.roles")) != {"broker", "controller"}:
-            given = ",".join(self.items("process.roles"))
-            raise ConfigError(f"process.roles={given} is not supported yet: use broker,controller")
+    def _roles(self) -> NodeRoles:
+        voters, servers = (self.items(f"controller.quorum.{name}") for name in ("voters", "bootstrap.servers"))
+        try:
+            return node_roles(self.node_id, self.items("process.roles"), voters, servers)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
     def _parse_protocols(self) -> dict[str, str]:
         protocols: dict[str, str] = {}
@@ -206,12 +216,26 @@ class BrokerConfig:
         bound = [(listener.host, listener.port) for listener in everything if listener.port]
         if len(set(bound)) != len(bound):
             raise ConfigError("listeners: each must have a different address")
-        if not self.listeners:
+        if not self.listeners and self.roles.is_broker:
             raise ConfigError("listeners: at least one must not be in controller.listener.names, for clients")
         for listener in everything:
             if listener.protocol != "PLAINTEXT":
                 raise ConfigError(f"listener {listener.name} uses {listener.protocol}: only PLAINTEXT is supported yet")
-        if "controller.listener.names" in self.static and "listeners" in self.static and not self.controller_listeners:
+        controller_names = self.items("controller.listener.names")
+        problem = role_violation(self.roles, controller_names, everything)
+        if problem:
+            raise ConfigError(problem)
+        for name in controller_names:
+            protocol = self._protocols.get(name.upper())
+            if protocol is None and self.roles.has_quorum:
+                raise ConfigError(
+                    f"Controller listener with name {name.upper()} defined in controller.listener.names not found in"
+                    " listener.security.protocol.map"
+                )
+            if self.roles.has_quorum and protocol != "PLAINTEXT":
+                raise ConfigError(f"listener {name.upper()} uses {protocol}: only PLAINTEXT is supported yet")
+        names_given = {"controller.listener.names", "listeners"} <= self.static.keys()
+        if names_given and self.roles.is_controller and not self.controller_listeners:
             given = self.static["controller.listener.names"]
             raise ConfigError(
                 f"controller.listener.names={given} does not name any of listeners={self.static['listeners']}"
@@ -241,6 +265,8 @@ class BrokerConfig:
 
     def _inter_broker_listener(self) -> str:
         names = [listener.name for listener in self.listeners]
+        if not names:
+            return ""
         given = self.text("inter.broker.listener.name")
         if given is None:
             return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
@@ -256,29 +282,6 @@ class BrokerConfig:
 
     def _connections_per_ip(self) -> "dict[str, _Int]":
         return connections_per_ip(self.text("max.connections.per.ip.overrides") or "")
-
-    def _check_quorum(self) -> None:
-        voters = self.items("controller.quorum.voters")
-        for voter in voters:
-            node_id, separator, address = voter.partition("@")
-            try:
-                if not separator or not node_id.strip().isdecimal():
-                    raise ValueError(f"{voter!r} is not of the form ID@HOST:PORT")
-                parse_address(address)
-            except ValueError as error:
-                raise ConfigError(f"controller.quorum.voters: {error}") from error
-        if voters and [int(voter.partition("@")[0]) for voter in voters] != [self.node_id]:
-            raise ConfigError(
-                f"controller.quorum.voters={','.join(voters)}: the only supported voter is node {self.node_id} itself"
-            )
-        servers = self.items("controller.quorum.bootstrap.servers")
-        for server in servers:
-            try:
-                parse_address(server)
-            except ValueError as error:
-                raise ConfigError(f"controller.quorum.bootstrap.servers: {error}") from error
-        if len(servers) > 1:
-            raise ConfigError("controller.quorum.bootstrap.servers: the only supported controller is this node")
 
     def _check_together(self) -> None:
         problem = violation(self._values)

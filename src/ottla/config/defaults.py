@@ -10,9 +10,24 @@ OTTLA_DEFAULTS: dict[str, tuple[str, str]] = {
     "controller.listener.names": ("CONTROLLER", "The usual name; the listener opens only where it is configured."),
     "listeners": ("PLAINTEXT://127.0.0.1:9092", "Without authentication only this machine may connect."),
     "log.dirs": ("ottla-data", "The current directory; `ottla up --data` and its own default come first."),
-    "offsets.topic.replication.factor": ("1", "Three replicas do not fit on one node."),
-    "transaction.state.log.replication.factor": ("1", "Three replicas do not fit on one node."),
-    "transaction.state.log.min.isr": ("1", "Two replicas in sync do not fit on one node."),
-    "share.coordinator.state.topic.replication.factor": ("1", "Three replicas do not fit on one node."),
-    "share.coordinator.state.topic.min.isr": ("1", "Two replicas in sync do not fit on one node."),
+    "offsets.topic.replication.factor": ("1", "Three replicas do not fit on one node. In a cluster: Kafka's default."),
+    "transaction.state.log.replication.factor": (
+        "1",
+        "Three replicas do not fit on one node. In a cluster: Kafka's default.",
+    ),
+    "transaction.state.log.min.isr": (
+        "1",
+        "Two replicas in sync do not fit on one node. In a cluster: Kafka's default.",
+    ),
+    "share.coordinator.state.topic.replication.factor": (
+        "1",
+        "Three replicas do not fit on one node. In a cluster: Kafka's default.",
+    ),
+    "share.coordinator.state.topic.min.isr": (
+        "1",
+        "Two replicas in sync do not fit on one node. In a cluster: Kafka's default.",
+    ),
 }
+
+SINGLE_NODE_DEFAULTS = frozenset(name for name in OTTLA_DEFAULTS if name.endswith((".replication.factor", ".min.isr")))
+"""Those of them that only a cluster of one node has; in any other, Kafka's defaults apply."""

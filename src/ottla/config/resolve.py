@@ -12,7 +12,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config.broker import DEFAULT_VALUES, BrokerConfig, no_effect
+from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, violation
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
@@ -82,7 +82,8 @@ _PER_LISTENER = {
     "ssl.truststore.password",
     "ssl.truststore.type",
 }
-_DEFAULT_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in DEFAULT_VALUES.items()}
+_SINGLE_NODE_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in DEFAULT_VALUES.items()}
+_CLUSTER_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in CLUSTER_DEFAULT_VALUES.items()}
 
 
 class _Layers(NamedTuple):
@@ -99,8 +100,9 @@ class _Layers(NamedTuple):
             (ConfigSource.STATIC_BROKER, self.static.static),
         ):
             found += [ConfigSynonym(name, layer[name], source) for name in names if layer.get(name) is not None]
+        default_texts = _SINGLE_NODE_TEXTS if self.static.roles.is_single else _CLUSTER_TEXTS
         for name in names:
-            text = _DEFAULT_TEXTS[name]
+            text = default_texts[name]
             if text is not None:
                 found.append(ConfigSynonym(name, text, ConfigSource.DEFAULT))
         return found

@@ -93,6 +93,18 @@ def test_password_is_never_shown() -> None:
     assert not any("hunter2" in warning for warning in config.warnings)
 
 
+COMBINED = {
+    "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+}
+ONLY_BROKER = {"process.roles": "broker", "node.id": "4", "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"}
+ONLY_CONTROLLER = {
+    "process.roles": "controller",
+    "controller.quorum.bootstrap.servers": "a:9093,[::1]:9093",
+    "listeners": "CONTROLLER://127.0.0.1:9093",
+}
+
+
 # -- a broker --------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +143,40 @@ def test_listeners_are_split_into_clients_and_controllers() -> None:
     assert str(config.listeners[0]) == "INSIDE://[::1]:0"
 
 
+def test_nodes_of_a_cluster_have_kafkas_defaults_of_replication() -> None:
+    for properties in (COMBINED, ONLY_BROKER, ONLY_CONTROLLER):
+        config = BrokerConfig(properties)
+        assert config.int("offsets.topic.replication.factor") == 3
+        assert config.int("transaction.state.log.min.isr") == 2
+        assert not config.formats_itself
+        described = resolve_broker({}, {}, config)["offsets.topic.replication.factor"]
+        assert (described.text, described.source) == ("3", ConfigSource.DEFAULT)
+    alone = BrokerConfig({**COMBINED, "controller.quorum.voters": "1@a:9093"})
+    assert (alone.int("offsets.topic.replication.factor"), alone.formats_itself) == (1, True)
+    assert (
+        BrokerConfig(COMBINED | {"offsets.topic.replication.factor": "2"}).int("offsets.topic.replication.factor") == 2
+    )
+
+
+def test_roles_and_quorum_are_parsed() -> None:
+    combined, broker, controller = (BrokerConfig(each) for each in (COMBINED, ONLY_BROKER, ONLY_CONTROLLER))
+    assert combined.roles.is_broker
+    assert combined.roles.is_controller
+    assert combined.roles.voters == {1: ("a", 9093), 2: ("b", 9093), 3: ("c", 9093)}
+    assert (broker.roles.is_broker, broker.roles.is_controller, broker.controller_listeners) == (True, False, [])
+    assert (controller.roles.is_broker, controller.roles.is_controller, controller.listeners) == (False, True, [])
+    assert controller.roles.bootstrap_servers == (("a", 9093), ("::1", 9093))
+    assert controller.inter_broker_listener == ""
+
+
+@pytest.mark.parametrize(
+    ("server", "is_own"), [("localhost:9093", True), ("localhost:9095", False), ("other:9093", False)]
+)
+def test_node_that_is_its_own_only_bootstrap_server_formats_itself(server: str, is_own: bool) -> None:
+    listeners = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "node.id": "2"}
+    assert BrokerConfig({**listeners, "controller.quorum.bootstrap.servers": server}).formats_itself == is_own
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
@@ -138,7 +184,13 @@ def test_listeners_are_split_into_clients_and_controllers() -> None:
         ({"num.partitions": "0"}, "at least 1"),
         ({"node.id": "1", "broker.id": "2"}, "`broker.id`"),
         ({"node.id": "-3"}, "at least 0"),
-        ({"process.roles": "broker"}, "process.roles=broker"),
+        ({"process.roles": "broker"}, "either controller.quorum.bootstrap.servers must contain"),
+        ({"process.roles": "controller"}, "either controller.quorum.bootstrap.servers must contain"),
+        ({"process.roles": "proxy"}, "String must be one of: broker, controller"),
+        ({"process.roles": "broker", "controller.quorum.voters": "1@a:1"}, "must not be included in the set of voters"),
+        (ONLY_BROKER | {"listeners": "PLAINTEXT://:1,CONTROLLER://:2"}, "must not contain a value appearing in"),
+        (ONLY_BROKER | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "name CONTROLLER defined in"),
+        (ONLY_CONTROLLER | {"listeners": "PLAINTEXT://:1,CONTROLLER://:2"}, "must only contain KRaft controller"),
         ({"listeners": "PLAINTEXT://host"}, "NAME://host:port"),
         ({"listeners": "PLAINTEXT://:99999"}, "65535"),
         ({"listeners": "FRONT://:9092"}, "listener.security.protocol.map"),
@@ -151,10 +203,14 @@ def test_listeners_are_split_into_clients_and_controllers() -> None:
         ({"advertised.listeners": "SSL://host:1"}, "same listeners"),
         ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name=SSL"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "NAME:PROTOCOL"),
-        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "the only supported voter"),
-        ({"controller.quorum.voters": "7@a:1"}, "the only supported voter"),
-        ({"controller.quorum.voters": "a:1"}, "ID@HOST:PORT"),
-        ({"controller.quorum.bootstrap.servers": "a"}, "HOST:PORT"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "must contain at least one value appearing in the 'listeners'"),
+        (COMBINED | {"controller.listener.names": "CONTROLLER,OTHER"}, "must only contain values appearing in"),
+        ({"controller.quorum.voters": "7@a:1,8@b:2"}, "the node id 1 must be included in the set of voters"),
+        ({"controller.quorum.voters": "a:1"}, "in the form `{id}@{host}:{port}`"),
+        ({"controller.quorum.voters": "1@2@a:1"}, "in the form `{id}@{host}:{port}`"),
+        ({"controller.quorum.voters": "x@a:1"}, "Failed to parse voter ID as an integer from x"),
+        ({"controller.quorum.voters": "1@a"}, "Failed to parse host name from entry 1@a"),
+        ({"controller.quorum.bootstrap.servers": "a"}, "Failed to parse host name from a"),
         ({"max.connections.per.ip.overrides": "10.0.0.1"}, "HOST:COUNT"),
         ({"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"}, "greater than"),
         ({"log.dirs": ""}, "log.dir"),
