@@ -133,6 +133,10 @@ class ApiVersionsPorts(HasMetadata, HasResponseCache, Protocol):
     def is_controller_listener(self, listener: str) -> bool: ...
 
 
+class BrokerRequestPorts(HasMetadata, HasClock, Protocol):
+    """For the handlers of requests from brokers and controllers."""
+
+
 class ControllerPorts(HasMetadata, HasNodeId, Protocol):
     """For handlers that change topics or settings."""
 

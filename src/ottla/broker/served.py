@@ -41,14 +41,20 @@ HANDLERS: dict[int, str] = {
     46: "list_partition_reassignments",
     47: "offset_delete",
     55: "describe_quorum",
+    56: "alter_partition",
     57: "update_features",
     60: "describe_cluster",
     61: "describe_producers",
+    62: "broker_registration",
+    63: "broker_heartbeat",
     64: "unregister_broker",
     65: "describe_transactions",
     66: "list_transactions",
+    67: "allocate_producer_ids",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
+    70: "controller_registration",
+    73: "assign_replicas_to_dirs",
     74: "list_config_resources",
     75: "describe_topic_partitions",
     76: "share_group_heartbeat",
@@ -67,13 +73,20 @@ HANDLERS: dict[int, str] = {
     92: "delete_share_group_offsets",
 }
 
-SERVED: dict[int, tuple[int, int]] = {
+# Requests of brokers and controllers, which only controller listeners serve.
+CONTROLLER_ONLY = frozenset({56, 62, 63, 67, 70, 73})
+
+_IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
+}
+
+SERVED: dict[int, tuple[int, int]] = {
+    key: versions for key, versions in _IMPLEMENTED.items() if key not in CONTROLLER_ONLY
 }
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
-    key: SERVED[key] for key in (18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64)
+    key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | {18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64})
 }

@@ -11,7 +11,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.controller import leaders
 from ottla.controller.state import Outcome, State, refuse
-from ottla.metadata.features import served_level
+from ottla.metadata.features import CONTROLLERS_FROM, served_level
 from ottla.metadata.image import BrokerImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -19,6 +19,10 @@ from ottla.protocol.messages.broker_registration import BrokerRegistrationReques
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from ottla.protocol.messages.controller_registration import (
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
+    )
     from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
 RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
@@ -182,6 +186,32 @@ def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse
     records: list[Message] = leaders.records_for_departure(state, broker_id)
     records.append(m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Outcome(records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
+
+
+def register_controller(
+    state: State, request: ControllerRegistrationRequest
+) -> Outcome[ControllerRegistrationResponse]:
+    """Register a controller's listeners and features, for other nodes to find. Raises UNSUPPORTED_VERSION. KIP-919."""
+    if state.image.metadata_version < CONTROLLERS_FROM:
+        refuse(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    from ottla.protocol.messages.controller_registration import ControllerRegistrationResponse
+
+    record = m.RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=[
+            m.ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            m.ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+        ],
+    )
+    return Outcome([record], ControllerRegistrationResponse(error_code=ErrorCode.NONE, error_message=None))
 
 
 def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:

@@ -36,8 +36,16 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from ottla.protocol.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
     from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from ottla.protocol.messages.controller_registration import (
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
+    )
     from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -187,6 +195,18 @@ class Controller:
     def unregister_broker(self, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
         """Unregister a broker. Raises BROKER_ID_NOT_REGISTERED."""
         return brokers.unregister(self._state, broker_id)
+
+    def register_controller(self, request: ControllerRegistrationRequest) -> Outcome[ControllerRegistrationResponse]:
+        """Register a controller's listeners and features. Raises UNSUPPORTED_VERSION."""
+        return brokers.register_controller(self._state, request)
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Slices[Outcome[AssignReplicasToDirsResponse]]:
+        """Change the log directories of a broker's replicas. Raises STALE_BROKER_EPOCH and UNSUPPORTED_VERSION."""
+        from ottla.controller import directories
+
+        return directories.assign_replicas(self._state, request)
 
     def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
         """Allocate a block of producer ids. Raises STALE_BROKER_EPOCH."""

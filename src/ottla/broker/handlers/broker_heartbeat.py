@@ -1,0 +1,21 @@
+"""BrokerHeartbeat (63), versions 0-2: a broker extends its session. KIP-631, KIP-858, KIP-1066.
+
+Served on the controller's listeners.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.control.requests import decide
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import BrokerRequestPorts
+    from ottla.common.completion import Completion
+    from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+
+def handle(broker: BrokerRequestPorts, context: RequestContext, request: BrokerHeartbeatRequest) -> Completion[Any]:
+    """Extend the session; unfence, fence or shut down the broker as it wants and the controller decides."""
+    return decide(broker.metadata, broker.clock, request, context.api_version)
