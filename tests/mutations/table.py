@@ -935,7 +935,25 @@ DISKS = (
     ),
 )
 
+RUNTIME = f"{UNIT}/coordinators/test_group_runtime.py"
 GROUPS = (
+    Mutation(
+        "a shard is unloaded when another node leads its partition",
+        "broker/coordinator_runtime.py",
+        "            if runner.partition.closed or topic.leader_epoch(runner.index) != runner.leader_epoch:\n",
+        "            if runner.partition.closed:\n",
+        (
+            f"{RUNTIME}::test_lost_leadership_unloads_groups_and_their_timers",
+            f"{RUNTIME}::test_shard_loads_again_in_a_later_leader_epoch",
+        ),
+    ),
+    Mutation(
+        "a new leader shows nothing that it loaded before it is committed",
+        "broker/coordinator_runtime.py",
+        "        self._appended(runner, runner.partition.log.log_end_offset)\n        shard",
+        "        shard",
+        (f"{RUNTIME}::test_replies_of_a_new_leader_wait_until_all_that_it_loaded_is_committed",),
+    ),
     Mutation(
         "long names of groups are not kept",
         "coordinators/group/records.py",

@@ -169,6 +169,11 @@ class Broker:
             return self.unregistered_endpoints[listener]
         return self.metadata.image.brokers[node_id].endpoint(listener)
 
+    def live_endpoint(self, node_id: int, listener: str) -> Endpoint | None:
+        """The address of a node for clients of `listener`; None if it is unknown or fenced, or without the listener."""
+        broker = self.metadata.image.brokers.get(node_id)
+        return None if broker is None or broker.fenced else self.endpoint(node_id, listener)
+
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """(node id, host, port, rack) of every broker that is not fenced, for clients of `listener`."""
         found = []

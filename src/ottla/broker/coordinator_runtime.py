@@ -6,6 +6,10 @@ executed at the same point, so that no other log learns of a decision that could
 lost or a commit fails, the shard is discarded: waiting requests get NOT_COORDINATOR, and the next request loads the
 log again.
 
+A shard exists while this node leads its partition, in one leader epoch. With `partitions_changed` the runtime follows
+the metadata: it unloads shards of partitions that another node leads now, or this node in a later epoch, and loads
+those that this node leads.
+
 A shard loads in slices, one per event loop iteration, so that a long log does not delay other requests. Until it is
 loaded its requests get COORDINATOR_LOAD_IN_PROGRESS. One event loop timer serves all shards.
 
@@ -17,128 +21,30 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-from ottla.broker.coordinator_loading import Loading, Replayer
+from ottla.broker.coordinator_loading import Loading
 from ottla.broker.coordinator_log import CoordinatorLog
+from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions, Runner, S, Waiting
 from ottla.broker.internal_topic import CallLater, InternalTopic, TimerHandle, partition_of
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.errors import from_append_error
 from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
-from ottla.records import Codec, encode_batch
+from ottla.records import encode_batch
 from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
     from ottla.log.transaction_marker import TransactionEnd
 
 logger = logging.getLogger(__name__)
 
 RELOAD_BACKOFF_MS = 1_000
+# Shards whose loading begins in one event loop iteration: each may open a log.
+BEGUN_AT_ONCE = 4
 _NO_TIMER = 1 << 62
-
-
-class Shard(Replayer, Protocol):
-    """What the runtime needs of a shard. An effect is an `Append`, `Reply`, `LogLine` or of the coordinator's own."""
-
-    skipped_records: int
-    """The number of loaded records of unknown types."""
-
-    def step(self, call: Call, now: Moment) -> Iterable[object]:
-        """Decide on one request."""
-        ...
-
-    def handle_appended(self, event: Appended, now: Moment) -> Iterable[object]:
-        """Take in the outcome of an append."""
-        ...
-
-    def next_timer_ms(self) -> int | None:
-        """When the next timer elapses, on the monotonic clock; None if no timer is set."""
-        ...
-
-    def handle_timer(self, now: Moment) -> Iterable[object]:
-        """Handle one timer that has elapsed."""
-        ...
-
-    def unload(self, error: ErrorCode, now: Moment) -> Iterable[object]:
-        """Answer parked requests with `error`."""
-        ...
-
-
-S = TypeVar("S", bound=Shard)
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinator(Generic[S]):
-    """What differs between coordinators."""
-
-    name: str
-    """For log lines, for example "GroupCoordinator"."""
-    logger: logging.Logger
-    new_shard: Callable[[int, int], S]
-    """Creates the shard of a partition with this leader epoch."""
-    loaded: Callable[[int, S, Moment], Iterable[object]]
-    """Lets the shard of a partition serve requests, after its log was replayed; returns the effects."""
-    error_response: Callable[[Call, ErrorCode], object]
-    """The response to a call with an error."""
-    execute: Callable[[int, S, Any], None] | None = None
-    """Executes an effect of the coordinator's own, of a shard and its partition. `resume` reports the outcome."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorOptions:
-    """How a coordinator writes its log."""
-
-    codec: Codec = Codec.NONE
-    commit_timeout_ms: int = 5_000
-    node_id: int = 1
-
-
-class _Waiting(NamedTuple):
-    """An effect that must not be executed before everything below `end_offset` is committed."""
-
-    end_offset: int
-    deadline_ms: int
-    effect: object
-
-
-class _Runner(Generic[S]):
-    """One shard and its partition."""
-
-    __slots__ = (
-        "appended_end",
-        "committed_end",
-        "expires_replies",
-        "index",
-        "loading",
-        "partition",
-        "retry_at_ms",
-        "scheduled_ms",
-        "shard",
-        "started_ms",
-        "waiting",
-    )
-
-    def __init__(self, index: int, partition: Partition, shard: S) -> None:
-        self.index = index
-        self.partition = partition
-        self.shard = shard
-        self.loading: Loading | None = Loading(partition.log, shard)
-        """None once the shard is loaded."""
-        self.retry_at_ms: int | None = None
-        """When to retry a load that failed; None if it did not fail."""
-        self.scheduled_ms = 0
-        self.started_ms: int | None = None
-        """When loading began, on the monotonic clock."""
-        # Replies are parked while committed_end < appended_end.
-        self.appended_end = self.committed_end = partition.log.log_end_offset
-        self.waiting: deque[_Waiting] = deque()
-        # Whether a timer is set that expires parked replies. It may fire after they have been sent.
-        self.expires_replies = False
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -160,8 +66,10 @@ class CoordinatorRuntime(Generic[S]):
         self._codec = options.codec
         self._commit_timeout_ms = options.commit_timeout_ms
         self._log = CoordinatorLog(coordinator.logger, coordinator.name, topic.name, options.node_id)
-        self._runners: dict[int, _Runner[S]] = {}
-        self._loading: deque[_Runner[S]] = deque()
+        self._runners: dict[int, Runner[S]] = {}
+        self._loading: deque[Runner[S]] = deque()
+        # Partitions whose shards begin to load in later event loop iterations.
+        self._unbegun: dict[int, None] = {}
         self._timer: TimerHandle | None = None
         self._timer_ms = _NO_TIMER
         self._closed = False
@@ -169,8 +77,8 @@ class CoordinatorRuntime(Generic[S]):
     # -- start and stop --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to load all existing partitions, so that members that died while the broker was down time out."""
-        for index in range(self.topic.partition_count()):
+        """Begin to load all partitions of this node, so that members that died while the broker was down time out."""
+        for index in self.topic.led():
             self._runner(index)
 
     def close(self) -> None:
@@ -181,10 +89,23 @@ class CoordinatorRuntime(Generic[S]):
         self._cancel_timer()
 
     def partitions_changed(self) -> None:
-        """Unload shards whose partition was closed by a metadata change."""
+        """Follow a metadata change: unload what this node leads no longer in the same epoch, load what it leads now."""
+        topic = self.topic
         for runner in tuple(self._runners.values()):
-            if runner.partition.closed:
+            if runner.partition.closed or topic.leader_epoch(runner.index) != runner.leader_epoch:
                 self._unload(runner, ErrorCode.NOT_COORDINATOR)
+        is_scheduled = bool(self._unbegun)
+        self._unbegun = {index: None for index in topic.led() if index not in self._runners}
+        if self._unbegun and not is_scheduled:
+            self._call_later(0, self._begin_some)
+
+    def _begin_some(self) -> None:
+        for index in tuple(self._unbegun)[:BEGUN_AT_ONCE]:
+            del self._unbegun[index]
+            if not self._closed:
+                self._runner(index)
+        if self._unbegun:
+            self._call_later(0, self._begin_some)
 
     def shards(self) -> list[S]:
         """The shards that are loaded or being loaded."""
@@ -253,7 +174,7 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
-    def _run(self, runner: _Runner[S], effects: Iterable[object], now: Moment) -> None:
+    def _run(self, runner: Runner[S], effects: Iterable[object], now: Moment) -> None:
         """Execute effects. Replies go last: sending one may deliver the client's next request to the same shard."""
         outward: list[object] = []
         pending = deque(effects)
@@ -275,7 +196,7 @@ class CoordinatorRuntime(Generic[S]):
         elif outward:
             self._park(runner, outward, now)
 
-    def _execute(self, runner: _Runner[S], effect: object) -> None:
+    def _execute(self, runner: Runner[S], effect: object) -> None:
         if isinstance(effect, Reply):
             _send(effect)
         elif self._coordinator.execute is not None:
@@ -283,7 +204,7 @@ class CoordinatorRuntime(Generic[S]):
         else:
             raise TypeError(f"{self._coordinator.name} cannot execute {effect!r}")
 
-    def _append(self, runner: _Runner[S], append: Append, now: Moment) -> Iterable[object]:
+    def _append(self, runner: Runner[S], append: Append, now: Moment) -> Iterable[object]:
         has_producer = append.producer_id >= 0
         batch = encode_batch(
             [(now.wall_ms, key, value, []) for key, value in append.records],
@@ -300,7 +221,7 @@ class CoordinatorRuntime(Generic[S]):
         self._appended(runner, info.last_offset + 1)
         return runner.shard.handle_appended(Appended(append.id, info.first_offset), now)
 
-    def _appended(self, runner: _Runner[S], end: int) -> Completion[None] | None:
+    def _appended(self, runner: Runner[S], end: int) -> Completion[None] | None:
         """Take note of the log's new end; None if it is committed, otherwise a completion that waits for it."""
         runner.appended_end = end
         durable = runner.partition.when_durable(end)
@@ -310,17 +231,17 @@ class CoordinatorRuntime(Generic[S]):
             durable.on_done(partial(self._durable, runner, end))
         return durable
 
-    def _park(self, runner: _Runner[S], effects: list[object], now: Moment) -> None:
+    def _park(self, runner: Runner[S], effects: list[object], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms
-        runner.waiting.extend(_Waiting(runner.appended_end, deadline_ms, effect) for effect in effects)
+        runner.waiting.extend(Waiting(runner.appended_end, deadline_ms, effect) for effect in effects)
         if not runner.expires_replies:
             self._expire_replies_later(runner, self._commit_timeout_ms)
 
-    def _expire_replies_later(self, runner: _Runner[S], delay_ms: int) -> None:
+    def _expire_replies_later(self, runner: Runner[S], delay_ms: int) -> None:
         runner.expires_replies = True
         self._call_later(delay_ms / 1000, partial(self._expire_replies, runner))
 
-    def _durable(self, runner: _Runner[S], end: int, done: Completion[None]) -> None:
+    def _durable(self, runner: Runner[S], end: int, done: Completion[None]) -> None:
         try:
             done.result()
         except KafkaError as error:
@@ -331,7 +252,7 @@ class CoordinatorRuntime(Generic[S]):
         while runner.waiting and runner.waiting[0].end_offset <= runner.committed_end:
             self._execute(runner, runner.waiting.popleft().effect)
 
-    def _expire_replies(self, runner: _Runner[S]) -> None:
+    def _expire_replies(self, runner: Runner[S]) -> None:
         """Answer requests whose commit timed out. The records may still be committed later: the client must retry.
 
         Effects of other kinds have no time limit: they wait until the commit succeeds, or the shard is unloaded.
@@ -339,7 +260,7 @@ class CoordinatorRuntime(Generic[S]):
         now_ms = self._clock.monotonic_ms()
         waiting = runner.waiting
         expired: list[Call] = []
-        without_limit: list[_Waiting] = []
+        without_limit: list[Waiting] = []
         while waiting and waiting[0].deadline_ms <= now_ms:
             row = waiting.popleft()
             if isinstance(row.effect, Reply):
@@ -355,18 +276,21 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- loading and unloading ---------------------------------------------------------------------------------------
 
-    def _runner(self, index: int) -> _Runner[S] | ErrorCode:
+    def _runner(self, index: int) -> Runner[S] | ErrorCode:
         """Return the shard if it is loaded, otherwise the error for its requests; begins to load it."""
         runner = self._runners.get(index)
         if runner is not None and runner.partition.closed:
             self._unload(runner, ErrorCode.NOT_COORDINATOR)
             runner = None
         if runner is None:
+            leader_epoch = self.topic.leader_epoch(index)
+            if leader_epoch is None:
+                return ErrorCode.NOT_COORDINATOR
             try:
                 partition = self.topic.find_partition(index)
             except KafkaError as error:
                 return from_append_error(error.code)
-            runner = _Runner(index, partition, self._coordinator.new_shard(index, partition.leader_epoch))
+            runner = Runner(index, leader_epoch, partition, self._coordinator.new_shard(index, leader_epoch))
             runner.scheduled_ms = self._clock.monotonic_ms()
             self._runners[index] = runner
             self._log.scheduled(partition)
@@ -378,7 +302,7 @@ class CoordinatorRuntime(Generic[S]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return runner if runner.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    def _load_later(self, runner: _Runner[S]) -> None:
+    def _load_later(self, runner: Runner[S]) -> None:
         if runner.loading is None or runner.loading.is_at_end:
             self._load_slice(runner)  # an empty log needs no place in the queue
             return
@@ -394,7 +318,7 @@ class CoordinatorRuntime(Generic[S]):
         if self._loading:
             self._call_later(0, self._load_slices)
 
-    def _load_slice(self, runner: _Runner[S]) -> bool:
+    def _load_slice(self, runner: Runner[S]) -> bool:
         """Load a part of a shard; returns True when loading has ended, also by an error."""
         loading = runner.loading
         if loading is None:
@@ -420,8 +344,10 @@ class CoordinatorRuntime(Generic[S]):
         runner.retry_at_ms = self._clock.monotonic_ms() + RELOAD_BACKOFF_MS
         return True
 
-    def _loaded(self, runner: _Runner[S], loading: Loading) -> None:
+    def _loaded(self, runner: Runner[S], loading: Loading) -> None:
         runner.loading = None
+        # The log may end with records that are not committed yet: no reply shows them before they are.
+        self._appended(runner, runner.partition.log.log_end_offset)
         shard = runner.shard
         scheduled_ms, started_ms = runner.scheduled_ms, runner.started_ms or 0
         took_ms = self._clock.monotonic_ms() - scheduled_ms
@@ -436,7 +362,7 @@ class CoordinatorRuntime(Generic[S]):
         now = self._now()
         self._run(runner, self._coordinator.loaded(runner.index, shard, now), now)
 
-    def _unload(self, runner: _Runner[S], error: ErrorCode) -> None:
+    def _unload(self, runner: Runner[S], error: ErrorCode) -> None:
         if self._runners.get(runner.index) is not runner:
             return
         del self._runners[runner.index]

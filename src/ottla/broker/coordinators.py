@@ -1,9 +1,15 @@
-"""The coordinators of one node. Each is created at first use: a node without groups needs no group coordinator."""
+"""The coordinators of one node.
+
+Each is created at first use, or when this node leads a partition of its topic: a node without groups needs no group
+coordinator.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.metadata.features import TRANSACTION_VERSION
@@ -15,11 +21,18 @@ if TYPE_CHECKING:
     from ottla.broker.internal_topic import CallLater, InternalTopic
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
-    from ottla.metadata.image import MetadataImage
+    from ottla.metadata.image import MetadataImage, PartitionImage
+
+_TOPICS = (OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC)
+_NO_PARTITIONS: Mapping[int, Any] = MappingProxyType({})
 
 
 class _Running(Protocol):
-    """A coordinator of any type."""
+    """The shards of a coordinator of any type."""
+
+    topic: InternalTopic
+
+    def start(self) -> None: ...
 
     def partitions_changed(self) -> None: ...
 
@@ -34,7 +47,8 @@ class Coordinators:
     def __init__(self, broker: Broker, call_later: CallLater) -> None:
         self._broker = broker
         self._call_later = call_later
-        self._running: list[_Running] = []
+        self._running: dict[str, _Running] = {}
+        """The shards of the coordinators that were created, by the names of their topics."""
         self._groups: GroupRuntime | None = None
         self._shares: ShareGroups | None = None
 
@@ -42,7 +56,7 @@ class Coordinators:
     def groups(self) -> GroupRuntime:
         """The group coordinator."""
         # 10 ms of imports, which a broker without groups does not need.
-        from ottla.broker.coordinator_runtime import CoordinatorOptions
+        from ottla.broker.coordinator_shards import CoordinatorOptions
         from ottla.broker.group_runtime import GroupRuntime
         from ottla.broker.share_effects import ShareEffects
         from ottla.coordinators.group.config import GroupConfig
@@ -63,7 +77,7 @@ class Coordinators:
             share_effects=ShareEffects(lambda: self.shares, broker.worker.submit),
         )
         groups.publish(broker.metadata.image)
-        self._running.append(groups.shards)
+        self._running[OFFSETS_TOPIC] = groups.shards
         return groups
 
     @cached_property
@@ -72,13 +86,13 @@ class Coordinators:
         from ottla.broker.share_groups import ShareGroups
 
         shares = self._shares = ShareGroups(self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later)
-        self._running.append(shares.coordinator.shards)
+        self._running[SHARE_STATE_TOPIC] = shares.coordinator.shards
         return shares
 
     @cached_property
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
-        from ottla.broker.coordinator_runtime import CoordinatorOptions
+        from ottla.broker.coordinator_shards import CoordinatorOptions
         from ottla.broker.transaction_markers import write_markers
         from ottla.broker.transaction_runtime import TransactionPorts, TransactionRuntime
         from ottla.coordinators.transaction.config import TransactionConfig
@@ -96,7 +110,7 @@ class Coordinators:
             call_later=self._call_later,
             options=CoordinatorOptions(node_id=broker.node_id),
         )
-        self._running.append(transactions.shards)
+        self._running[TRANSACTIONS_TOPIC] = transactions.shards
         return transactions
 
     def _internal_topic(self, name: str) -> InternalTopic:
@@ -105,35 +119,46 @@ class Coordinators:
         broker = self._broker
         return InternalTopic(
             name,
-            find_partition=lambda index: broker.partitions.get(name, index),
+            broker.node_id,
             # From the metadata, not from the partitions served here: a failed log directory must not move groups
             # to other partitions.
-            partition_count=lambda: self._partition_count(name),
+            partitions=lambda: self._partitions(name),
+            find_partition=lambda index: broker.partitions.get(name, index),
             create=lambda: broker.create_internal_topic(name),
             call_later=self._call_later,
         )
 
-    def _partition_count(self, topic: str) -> int:
+    def _partitions(self, topic: str) -> Mapping[int, PartitionImage]:
         image = self._broker.metadata.image.topics_by_name.get(topic)
-        return 0 if image is None else len(image.partitions)
+        return _NO_PARTITIONS if image is None else image.partitions
+
+    def _shards(self, topic: str) -> _Running:
+        """The shards of a coordinator, which is created if necessary."""
+        if topic == OFFSETS_TOPIC:
+            return self.groups.shards
+        if topic == SHARE_STATE_TOPIC:
+            return self.shares.coordinator.shards
+        return self.transactions.shards
 
     def start(self) -> None:
         """Load the coordinators whose topics exist, so that timeouts elapse that began before the broker stopped."""
-        if self._partition_count(OFFSETS_TOPIC):
-            self.groups.shards.start()
-        if self._partition_count(SHARE_STATE_TOPIC):
-            self.shares.coordinator.shards.start()
-        if self._partition_count(TRANSACTIONS_TOPIC):
-            self.transactions.shards.start()
+        for topic in _TOPICS:
+            if self._leads(topic):
+                self._shards(topic).start()
+
+    def _leads(self, topic: str) -> bool:
+        node_id = self._broker.node_id
+        return any(partition.leader == node_id for partition in self._partitions(topic).values())
 
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Follow a new image, after the partitions."""
+        """Follow a new image, after the partitions: load and unload shards, and pass the metadata on."""
         if old.topics_by_name is new.topics_by_name:
             if self._groups is not None and old.configs is not new.configs:
                 self._groups.publish(new, has_new_topics=False)
             return
-        for coordinator in self._running:
-            coordinator.partitions_changed()
+        for topic in _TOPICS:
+            if old.topics_by_name.get(topic) is not new.topics_by_name.get(topic):
+                self._leaders_changed(topic)
         # Compare ids: a recreated topic is another topic.
         before, after = old.topics_by_id, new.topics_by_id
         deleted = before.keys() - after.keys()
@@ -145,14 +170,20 @@ class Coordinators:
         if self._shares is not None and deleted:
             self._broker.worker.submit(self._shares.coordinator.topics_deleted(deleted))
 
+    def _leaders_changed(self, topic: str) -> None:
+        if topic in self._running or self._leads(topic):
+            shards = self._shards(topic)
+            shards.partitions_changed()
+            shards.topic.changed()
+
     def clock_moved(self) -> None:
         """Handle the timers that are due after the clock jumped."""
-        for coordinator in self._running:
+        for coordinator in self._running.values():
             coordinator.clock_moved()
 
     def close(self) -> None:
         """Answer waiting requests with NOT_COORDINATOR and stop."""
         if self._shares is not None:
             self._shares.partitions.close()
-        for coordinator in self._running:
+        for coordinator in self._running.values():
             coordinator.close()

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinator_runtime import Coordinator, CoordinatorOptions, CoordinatorRuntime
+from ottla.broker.coordinator_runtime import CoordinatorRuntime
+from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
 from ottla.broker.internal_topic import CallLater, InternalTopic
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -70,12 +71,14 @@ class GroupRuntime:
         )
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
-        """Return (error, groups) over all shards. An error of one shard, e.g. while it loads, is the error of all."""
+        """Return (error, groups) over the shards of this node. An error of one, e.g. while it loads, is that of all."""
         question = ListGroups(states, types)
         groups: list[ListedGroup] = []
-        for index in range(self.shards.topic.partition_count()):
+        for index in self.shards.topic.led():
             yield
             answer = yield from result_of(self.shards.ask(index, question))
+            if answer is ErrorCode.NOT_COORDINATOR and self.shards.topic.leader_epoch(index) is None:
+                continue  # another node has become its leader
             if isinstance(answer, ErrorCode):
                 return answer, []
             groups += answer
@@ -84,7 +87,7 @@ class GroupRuntime:
     def topics_deleted(self, names: Iterable[str]) -> Slices[None]:
         """Delete the offsets of deleted topics. A shard that is loading compares its topics when it has loaded."""
         event = TopicsDeleted(frozenset(names))
-        for index in range(self.shards.topic.partition_count()):
+        for index in self.shards.topic.led():
             is_left = True
             while is_left:
                 yield

@@ -1,18 +1,20 @@
-"""A coordinator's topic, for example `__consumer_offsets`: its partitions, and its creation for the first request."""
+"""A coordinator's topic, for example `__consumer_offsets`: its leaders, and its creation for the first request."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import group_partition
+from ottla.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
+    from ottla.metadata.image import PartitionImage
 
 logger = logging.getLogger(__name__)
 
@@ -39,31 +41,65 @@ CallLater = Callable[[float, Callable[[], None]], TimerHandle]
 
 
 class InternalTopic:
-    """The topic of one coordinator.
+    """The topic of one coordinator, as the node `node_id` sees it.
 
-    `find_partition(index)` returns a partition that is served here, or raises KafkaError. `partition_count()` is the
-    number of partitions, 0 while the topic does not exist; it includes partitions that cannot be served now, because
-    it determines which partition holds a key. `create()` completes once the partitions can be found.
+    `partitions()` are those of the metadata image, empty while the topic does not exist. They include partitions that
+    cannot be served now, because their number determines which partition holds a key. `find_partition(index)` returns
+    a partition that is led here, or raises KafkaError. `create()` completes when the topic is created; call `changed`
+    when the image contains it.
     """
 
     def __init__(
         self,
         name: str,
+        node_id: int,
         *,
+        partitions: Callable[[], Mapping[int, PartitionImage]],
         find_partition: Callable[[int], Partition],
-        partition_count: Callable[[], int],
         create: Callable[[], Completion[None]],
         call_later: CallLater,
     ) -> None:
         self.name = name
         self.find_partition = find_partition
-        self.partition_count = partition_count
+        self._node_id = node_id
+        self._partitions = partitions
         self._create = create
         self._call_later = call_later
         self._creating: Completion[None] | None = None
 
+    def partition_count(self) -> int:
+        """The number of partitions; 0 while the topic does not exist."""
+        return len(self._partitions())
+
+    def leader(self, index: int) -> int:
+        """The node that leads partition `index`, or NO_LEADER."""
+        partition = self._partitions().get(index)
+        return NO_LEADER if partition is None else partition.leader
+
+    def leader_of(self, key: str) -> int:
+        """The node that coordinates `key`, or NO_LEADER."""
+        count = self.partition_count()
+        return self.leader(partition_of(key, count)) if count else NO_LEADER
+
+    def leader_epoch(self, index: int) -> int | None:
+        """The leader epoch of partition `index` if this node leads it."""
+        partition = self._partitions().get(index)
+        return partition.leader_epoch if partition is not None and partition.leader == self._node_id else None
+
+    def led(self) -> list[int]:
+        """The partitions that this node leads."""
+        return [index for index, partition in self._partitions().items() if partition.leader == self._node_id]
+
+    def changed(self) -> None:
+        """The image has other partitions of the topic: requests that wait for its creation go on."""
+        if self._creating is not None and self.partition_count():
+            self._creating.complete(None)
+
     def ensure(self) -> Completion[None]:
-        """Create the topic if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable)."""
+        """Create the topic if it does not exist; fails with COORDINATOR_NOT_AVAILABLE (retriable).
+
+        Completes when this node's metadata has the topic, so that the coordinator of a key is known.
+        """
         if self.partition_count():
             return Completion.of(None)
         if self._creating is not None:
@@ -80,12 +116,13 @@ class InternalTopic:
             try:
                 done.result()
             except KafkaError as error:
-                # A client may have created the topic at the same time.
+                # A client or another broker may have created the topic at the same time.
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     logger.warning("Auto topic creation failed for %s: %s", self.name, error)
                     creating.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     return
-            creating.complete(None)
+            # Another node's controller may have created it: this node learns it from the metadata log.
+            self.changed()
 
         def finished(_done: Completion[None]) -> None:
             deadline.cancel()

@@ -200,10 +200,10 @@ class InitProducerIdPorts(HasMetadata, HasTransactions, Protocol):
     """For `handlers/init_producer_id.py`."""
 
 
-class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, HasNodeId, Protocol):
+class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, Protocol):
     """For `handlers/find_coordinator.py`."""
 
-    def advertised_endpoint(self, listener: str) -> tuple[str, int]: ...
+    def live_endpoint(self, node_id: int, listener: str) -> Endpoint | None: ...
 
 
 class MarkerPorts(HasPartitions, HasGroups, Protocol):

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ottla.broker.coordinator_runtime import Coordinator, CoordinatorOptions, CoordinatorRuntime
+from ottla.broker.coordinator_runtime import CoordinatorRuntime
+from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
 from ottla.broker.internal_topic import CallLater, InternalTopic
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -73,7 +74,7 @@ class ShareCoordinator:
     def topics_deleted(self, topic_ids: Iterable[Uuid]) -> Slices[None]:
         """Delete the share state of deleted topics. A shard that is loading refuses, and its state remains."""
         event = TopicsDeleted(frozenset(topic_ids))
-        for index in range(self.shards.topic.partition_count()):
+        for index in self.shards.topic.led():
             yield
             yield from result_of(self.shards.ask(index, event))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinator_runtime import CoordinatorOptions
+from ottla.broker.coordinator_shards import CoordinatorOptions
 from ottla.broker.share_coordinator import ShareCoordinator
 from ottla.broker.share_fetching import ShareRequests
 from ottla.broker.share_settings import ShareSettings, share_settings

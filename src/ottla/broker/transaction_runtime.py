@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.broker.coordinator_runtime import Coordinator, CoordinatorOptions, CoordinatorRuntime
+from ottla.broker.coordinator_runtime import CoordinatorRuntime
+from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
 from ottla.broker.internal_topic import CallLater, InternalTopic
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -89,11 +90,13 @@ class TransactionRuntime:
         return self.submit(request.transactional_id, request, api_version=api_version)
 
     def list_transactions(self, question: ListTransactions) -> Slices[tuple[ErrorCode, list[TransactionState]]]:
-        """Return (error, transactions) over all shards. An error of one shard is the error of all."""
+        """Return (error, transactions) over the shards of this node. An error of one shard is the error of all."""
         rows: list[TransactionState] = []
-        for index in range(self.shards.topic.partition_count()):
+        for index in self.shards.topic.led():
             yield
             answer = yield from result_of(self.shards.ask(index, question))
+            if answer is ErrorCode.NOT_COORDINATOR and self.shards.topic.leader_epoch(index) is None:
+                continue  # another node has become its leader
             if isinstance(answer, ErrorCode):
                 return answer, []
             rows += answer

@@ -21,6 +21,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     sync_group,
 )
+from ottla.broker.internal_topic import partition_of
 from ottla.broker.request_batches import MOST_ROWS
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
@@ -28,6 +29,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group.consumer.records import epoch_record
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES
 from ottla.coordinators.group.share import records as share_records
+from ottla.metadata.image import NO_LEADER, Endpoint
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -88,7 +90,9 @@ class Client:
             metadata=SimpleNamespace(
                 image=SimpleNamespace(topics_by_name={"t": topic}, topics_by_id={TOPIC_ID: topic})
             ),
-            advertised_endpoint=lambda listener: (f"{listener.lower()}.host", 9092),
+            live_endpoint=lambda node_id, name: (
+                Endpoint(name, f"{name.lower()}{node_id}.host", 9092, 0) if node_id in (1, 2) else None
+            ),
         )
 
     def start(self, name: str, request: Message, version: int) -> Any:
@@ -277,7 +281,7 @@ def test_offset_delete_rejects_unknown_partitions(client: Client) -> None:
 def test_this_node_coordinates_every_group(client: Client, version: int) -> None:
     answer = client.ask("find_coordinator", FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"]), version)
     rows = answer.coordinators if version >= 4 else [answer]
-    assert {(row.error_code, row.node_id, row.host, row.port) for row in rows} == {(0, 1, "plaintext.host", 9092)}
+    assert {(row.error_code, row.node_id, row.host, row.port) for row in rows} == {(0, 1, "plaintext1.host", 9092)}
     assert version < 4 or [row.key for row in rows] == ["g", "h"]
 
 
@@ -297,6 +301,20 @@ def test_first_find_coordinator_waits_for_the_offsets_topic() -> None:
     client.node.count = 4
     client.node.creation.complete(None)
     assert waiting.result().error_code == ErrorCode.NONE
+
+
+def test_coordinator_is_the_leader_of_the_partition_of_the_key(client: Client) -> None:
+    client.node.leaders = {0: (1, 3), 1: (2, 3), 2: (NO_LEADER, 4), 3: (3, 1)}
+    keys = [f"g{number}" for number in range(20)]
+    rows = client.ask("find_coordinator", FindCoordinatorRequest(coordinator_keys=keys), 6).coordinators
+    for row in rows:
+        leader = client.node.leaders[partition_of(row.key, 4)][0]
+        if leader in (1, 2):
+            expected = (ErrorCode.NONE, leader, f"plaintext{leader}.host", 9092)
+        else:  # no leader, or one that is fenced
+            expected = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+        assert (row.error_code, row.node_id, row.host, row.port) == expected
+    assert {row.error_code for row in rows} == {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_find_coordinator_reports_why_the_topic_cannot_be_created() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker import coordinator_runtime, internal_topic
 from ottla.broker.coordinator_loading import Loading
-from ottla.broker.coordinator_runtime import CoordinatorOptions
+from ottla.broker.coordinator_shards import CoordinatorOptions
 from ottla.broker.group_runtime import GroupRuntime
 from ottla.broker.internal_topic import InternalTopic, partition_of
 from ottla.broker.internal_topic_settings import InternalTopicSettings
@@ -19,6 +19,7 @@ from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
 from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records
+from ottla.metadata.image import NO_LEADER, PartitionImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -69,6 +70,9 @@ class Handle:
         self.cancelled = True
 
 
+NODE_ID, OTHER = 1, 2
+
+
 class Appended(NamedTuple):
     first_offset: int
     last_offset: int
@@ -87,6 +91,7 @@ class Partition:
         self.closed = False
         self.error: ErrorCode | None = None
         self.slow = False
+        self.committed = 0
         self.promises: list[Completion[None]] = []
         self.largest = 0
 
@@ -100,10 +105,12 @@ class Partition:
         self.batches.append((first, bytes(batch)))
         self.log_end_offset = first + header.last_offset_delta + 1
         self.largest = max(self.largest, header.record_count)
+        if not self.slow:
+            self.committed = self.log_end_offset
         return Appended(first, self.log_end_offset - 1)
 
-    def when_durable(self, _offset: int) -> Completion[None] | None:
-        if not self.slow:
+    def when_durable(self, offset: int) -> Completion[None] | None:
+        if offset <= self.committed:
             return None
         self.promises.append(Completion())
         return self.promises[-1]
@@ -123,6 +130,8 @@ class Node:
         self.loop = Loop()
         self.partitions = {index: Partition() for index in range(size)}
         self.count = size if created else 0
+        # Leader and leader epoch of each partition.
+        self.leaders = dict.fromkeys(range(size), (NODE_ID, 3))
         self.creation: Completion[None] = Completion()
         self.topics = {"t": b"t" * 16}
         self.runtime = self.start()
@@ -131,8 +140,9 @@ class Node:
         numbers = count()
         topic = InternalTopic(
             "__consumer_offsets",
+            NODE_ID,
+            partitions=self.images,
             find_partition=self.find,  # type: ignore[arg-type]
-            partition_count=lambda: self.count,
             create=lambda: self.creation,
             call_later=self.loop.call_later,
         )
@@ -146,6 +156,15 @@ class Node:
             random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
         )
         return self.runtime
+
+    def images(self) -> dict[int, PartitionImage]:
+        led = ((index, self.leaders[index]) for index in range(self.count))
+        return {index: PartitionImage((1, 2), (1, 2), leader, epoch, 0) for index, (leader, epoch) in led}
+
+    def lead(self, leader: int, epoch: int, group: str = "g") -> None:
+        """Publish an image in which `leader` leads the partition of the group."""
+        self.leaders[partition_of(group, self.count)] = leader, epoch
+        self.runtime.shards.partitions_changed()
 
     def find(self, index: int) -> Partition:
         partition = self.partitions[index]
@@ -391,6 +410,81 @@ def test_deleted_partition_unloads_its_groups(node: Node) -> None:
     node.runtime.shards.partitions_changed()
     assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
     assert error_of(node.commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_lost_leadership_unloads_groups_and_their_timers(node: Node) -> None:
+    node.commit(1)
+    parked = node.join()
+    node.lead(OTHER, 4)
+    assert parked.result().error_code == ErrorCode.NOT_COORDINATOR
+    assert error_of(node.commit(2)) == ErrorCode.NOT_COORDINATOR
+    assert node.committed() == -100 - ErrorCode.NOT_COORDINATOR
+    node.loop.run(100_000)
+    assert len(node.of().batches) == 1, "a timer of the unloaded group appended a record"
+
+
+def test_write_that_was_not_committed_before_the_leadership_was_lost_is_refused(node: Node) -> None:
+    partition = node.of()
+    partition.slow = True
+    lost = node.commit(1)
+    node.lead(OTHER, 4)
+    assert error_of(lost) == ErrorCode.NOT_COORDINATOR
+    partition.promises[0].complete(None)
+    assert node.committed() == -100 - ErrorCode.NOT_COORDINATOR
+
+
+def test_new_leader_loads_the_partition_before_the_first_request(node: Node) -> None:
+    node.commit(7)
+    node.leaders = dict.fromkeys(node.leaders, (OTHER, 4))
+    node.start().shards.start()
+    node.loop.run()
+    assert node.committed() == -100 - ErrorCode.NOT_COORDINATOR
+    node.lead(NODE_ID, 5)
+    assert node.committed() == -100 - ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.loop.run()
+    assert node.committed() == 7
+    assert [shard.skipped_records for shard in node.runtime.shards.shards()] == [0], "only the partition that it leads"
+
+
+def test_shard_loads_again_in_a_later_leader_epoch(node: Node) -> None:
+    node.commit(7)
+    before = node.runtime.shards.shards()
+    node.lead(NODE_ID, 4)
+    node.loop.run()
+    after = node.runtime.shards.shards()
+    assert before[0] not in after
+    assert node.committed() == 7
+
+
+def test_replies_of_a_new_leader_wait_until_all_that_it_loaded_is_committed(node: Node) -> None:
+    node.commit(7)
+    partition = node.of()
+    partition.committed = 0
+    node.start().shards.start()
+    node.loop.run()
+    wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    fetched = node.runtime.submit("g", FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=wanted)))
+    assert not fetched.done
+    for promise in partition.promises:
+        promise.complete(None)
+    assert fetched.result().topics[0].partitions[0].committed_offset == 7
+
+
+def test_partition_without_leader_returns_not_coordinator(node: Node) -> None:
+    node.lead(NO_LEADER, 4)
+    assert error_of(node.commit()) == ErrorCode.NOT_COORDINATOR
+    assert finish(node.runtime.list_groups(frozenset(), frozenset()))[0] == ErrorCode.NONE
+
+
+def test_creation_on_another_node_completes_when_the_metadata_arrives() -> None:
+    node = Node(created=False)
+    topic = node.runtime.shards.topic
+    created = topic.ensure()
+    node.creation.complete(None)
+    assert not created.done
+    node.count = 4
+    topic.changed()
+    created.result()
 
 
 def test_close_answers_parked_requests(node: Node) -> None:

@@ -1,15 +1,16 @@
 """FindCoordinator (10), versions 0-6. KIP-699 (several keys), KIP-932 (share groups).
 
-The coordinator of all groups, transactions and share partitions is this node, with its address on the listener that
-received the request. The first request creates the coordinator's topic and waits for it; in Kafka the client must
+The coordinator of a group, a transactional id or a share partition is the node that leads its partition of the
+coordinator's topic, with its address on the listener that received the request. Without a leader the answer is
+COORDINATOR_NOT_AVAILABLE. The first request creates the coordinator's topic and waits for it; in Kafka the client must
 retry. The key of a share partition is `group:topicId:partition`; another one is INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -42,6 +43,8 @@ class _Node(NamedTuple):
     message: str | None = None
 
 
+_Find: TypeAlias = Callable[[str], _Node]
+"""Returns the coordinator of a key."""
 _NO_SHARE_GROUPS = _Node(error=ErrorCode.INVALID_REQUEST, message="Share groups are not enabled.")
 _INVALID_KEY = _Node(error=ErrorCode.INVALID_REQUEST, message="The key is not group:topicId:partition.")
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
@@ -50,48 +53,58 @@ _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the 
 def handle(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[FindCoordinatorResponse]:
-    """Return this node as the coordinator when the coordinator's topic exists."""
+    """Return the coordinator of each key when the coordinator's topic exists."""
     if request.key_type == KeyType.GROUP:
-        node = yield from _this_node(broker, context, broker.groups.shards.topic)
+        find = yield from _finder(broker, context, broker.groups.shards.topic)
     elif request.key_type == KeyType.TRANSACTION:
-        node = yield from _this_node(broker, context, broker.transactions.shards.topic)
+        find = yield from _finder(broker, context, broker.transactions.shards.topic)
     elif request.key_type == KeyType.SHARE:
-        return (yield from _share_coordinators(broker, context, request))
+        find = yield from _share_finder(broker, context, request)
     else:
-        node = _UNKNOWN_TYPE
-    return (yield from _respond(context, request, node))
+        find = _always(_UNKNOWN_TYPE)
+    return (yield from _respond(context, request, find))
 
 
-def _share_coordinators(
+def _share_finder(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
-) -> Slices[FindCoordinatorResponse]:
-    """Return this node for each valid key."""
+) -> Slices[_Find]:
     if context.api_version < SHARE_SINCE or not broker.serves_share_groups():
-        return (yield from _respond(context, request, _NO_SHARE_GROUPS))
+        return _always(_NO_SHARE_GROUPS)
     invalid: set[str] = set()
     for key in request.coordinator_keys:
         if not is_coordinator_key(key):
             invalid.add(key)
         yield
     if invalid.issuperset(request.coordinator_keys):
-        return (yield from _respond(context, request, _INVALID_KEY))
-    node = yield from _this_node(broker, context, broker.shares.coordinator.shards.topic)
-    return (yield from _respond(context, request, node, invalid))
+        return _always(_INVALID_KEY)
+    find = yield from _finder(broker, context, broker.shares.coordinator.shards.topic)
+    return lambda key: _INVALID_KEY if key in invalid else find(key)
 
 
-def _this_node(broker: FindCoordinatorPorts, context: RequestContext, topic: InternalTopic) -> Slices[_Node]:
+def _finder(broker: FindCoordinatorPorts, context: RequestContext, topic: InternalTopic) -> Slices[_Find]:
+    """Create the topic if necessary; returns the function that finds the coordinator of a key."""
     try:
         yield from result_of(topic.ensure())
-        host, port = broker.advertised_endpoint(context.listener)
     except KafkaError as error:
-        return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error))
-    return _Node(broker.node_id, host, port)
+        return _always(_Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=str(error)))
+    return lambda key: _leader(broker, context.listener, topic, key)
 
 
-def _respond(
-    context: RequestContext, request: FindCoordinatorRequest, node: _Node, invalid: AbstractSet[str] = frozenset()
-) -> Slices[FindCoordinatorResponse]:
+def _always(node: _Node) -> _Find:
+    return lambda _key: node
+
+
+def _leader(broker: FindCoordinatorPorts, listener: str, topic: InternalTopic, key: str) -> _Node:
+    node_id = topic.leader_of(key)
+    endpoint = broker.live_endpoint(node_id, listener)
+    if endpoint is None:
+        return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="The coordinator is not available.")
+    return _Node(node_id, endpoint.host, endpoint.port)
+
+
+def _respond(context: RequestContext, request: FindCoordinatorRequest, find: _Find) -> Slices[FindCoordinatorResponse]:
     if context.api_version < BATCHED_SINCE:
+        node = find(request.key)
         return FindCoordinatorResponse(
             error_code=node.error,
             error_message=node.message,
@@ -101,7 +114,7 @@ def _respond(
         )
     rows: Elements[Coordinator] = Elements(FindCoordinatorResponse, context.api_version)
     for key in request.coordinator_keys:
-        answer = _INVALID_KEY if key in invalid else node
+        answer = find(key)
         rows.append(
             Coordinator(
                 key=key,
