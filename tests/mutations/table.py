@@ -24,6 +24,8 @@ OVERLOAD = f"{CHAOS}/test_overload.py"
 LIMITS = f"{CHAOS}/test_process_limits.py"
 ELECTIONS, REPLICATION = f"{UNIT}/raft/test_elections.py", f"{UNIT}/raft/test_replication.py"
 VOTERS = f"{UNIT}/raft/test_voter_changes.py"
+REPLICAS = f"{UNIT}/replication"
+REPLICAS_WORLD = f"{REPLICAS}/test_world.py::test_committed_records_survive"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 
@@ -2359,7 +2361,61 @@ CONTROLLER = (
     ),
 )
 
+PARTITION_REPLICATION = (
+    Mutation(
+        "a record is committed when every in-sync replica has it",
+        "replication/leader.py",
+        "            if end < lowest and (replica.node_id in maximal",
+        "            if end < 0 and (replica.node_id in maximal",
+        (f"{REPLICAS}/test_leader.py::test_high_watermark_waits_for_every_in_sync_replica", REPLICAS_WORLD),
+    ),
+    Mutation(
+        "a record is committed when every proposed in-sync replica has it",
+        "replication/leader.py",
+        "            if end < lowest and (replica.node_id in maximal",
+        "            if end < lowest and (replica.node_id in self.isr",
+        (REPLICAS_WORLD,),
+    ),
+    Mutation(
+        "the high watermark does not advance below min.insync.replicas",
+        "replication/leader.py",
+        "        if len(self.isr) < self.effective_min_isr:\n            return current\n",
+        "",
+        (f"{REPLICAS}/test_leader.py::test_high_watermark_stays_below_min_insync_replicas",),
+    ),
+    Mutation(
+        "a follower joins the ISR when it has the records of earlier leaders",
+        "replication/leader.py",
+        "max(high_watermark, self.epoch_start_offset)",
+        "high_watermark",
+        (f"{REPLICAS}/test_leader.py::test_follower_below_the_start_of_the_leader_epoch_does_not_join",),
+    ),
+    Mutation(
+        "a broker that was registered again does not join the ISR by an earlier fetch",
+        "replication/leader.py",
+        "        return replica.broker_epoch in (ANY_BROKER_EPOCH, broker.epoch)\n",
+        "        return True\n",
+        (f"{REPLICAS}/test_leader.py::test_unavailable_broker_does_not_join_the_isr[old]",),
+    ),
+    Mutation(
+        "a follower truncates to the end of the leader's epoch",
+        "replication/follower.py",
+        "    if own_epoch != leader.epoch:\n        return min(own_end, end)\n"
+        "    return min(own_end, leader.end_offset, end)\n",
+        "    return end\n",
+        (f"{REPLICAS}/test_follower.py::test_truncation_offset", REPLICAS_WORLD),
+    ),
+    Mutation(
+        "a follower appends only the records that it requested",
+        "replication/follower.py",
+        "    if requested[:3] != present[:3]:\n",
+        "    if False:\n",
+        (f"{REPLICAS}/test_follower.py::test_answer_to_another_position_or_epoch_changes_nothing",),
+    ),
+)
+
 MUTATIONS = (
+    *PARTITION_REPLICATION,
     *CONTROLLER,
     *WIRE,
     *BOUNDED_WORK,

@@ -1,0 +1,140 @@
+"""A follower of one partition: where it fetches, and what it does with an answer. KIP-101, KIP-279, KIP-595 (truncation
+with the fetch).
+
+Each fetch names the epoch of the follower's last record. If the leader's log has another end of that epoch, the answer
+names the leader's last epoch before it and where that ended; the follower truncates to the offset up to which both logs
+are equal, which may take several fetches. Records below the high watermark are among those up to there, as long as the
+leader was in the ISR. The follower's own high watermark decides nothing: it may be behind acknowledged records.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from ottla.common.errors import ErrorCode
+
+UNKNOWN_EPOCH = -1
+
+
+class FollowerLog(Protocol):
+    """What the decisions need to know of a follower's log."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 for an empty log."""
+        ...
+
+    def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch up to `epoch`, and its end offset; (-1, -1) if unknown."""
+        ...
+
+
+class EpochEnd(NamedTuple):
+    """An epoch of the leader's log and its end offset; -1 for an unknown value."""
+
+    epoch: int
+    end_offset: int
+
+
+class Position(NamedTuple):
+    """What a fetch of one partition names."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    log_start_offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """The leader's answer to a fetch of one partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+
+
+class Action(Enum):
+    """What a follower does next."""
+
+    APPEND = "append the records and follow the leader's offsets"
+    TRUNCATE = "truncate to an offset"
+    RESTART = "drop all records and continue at an offset"
+    LOOK_UP = "ask for the leader's first and last offset"
+    BACK_OFF = "fetch again after the backoff"
+    WAIT = "wait for metadata: the leader epoch is over"
+    NOTHING = "fetch again"
+
+
+class Step(NamedTuple):
+    """An action, with its offset if it has one."""
+
+    action: Action
+    offset: int = -1
+
+
+_APPEND, _NOTHING = Step(Action.APPEND), Step(Action.NOTHING)
+_LOOK_UP, _BACK_OFF, _WAIT = Step(Action.LOOK_UP), Step(Action.BACK_OFF), Step(Action.WAIT)
+
+
+def position_of(log: FollowerLog, leader_epoch: int) -> Position:
+    """Where a follower in `leader_epoch` fetches: at the end of its log."""
+    return Position(log.log_end_offset, log.latest_epoch, leader_epoch, log.log_start_offset)
+
+
+def on_fetched(requested: Position, present: Position, answer: FetchAnswer, log: FollowerLog) -> Step:
+    """What follows an answer to the fetch of `requested`, for a follower that is at `present` now."""
+    if requested[:3] != present[:3]:
+        return _NOTHING  # The log or the epoch changed after the request.
+    error = answer.error
+    if error is ErrorCode.NONE:
+        if answer.diverging is None:
+            return _APPEND
+        return Step(Action.TRUNCATE, truncation_offset(answer.diverging, log))
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        return _LOOK_UP
+    if error is ErrorCode.FENCED_LEADER_EPOCH:
+        return _WAIT
+    return _BACK_OFF
+
+
+def truncation_offset(leader: EpochEnd, log: FollowerLog) -> int:
+    """The offset up to which the follower's log may equal the leader's, which ends `leader.epoch` at its end offset.
+
+    If the follower lacks that epoch, this is the end of its last epoch before it; the next fetch compares again.
+    """
+    end = log.log_end_offset
+    if leader.end_offset < 0:
+        return end
+    if leader.epoch < 0:
+        return min(leader.end_offset, end)
+    own_epoch, own_end = log.offset_for_leader_epoch(leader.epoch)
+    if own_end < 0:
+        return min(leader.end_offset, end)
+    if own_epoch != leader.epoch:
+        return min(own_end, end)
+    return min(own_end, leader.end_offset, end)
+
+
+def on_leader_end(leader_end: int, log: FollowerLog) -> Step:
+    """What a follower outside of its leader's log does first, when it knows where that log ends.
+
+    A log that is longer than the leader's was written under a leader that an unclean election replaced.
+    """
+    if leader_end < log.log_end_offset:
+        return Step(Action.TRUNCATE, leader_end)
+    return _LOOK_UP
+
+
+def on_leader_start(leader_start: int, log: FollowerLog) -> Step:
+    """What it does when it also knows where the leader's log starts."""
+    if leader_start > log.log_end_offset:
+        return Step(Action.RESTART, leader_start)
+    return _NOTHING
