@@ -1633,8 +1633,8 @@ SHARES = (
     Mutation(
         "records of a member of a share group are released only after its removal is recorded",
         "coordinators/group/share/heartbeat.py",
-        "if error is not ErrorCode.NONE:\n        return [] if call",
-        "if error is None:\n        return [] if call",
+        "if error is not ErrorCode.NONE:\n        return [] if answer",
+        "if error is None:\n        return [] if answer",
         (f"{SHARE_GROUP}::test_records_are_released_only_after_the_removal_is_recorded",),
     ),
     Mutation(

@@ -25,14 +25,13 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Effect, Effects
 from ottla.coordinators.transaction import (
     AllocateProducerId,
     Append,
     DescribeTransaction,
     LogLine,
     Reply,
-    TransactionEffect,
-    TransactionEffects,
     WriteMarkers,
 )
 from ottla.coordinators.transaction.metadata import Metadata
@@ -48,10 +47,10 @@ class RecordingDriver(TransactionDriver):
     """Keeps the effects since the last look, in their order."""
 
     def __init__(self) -> None:
-        self.effects: list[TransactionEffect | ErrorCode] = []
+        self.effects: list[Effect | ErrorCode] = []
         super().__init__()
 
-    def execute(self, effect: TransactionEffect) -> TransactionEffects:
+    def execute(self, effect: Effect) -> Effects:
         self.effects.append(effect)
         if isinstance(effect, Append) and self.append_error is not ErrorCode.NONE:
             self.effects.append(self.append_error)
@@ -131,7 +130,7 @@ class TransactionScenario:
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def _lines(self, effect: TransactionEffect | ErrorCode) -> list[str]:
+    def _lines(self, effect: Effect | ErrorCode) -> list[str]:
         match effect:
             case LogLine():
                 return [f"log: {effect.message % effect.arguments}"]

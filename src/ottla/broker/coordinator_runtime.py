@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.broker.coordinator_loading import Loading
 from ottla.broker.coordinator_log import CoordinatorLog
@@ -31,13 +31,16 @@ from ottla.broker.internal_topic import CallLater, InternalTopic, TimerHandle, p
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.request import Request
 from ottla.coordinators.errors import from_append_error
-from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
+from ottla.coordinators.events import Append, Appended, Call, Effect, LogLine, Moment, ParkedEffect, Reply
 from ottla.records import encode_batch
 from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.log.transaction_marker import TransactionEnd
+
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +117,10 @@ class CoordinatorRuntime(Generic[S]):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, key: str, request: object, *, api_version: int = 0, client_id: str = "", client_host: str = ""
-    ) -> Completion[Any]:
+        self, key: str, request: Request[R], *, api_version: int = 0, client_id: str = "", client_host: str = ""
+    ) -> Completion[R]:
         """Pass `request` to the shard of `key`; completes with the response and never fails."""
-        completion: Completion[Any] = Completion()
+        completion: Completion[R] = Completion()
         call = Call(request, api_version, client_id, client_host, completion)
         count = self.topic.partition_count()
         if not count:
@@ -126,13 +129,13 @@ class CoordinatorRuntime(Generic[S]):
             self._dispatch(partition_of(key, count), call)
         return completion
 
-    def ask(self, index: int, question: object) -> Completion[Any]:
+    def ask(self, index: int, question: Request[R]) -> Completion[R]:
         """Pass `question` to the shard of partition `index`; completes with the response and never fails."""
-        completion: Completion[Any] = Completion()
+        completion: Completion[R] = Completion()
         self._dispatch(index, Call(question, token=completion))
         return completion
 
-    def resume(self, index: int, shard: S, event: Callable[[S, Moment], Iterable[object]]) -> None:
+    def resume(self, index: int, shard: S, event: Callable[[S, Moment], Iterable[Effect]]) -> None:
         """Report the outcome of an effect of the coordinator's own: `event(shard, now)` returns further effects.
 
         Does nothing if the shard was unloaded meanwhile: the one loaded after it decides again from its log.
@@ -158,7 +161,7 @@ class CoordinatorRuntime(Generic[S]):
         runner.shard.end_transaction(end.producer_id, commit=end.commit)
         return self._appended(runner, info.last_offset + 1) or Completion.of(None)
 
-    def _dispatch(self, index: int, call: Call) -> None:
+    def _dispatch(self, index: int, call: Call[Any]) -> None:
         runner = ErrorCode.NOT_COORDINATOR if self._closed else self._runner(index)
         if isinstance(runner, ErrorCode):
             self._refuse(call, runner)
@@ -166,7 +169,7 @@ class CoordinatorRuntime(Generic[S]):
         now = self._now()
         self._run(runner, runner.shard.step(call, now), now)
 
-    def _refuse(self, call: Call, error: ErrorCode) -> None:
+    def _refuse(self, call: Call[Any], error: ErrorCode) -> None:
         _send(Reply(call, self._coordinator.error_response(call, error)))
 
     def _now(self) -> Moment:
@@ -174,9 +177,9 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
-    def _run(self, runner: Runner[S], effects: Iterable[object], now: Moment) -> None:
+    def _run(self, runner: Runner[S], effects: Iterable[Effect], now: Moment) -> None:
         """Execute effects. Replies go last: sending one may deliver the client's next request to the same shard."""
-        outward: list[object] = []
+        outward: list[ParkedEffect] = []
         pending = deque(effects)
         while pending:
             effect = pending.popleft()
@@ -196,7 +199,7 @@ class CoordinatorRuntime(Generic[S]):
         elif outward:
             self._park(runner, outward, now)
 
-    def _execute(self, runner: Runner[S], effect: object) -> None:
+    def _execute(self, runner: Runner[S], effect: ParkedEffect) -> None:
         if isinstance(effect, Reply):
             _send(effect)
         elif self._coordinator.execute is not None:
@@ -204,7 +207,7 @@ class CoordinatorRuntime(Generic[S]):
         else:
             raise TypeError(f"{self._coordinator.name} cannot execute {effect!r}")
 
-    def _append(self, runner: Runner[S], append: Append, now: Moment) -> Iterable[object]:
+    def _append(self, runner: Runner[S], append: Append, now: Moment) -> Iterable[Effect]:
         has_producer = append.producer_id >= 0
         batch = encode_batch(
             [(now.wall_ms, key, value, []) for key, value in append.records],
@@ -231,7 +234,7 @@ class CoordinatorRuntime(Generic[S]):
             durable.on_done(partial(self._durable, runner, end))
         return durable
 
-    def _park(self, runner: Runner[S], effects: list[object], now: Moment) -> None:
+    def _park(self, runner: Runner[S], effects: list[ParkedEffect], now: Moment) -> None:
         deadline_ms = now.monotonic_ms + self._commit_timeout_ms
         runner.waiting.extend(Waiting(runner.appended_end, deadline_ms, effect) for effect in effects)
         if not runner.expires_replies:
@@ -259,7 +262,7 @@ class CoordinatorRuntime(Generic[S]):
         """
         now_ms = self._clock.monotonic_ms()
         waiting = runner.waiting
-        expired: list[Call] = []
+        expired: list[Call[Any]] = []
         without_limit: list[Waiting] = []
         while waiting and waiting[0].deadline_ms <= now_ms:
             row = waiting.popleft()
@@ -420,7 +423,7 @@ class CoordinatorRuntime(Generic[S]):
             self._arm(max(min(deadlines), now.monotonic_ms + 1), now.monotonic_ms)
 
 
-def _send(reply: Reply) -> None:
+def _send(reply: Reply[Any]) -> None:
     token = reply.call.token
     if isinstance(token, Completion):
         token.complete(reply.response)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator_loading import Loading, Replayer
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Appended, Call, Moment
+from ottla.coordinators.events import Appended, Call, Effect, Moment, ParkedEffect
 from ottla.records import Codec
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ class Shard(Replayer, Protocol):
     skipped_records: int
     """The number of loaded records of unknown types."""
 
-    def step(self, call: Call, now: Moment) -> Iterable[object]:
+    def step(self, call: Call[Any], now: Moment) -> Iterable[Effect]:
         """Decide on one request."""
         ...
 
-    def handle_appended(self, event: Appended, now: Moment) -> Iterable[object]:
+    def handle_appended(self, event: Appended, now: Moment) -> Iterable[Effect]:
         """Take in the outcome of an append."""
         ...
 
@@ -35,11 +35,11 @@ class Shard(Replayer, Protocol):
         """When the next timer elapses, on the monotonic clock; None if no timer is set."""
         ...
 
-    def handle_timer(self, now: Moment) -> Iterable[object]:
+    def handle_timer(self, now: Moment) -> Iterable[Effect]:
         """Handle one timer that has elapsed."""
         ...
 
-    def unload(self, error: ErrorCode, now: Moment) -> Iterable[object]:
+    def unload(self, error: ErrorCode, now: Moment) -> Iterable[Effect]:
         """Answer parked requests with `error`."""
         ...
 
@@ -56,11 +56,11 @@ class Coordinator(Generic[S]):
     logger: logging.Logger
     new_shard: Callable[[int, int], S]
     """Creates the shard of a partition with this leader epoch."""
-    loaded: Callable[[int, S, Moment], Iterable[object]]
+    loaded: Callable[[int, S, Moment], Iterable[Effect]]
     """Lets the shard of a partition serve requests, after its log was replayed; returns the effects."""
-    error_response: Callable[[Call, ErrorCode], object]
+    error_response: Callable[[Call[Any], ErrorCode], Any]
     """The response to a call with an error."""
-    execute: Callable[[int, S, Any], None] | None = None
+    execute: Callable[[int, S, ParkedEffect], None] | None = None
     """Executes an effect of the coordinator's own, of a shard and its partition. `resume` reports the outcome."""
 
 
@@ -78,7 +78,7 @@ class Waiting(NamedTuple):
 
     end_offset: int
     deadline_ms: int
-    effect: object
+    effect: ParkedEffect
 
 
 class Runner(Generic[S]):

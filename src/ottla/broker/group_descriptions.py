@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.operations import GROUP_OPERATIONS
 from ottla.broker.response_size import check_response_size
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
-from ottla.protocol.elements import encode_element
+from ottla.protocol.elements import as_list, encode_element
 
 if TYPE_CHECKING:
     from ottla.protocol.message import Message
+    from ottla.protocol.messages import consumer_group_describe, describe_groups, share_group_describe
+
+D = TypeVar(
+    "D",
+    "consumer_group_describe.DescribedGroup",
+    "describe_groups.DescribedGroup",
+    "share_group_describe.DescribedGroup",
+)
 
 
 def describe_each(
     names: Iterable[str],
-    describe: Callable[[str], Completion[Any]],
+    describe: Callable[[str], Completion[D]],
     response: type[Message],
     version: int,
     *,
     with_operations: bool,
-) -> Slices[list[bytes]]:
-    """Describe each group in its shard; returns the encoded elements of `response` in the order of `names`.
+) -> Slices[list[D]]:
+    """Describe each group in its shard; returns encoded elements of `response` in the order of `names`.
 
     A group that is named several times is described once, and its encoded description is repeated, as in Kafka. With
     operations, the groups without an error list what their caller may do (KIP-430).
@@ -42,4 +50,4 @@ def describe_each(
         rows.append(described[name])
         size += len(described[name])
         check_response_size(size)
-    return rows
+    return as_list(rows)

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.coordinator_runtime import CoordinatorRuntime
 from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
@@ -15,8 +15,9 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.common.request import Request
 from ottla.common.slices import Slices, result_of
-from ottla.coordinators.events import Effects, Moment
+from ottla.coordinators.events import Effects, Moment, ParkedEffect
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.errors import error_response
 from ottla.coordinators.group.events import ListGroups, TopicsDeleted
@@ -26,6 +27,8 @@ from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 if TYPE_CHECKING:
     from ottla.broker.share_effects import ShareEffects
     from ottla.protocol.messages.list_groups import ListedGroup
+
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +66,8 @@ class GroupRuntime:
         self.shards = CoordinatorRuntime(coordinator, topic, clock=clock, call_later=call_later, options=options)
 
     def submit(
-        self, group_id: str, request: object, *, api_version: int = 0, client_id: str = "", client_host: str = ""
-    ) -> Completion[Any]:
+        self, group_id: str, request: Request[R], *, api_version: int = 0, client_id: str = "", client_host: str = ""
+    ) -> Completion[R]:
         """Pass `request` to the group's shard; completes with the response and never fails."""
         return self.shards.submit(
             group_id, request, api_version=api_version, client_id=client_id, client_host=client_host
@@ -104,7 +107,7 @@ class GroupRuntime:
         shard.metadata_changed(self._image)
         return shard
 
-    def _execute(self, index: int, shard: GroupShard, effect: object) -> None:
+    def _execute(self, index: int, shard: GroupShard, effect: ParkedEffect) -> None:
         assert self._share_effects is not None, "a share group without its effects"
         self._share_effects.execute(effect, lambda outcome: self.shards.resume(index, shard, outcome))
 

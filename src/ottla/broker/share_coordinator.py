@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ottla.broker.coordinator_runtime import CoordinatorRuntime
 from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
@@ -29,7 +30,7 @@ from ottla.coordinators.share.events import (
 from ottla.coordinators.share.shard import ShareCoordinatorConfig, ShareCoordinatorShard, error_response
 
 if TYPE_CHECKING:
-    from ottla.coordinators.share.shard import Effects
+    from ottla.coordinators.events import Effects, Moment, ParkedEffect
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class ShareCoordinator:
     def submit(self, request: Request) -> Completion[Result]:
         """Pass `request` to the shard of its share partition; completes with the response and never fails."""
         key = request.key
-        known = request._replace(topic_exists=self._has_partition(key.topic_id, key.partition))
+        known = replace(request, topic_exists=self._has_partition(key.topic_id, key.partition))
         return self.shards.submit(key.coordinator_key, known)
 
     def topics_deleted(self, topic_ids: Iterable[Uuid]) -> Slices[None]:
@@ -78,7 +79,7 @@ class ShareCoordinator:
             yield
             yield from result_of(self.shards.ask(index, event))
 
-    def _execute(self, index: int, _shard: ShareCoordinatorShard, effect: Any) -> None:
+    def _execute(self, index: int, _shard: ShareCoordinatorShard, effect: ParkedEffect) -> None:
         assert isinstance(effect, PruneLog), effect
         topic = self.shards.topic
         try:
@@ -88,7 +89,7 @@ class ShareCoordinator:
             logger.warning("Failed to prune %s-%d below offset %d: %s", topic.name, index, effect.offset, error)
 
 
-def _loaded(_index: int, shard: ShareCoordinatorShard, now: Any) -> Effects:
+def _loaded(_index: int, shard: ShareCoordinatorShard, now: Moment) -> Effects:
     return shard.loaded(now)
 
 

@@ -25,7 +25,7 @@ from ottla.coordinators.group.share.events import (
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, DeleteState, InitializeState, Result, ShareKey
 
 if TYPE_CHECKING:
-    from ottla.coordinators.events import Effects, Moment
+    from ottla.coordinators.events import Effects, Moment, ParkedEffect
     from ottla.coordinators.group.assignors import Partitions
     from ottla.coordinators.group.shard import GroupShard
 
@@ -65,7 +65,7 @@ class ShareEffects:
         self._storage = storage
         self._run = run
 
-    def execute(self, effect: object, report: Report) -> None:
+    def execute(self, effect: ParkedEffect, report: Report) -> None:
         """Begin to execute an effect of the group coordinator. Its outcome is reported once, if it has one."""
         match effect:
             case ReleaseRecords():

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ottla.broker.coordinator_runtime import CoordinatorRuntime
 from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
@@ -18,8 +18,9 @@ from ottla.broker.internal_topic import CallLater, InternalTopic
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.request import Request
 from ottla.common.slices import Slices, result_of
-from ottla.coordinators.events import Moment
+from ottla.coordinators.events import Effects, Moment, ParkedEffect
 from ottla.coordinators.transaction.config import TransactionConfig
 from ottla.coordinators.transaction.errors import error_response
 from ottla.coordinators.transaction.events import (
@@ -28,7 +29,6 @@ from ottla.coordinators.transaction.events import (
     ListTransactions,
     MarkersWritten,
     ProducerIdAllocated,
-    TransactionEffects,
     WriteMarkers,
 )
 from ottla.coordinators.transaction.shard import TransactionShard
@@ -36,6 +36,8 @@ from ottla.log.transaction_marker import TransactionEnd
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.list_transactions import TransactionState
+
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +83,11 @@ class TransactionRuntime:
             coordinator, topic, clock=clock, call_later=call_later, options=options
         )
 
-    def submit(self, transactional_id: str, request: object, *, api_version: int = 0) -> Completion[Any]:
+    def submit(self, transactional_id: str, request: Request[R], *, api_version: int = 0) -> Completion[R]:
         """Pass `request` to the shard of the id; completes with the response and never fails."""
         return self.shards.submit(transactional_id, request, api_version=api_version)
 
-    def add(self, request: AddPartitions, api_version: int) -> Completion[Errors]:
+    def add(self, request: AddPartitions, api_version: int) -> Completion[dict[TopicPartition, ErrorCode]]:
         """Add partitions to a transaction, or verify them; completes with the ErrorCode of each."""
         return self.submit(request.transactional_id, request, api_version=api_version)
 
@@ -113,7 +115,7 @@ class TransactionRuntime:
     def _new_shard(self, index: int, leader_epoch: int) -> TransactionShard:
         return TransactionShard(self.config, index, leader_epoch, self._ports.transaction_version)
 
-    def _execute(self, index: int, shard: TransactionShard, effect: object) -> None:
+    def _execute(self, index: int, shard: TransactionShard, effect: ParkedEffect) -> None:
         if isinstance(effect, AllocateProducerId):
             allocated = self._ports.next_producer_id()
             allocated.on_done(partial(self._allocated, index, shard, effect.id))
@@ -147,7 +149,7 @@ class TransactionRuntime:
         self.shards.resume(index, shard, lambda shard, now: shard.handle_markers(event, now))
 
 
-def _loaded(_index: int, shard: TransactionShard, now: Moment) -> TransactionEffects:
+def _loaded(_index: int, shard: TransactionShard, now: Moment) -> Effects:
     return shard.loaded(now)
 
 

@@ -7,9 +7,13 @@ may have further kinds of both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from ottla.common.errors import ErrorCode
+from ottla.common.request import Request
+
+Q_co = TypeVar("Q_co", covariant=True)
+R = TypeVar("R")
 
 
 class Moment(NamedTuple):
@@ -19,14 +23,14 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-class Call:
+class Call(Generic[Q_co]):
     """A request to the shard. The `Reply` refers to it by identity; `token` is for the caller's own use."""
 
     __slots__ = ("api_version", "client_host", "client_id", "request", "token")
 
     def __init__(
         self,
-        request: object,
+        request: Q_co,
         api_version: int = 0,
         client_id: str = "",
         client_host: str = "",
@@ -40,14 +44,6 @@ class Call:
 
 
 RecordBytes: TypeAlias = tuple[bytes, bytes | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The response to `call`."""
-
-    call: Call
-    response: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +82,23 @@ def log_line(message: str, *arguments: object) -> LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnEffect:
-    """Base of effects that only one coordinator has. They wait like a `Reply`, and its runtime executes them."""
+class ParkedEffect:
+    """Base of effects that are executed only when everything appended so far is committed."""
 
 
-Effect: TypeAlias = Append | Reply | LogLine | OwnEffect
+@dataclass(frozen=True, slots=True)
+class Reply(ParkedEffect, Generic[R]):
+    """The response to `call`. Its type is the one that the request declares (`Request`)."""
+
+    call: Call[Request[R]]
+    response: R
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEffect(ParkedEffect):
+    """Base of effects that only one coordinator has, and that its runtime executes."""
+
+
+# `ParkedEffect` instead of `Reply`: in a list of `Reply[Any]` type checkers would accept any response.
+Effect: TypeAlias = Append | LogLine | ParkedEffect
 Effects: TypeAlias = list[Effect]

@@ -32,6 +32,11 @@ def encode_element(response: type[Message], version: int, element: Struct) -> by
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def as_list(encoded: list[bytes]) -> list[E]:
+    """Encoded elements of type E, as the type of the field that they stand for."""
+    return cast("list[E]", encoded)
+
+
 class Elements(Generic[E]):
     """What stands in place of an array's list. Its length is the number of elements; it yields bytes of many."""
 

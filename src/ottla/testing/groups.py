@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
-from ottla.coordinators.events import OwnEffect
+from ottla.coordinators.events import ParkedEffect
 from ottla.coordinators.group import Append, Appended, Call, Effects, GroupConfig, GroupShard, LogLine, Moment, Reply
 from ottla.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -43,9 +43,9 @@ class GroupDriver:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.append_error = ErrorCode.NONE
         """If set, appends fail with it."""
-        self.answers: dict[Call, Any] = {}
+        self.answers: dict[Call[Any], Any] = {}
         self.log_lines: list[str] = []
-        self.own_effects: list[OwnEffect] = []
+        self.own_effects: list[ParkedEffect] = []
         """Effects that a test executes."""
         self.image = EMPTY_IMAGE
         self._random = random.Random(seed)
@@ -73,7 +73,7 @@ class GroupDriver:
     def _now(self) -> Moment:
         return Moment(self.now_ms, WALL_START_MS + self.now_ms + self.wall_ahead_ms)
 
-    def send(self, request: object, version: int = 9, client_id: str = "client") -> Call:
+    def send(self, request: object, version: int = 9, client_id: str = "client") -> Call[Any]:
         """Send one request; its response appears in `answers`, immediately or later."""
         call = Call(request, version, client_id, "/127.0.0.1")
         self.obey(self.shard.step(call, self._now()))
@@ -189,7 +189,7 @@ class Joiner:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in self.protocols],
         )
 
-    def join(self) -> Call:
+    def join(self) -> Call[Any]:
         """Send JoinGroup; if the response assigns a member id, send it again with the id."""
         call = self.driver.send(self.join_request(), self.version, self.client_id)
         answer = self.driver.answers.get(call)
@@ -198,14 +198,14 @@ class Joiner:
             call = self.driver.send(self.join_request(), self.version, self.client_id)
         return call
 
-    def joined(self, call: Call) -> Any:
+    def joined(self, call: Call[Any]) -> Any:
         """The response to a JoinGroup; stores its member id and generation."""
         answer = self.driver.answers[call]
         if answer.error_code == ErrorCode.NONE:
             self.member_id, self.generation = answer.member_id, answer.generation_id
         return answer
 
-    def sync(self, assignments: dict[str, bytes] | None = None) -> Call:
+    def sync(self, assignments: dict[str, bytes] | None = None) -> Call[Any]:
         """Send SyncGroup; a leader passes the assignment."""
         rows = [SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()]
         request = SyncGroupRequest(

@@ -15,6 +15,7 @@ from ottla.common.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.server import Node
+    from ottla.common.request import Request
     from ottla.network.connection import Connection
     from ottla.network.server import Server
 
@@ -152,7 +153,7 @@ def _network(node: Node) -> Server:
     return node.network
 
 
-async def _ask(node: Node, group_id: str, question: object) -> Any:
+async def _ask(node: Node, group_id: str, question: Request[Any]) -> Any:
     """The coordinator's response; waits while the coordinator loads groups after a restart."""
     deadline_s = time.monotonic() + LOADING_S
     while True:

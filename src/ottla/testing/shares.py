@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
@@ -28,7 +29,7 @@ class ShareCoordinatorDriver:
         """If set, appends fail with it."""
         self.shard = ShareCoordinatorShard(self.config)
         self.shard.loaded(self._now())
-        self._answers: dict[Call, object] = {}
+        self._answers: dict[Call[Any], object] = {}
 
     def _now(self) -> Moment:
         return Moment(self.now_ms, WALL_START_MS + self.now_ms)

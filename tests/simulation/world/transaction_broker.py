@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Effects
 from ottla.coordinators.transaction import (
     AddPartitions,
     AllocateProducerId,
@@ -25,7 +26,6 @@ from ottla.coordinators.transaction import (
     ProducerIdAllocated,
     Reply,
     TransactionConfig,
-    TransactionEffects,
     TransactionShard,
     WriteMarkers,
 )
@@ -166,7 +166,7 @@ class TransactionBroker:
         else:
             self.obey(self.shard.step(call, self.now()))
 
-    def obey(self, effects: TransactionEffects) -> None:
+    def obey(self, effects: Effects) -> None:
         pending = deque(effects)
         while pending:
             effect = pending.popleft()
@@ -182,7 +182,7 @@ class TransactionBroker:
         end = len(self.log)
         self.clock.plan(self.random.choice((0, 0, 5, 40)), lambda: self._commit(end, self.shard))
 
-    def _append(self, append: Append) -> TransactionEffects:
+    def _append(self, append: Append) -> Effects:
         base, error = len(self.log), ErrorCode.NONE
         if self.random.random() < self.faults.append:
             error = self.random.choice(APPEND_ERRORS)
@@ -203,7 +203,7 @@ class TransactionBroker:
             else:
                 self._send_markers(effect)
 
-    def _later(self, delay_ms: int, report: Callable[[Any], TransactionEffects], effect: object) -> None:
+    def _later(self, delay_ms: int, report: Callable[[Any], Effects], effect: object) -> None:
         """Report an outcome to the shard that waits for it; a crash loses the outcome."""
         shard = self.shard
 
@@ -213,7 +213,7 @@ class TransactionBroker:
 
         self.clock.plan(delay_ms, event)
 
-    def _allocate(self, effect: AllocateProducerId) -> TransactionEffects:
+    def _allocate(self, effect: AllocateProducerId) -> Effects:
         if self.random.random() < self.faults.allocation:
             event = ProducerIdAllocated(effect.id, -1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any
 
 from ottla.common.errors import ErrorCode
+from ottla.coordinators.events import Effect, Effects
 from ottla.coordinators.transaction import (
     AddPartitions,
     AllocateProducerId,
@@ -21,8 +22,6 @@ from ottla.coordinators.transaction import (
     ProducerIdAllocated,
     Reply,
     TransactionConfig,
-    TransactionEffect,
-    TransactionEffects,
     TransactionShard,
     WriteMarkers,
 )
@@ -71,14 +70,14 @@ class TransactionDriver:
 
     # -- effects -----------------------------------------------------------------------------------------------
 
-    def obey(self, effects: TransactionEffects) -> None:
+    def obey(self, effects: Effects) -> None:
         """Append, replay and answer in the order of the effects."""
         pending = deque(effects)
         while pending:
             pending.extendleft(reversed(self.execute(pending.popleft())))
         self.shard.validate()
 
-    def execute(self, effect: TransactionEffect) -> TransactionEffects:
+    def execute(self, effect: Effect) -> Effects:
         """Execute one effect; returns the effects that follow from its outcome."""
         match effect:
             case Append():
@@ -104,13 +103,13 @@ class TransactionDriver:
                 return self._write(effect)
         return []
 
-    def _allocate(self, effect: AllocateProducerId) -> TransactionEffects:
+    def _allocate(self, effect: AllocateProducerId) -> Effects:
         if self.allocation_error is ErrorCode.NONE:
             self.next_producer_id += 1
         event = ProducerIdAllocated(effect.id, self.next_producer_id - 1, self.allocation_error)
         return self.shard.handle_producer_id(event, self.now())
 
-    def _write(self, effect: WriteMarkers) -> TransactionEffects:
+    def _write(self, effect: WriteMarkers) -> Effects:
         results = {row: self.marker_errors.get(row, ErrorCode.NONE) for row in effect.partitions}
         return self.shard.handle_markers(MarkersWritten(effect.id, results), self.now())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.share.events import (
     DeleteState,
@@ -79,7 +81,7 @@ def test_state_that_exists_survives_a_repeated_creation() -> None:
     again = InitializeState(KEY, 2, -1, keeps_existing=True)
     assert driver.ask(again) == Result()
     assert len(driver.log) == written
-    assert driver.ask(again._replace(topic_exists=False)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert driver.ask(replace(again, topic_exists=False)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert driver.ask(ReadState(KEY, 0)).batches == (StateBatch(5, 9, ACKNOWLEDGED, 1),)
     assert driver.ask(DeleteState(KEY)) == Result()
     assert driver.ask(again) == Result()
@@ -90,8 +92,8 @@ def test_unknown_topics_and_negative_partitions_are_refused() -> None:
     driver = initialized()
     negative = KEY._replace(partition=-1)
     for request in (InitializeState(KEY, 1, 0), ReadState(KEY, 0), ReadSummary(KEY), DeleteState(KEY), write(0, 1)):
-        assert driver.ask(request._replace(topic_exists=False)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert driver.ask(request._replace(key=negative)).error is ErrorCode.INVALID_REQUEST
+        assert driver.ask(replace(request, topic_exists=False)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert driver.ask(replace(request, key=negative)).error is ErrorCode.INVALID_REQUEST
 
 
 def test_read_of_the_same_leader_epoch_writes_nothing() -> None:
@@ -170,7 +172,7 @@ def test_number_of_stored_batches_is_limited() -> None:
     driver = initialized()
     for start in range(0, MOST_BATCHES, MOST_BATCHES_IN_WRITE):
         batches = tuple(StateBatch(2 * o, 2 * o, ACKNOWLEDGED, 1) for o in range(start, start + MOST_BATCHES_IN_WRITE))
-        assert driver.ask(write(0, 0)._replace(batches=batches)) == Result()
+        assert driver.ask(replace(write(0, 0), batches=batches)) == Result()
     assert driver.ask(write(1, 1)).error is ErrorCode.INVALID_REQUEST
-    assert driver.ask(write(1, 1)._replace(batches=())) == Result()
+    assert driver.ask(replace(write(1, 1), batches=())) == Result()
     assert len(driver.replayed().states[KEY].batches) == MOST_BATCHES

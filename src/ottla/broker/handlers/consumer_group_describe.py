@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.group_descriptions import describe_each
 from ottla.common.completion import Completion
@@ -27,7 +27,7 @@ def handle(
     version = context.api_version
     is_served = broker.serves_consumer_groups()
 
-    def describe(name: str) -> Completion[Any]:
+    def describe(name: str) -> Completion[DescribedGroup]:
         if not is_served:
             return Completion.of(DescribedGroup(group_id=name, error_code=ErrorCode.UNSUPPORTED_VERSION))
         return broker.groups.submit(name, DescribeConsumerGroup(name), api_version=version)
@@ -39,4 +39,4 @@ def handle(
         version,
         with_operations=request.include_authorized_operations,
     )
-    return ConsumerGroupDescribeResponse(groups=cast("list[DescribedGroup]", groups))
+    return ConsumerGroupDescribeResponse(groups=groups)

@@ -5,12 +5,12 @@ Before version 6 a group that does not exist is Dead, without an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.group_descriptions import describe_each
 from ottla.common.slices import Slices
 from ottla.coordinators.group import DescribeGroup
-from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -29,4 +29,4 @@ def handle(
         version,
         with_operations=request.include_authorized_operations,
     )
-    return DescribeGroupsResponse(groups=cast("list[DescribedGroup]", groups))
+    return DescribeGroupsResponse(groups=groups)

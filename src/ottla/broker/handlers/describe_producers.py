@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.response_size import check_response_size
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
-from ottla.protocol.elements import encode_element
+from ottla.protocol.elements import as_list, encode_element
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -41,7 +41,7 @@ def handle(
             check_response_size(size)
             partitions.append(encoded)
             yield
-        topics.append(TopicResponse(name=topic.name, partitions=cast("list[PartitionResponse]", partitions)))
+        topics.append(TopicResponse(name=topic.name, partitions=as_list(partitions)))
         yield
     return DescribeProducersResponse(topics=topics)
 

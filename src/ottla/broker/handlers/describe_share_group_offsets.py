@@ -7,7 +7,7 @@ start offset -1. Null topics mean all partitions that have share state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.response_size import check_response_size
 from ottla.broker.share_coordinator import submit_all
@@ -17,7 +17,7 @@ from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.share.events import ListShares
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, ReadSummary, Result, ShareKey
-from ottla.protocol.elements import Elements, encode_element
+from ottla.protocol.elements import Elements, as_list, encode_element
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestTopic,
@@ -54,7 +54,7 @@ def handle(
         groups.append(encoded)
         size += len(encoded)
         check_response_size(size)
-    return DescribeShareGroupOffsetsResponse(groups=cast("list[DescribeShareGroupOffsetsResponseGroup]", groups))
+    return DescribeShareGroupOffsetsResponse(groups=as_list(groups))
 
 
 class _Description:

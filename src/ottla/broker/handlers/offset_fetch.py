@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ottla.broker.request_batches import MOST_ROWS, in_parts
 from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group import FetchOffsets
-from ottla.protocol.elements import encode_element
+from ottla.protocol.elements import as_list, encode_element
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -61,7 +61,7 @@ def handle(broker: OffsetPorts, context: RequestContext, request: OffsetFetchReq
         size += len(encoded)
         check_response_size(size)
         answers.append(encoded)
-    return OffsetFetchResponse(groups=cast("list[OffsetFetchResponseGroup]", answers))
+    return OffsetFetchResponse(groups=as_list(answers))
 
 
 def _fetch(
@@ -75,7 +75,8 @@ def _fetch(
     if isinstance(answer, list):
         # Very many topics are requested by name, in parts. A topic that was deleted meanwhile is missing.
         named = OffsetFetchRequestGroup(group_id=group.group_id, topics=answer)
-        answer = cast("OffsetFetchResponseGroup", (yield from _ask(broker, context, named, require_stable)))
+        answer = yield from _ask(broker, context, named, require_stable)
+        assert not isinstance(answer, list), "only a request for all offsets is divided"
         for topic in answer.topics:
             topic.partitions = [row for row in topic.partitions if row.committed_offset >= 0 or row.error_code]
             yield

@@ -27,7 +27,7 @@ TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
-def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Effects:
+def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, now: Moment) -> Effects:
     """List the groups that match the filters, which ignore case. An empty filter matches every group."""
     states = {name.strip().lower() for name in question.states}
     types = {name.strip().lower() for name in question.types}
@@ -51,7 +51,7 @@ def list_groups(core: Core, call: Call, question: ListGroups, now: Moment) -> Ef
     return [Reply(call, chosen)]
 
 
-def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> Effects:
+def describe(core: Core, call: Call[DescribeGroup], question: DescribeGroup, _now: Moment) -> Effects:
     """Describe a group and its members. Their subscriptions are only reported while the group is Stable."""
     group = core.groups.get(question.group_id)
     if group is None:
@@ -80,7 +80,7 @@ def describe(core: Core, call: Call, question: DescribeGroup, _now: Moment) -> E
     return [Reply(call, row)]
 
 
-def _not_found(call: Call, group_id: str, *, is_other: bool) -> DescribedGroup:
+def _not_found(call: Call[DescribeGroup], group_id: str, *, is_other: bool) -> DescribedGroup:
     if call.api_version < NOT_FOUND_IS_AN_ERROR_SINCE:
         return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
     return DescribedGroup(
@@ -91,7 +91,7 @@ def _not_found(call: Call, group_id: str, *, is_other: bool) -> DescribedGroup:
     )
 
 
-def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], question: DeleteGroup, _now: Moment) -> Effects:
     """Delete a group that has no members, with its offsets."""
     if question.group_id in core.consumer_groups:
         return consumer_admin.delete(core, call, question)
@@ -111,7 +111,7 @@ def delete(core: Core, call: Call, question: DeleteGroup, _now: Moment) -> Effec
     return [line, *core.reply_after_append(call, [*records, group_tombstone(question.group_id)], result)]
 
 
-def force_rebalance(core: Core, call: Call, order: ForceRebalance, now: Moment) -> Effects:
+def force_rebalance(core: Core, call: Call[ForceRebalance], order: ForceRebalance, now: Moment) -> Effects:
     """Start a rebalance of a group with members, unless one is in progress."""
     group = core.groups.get(order.group_id)
     if group is None or not group.members:

@@ -6,9 +6,10 @@ Also builds the responses to JoinGroup and SyncGroup.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.common.errors import ErrorCode
+from ottla.common.request import Request
 from ottla.coordinators.events import Append, Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.follow_ups import AnswerCall, FollowUp, InFlight
@@ -19,14 +20,16 @@ from ottla.coordinators.group.offset_store import OffsetStore
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
 from ottla.coordinators.timers import Timers
 from ottla.metadata.image import EMPTY_IMAGE, GROUP
-from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from ottla.coordinators.group.consumer.group import ConsumerGroup
     from ottla.coordinators.group.consumer.matching import MatchingJob
     from ottla.coordinators.group.share.group import ShareGroup
     from ottla.coordinators.group.unserved import UnservedGroup
+
+R = TypeVar("R")
 
 NO_PRODUCER_ID = -1
 # Before version 7 the protocol name is not nullable.
@@ -72,7 +75,7 @@ class Core:
         # Groups whose regular expressions are being matched with the names of topics.
         self.matching: dict[str, MatchingJob] = {}
         # Share groups whose share state is being altered or deleted, and the administrators' requests that do so.
-        self.changing_shares: dict[str, Call] = {}
+        self.changing_shares: dict[str, Call[Any]] = {}
         # When the log was loaded, on the monotonic clock.
         self.loaded_ms = 0
         self.offsets = OffsetStore()
@@ -111,7 +114,7 @@ class Core:
         parts = [records[start : start + size] for start in range(0, len(records), size)]
         return [self.append(part, follow_up if part is parts[-1] else None) for part in parts]
 
-    def reply_after_append(self, call: Call, records: Sequence[RecordBytes], response: object) -> Effects:
+    def reply_after_append(self, call: Call[Request[R]], records: Sequence[RecordBytes], response: R) -> Effects:
         """Append `records`, then answer `call`: with `response`, or with the append's error."""
         if not records:
             return [Reply(call, response)]
@@ -146,13 +149,15 @@ class Core:
             self.forget_heartbeat(group, member_id)
 
 
-def refuse_join(call: Call, error: ErrorCode, member_id: str = "") -> Reply:
+def refuse_join(call: Call[JoinGroupRequest], error: ErrorCode, member_id: str = "") -> Reply[JoinGroupResponse]:
     """Answer a JoinGroup with an error."""
     name = "" if call.api_version < NULLABLE_PROTOCOL_NAME else None
     return Reply(call, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name))
 
 
-def accept_join(call: Call, group: Group, member: Member, *, leader: str | None = None, skip: bool = False) -> Reply:
+def accept_join(
+    call: Call[JoinGroupRequest], group: Group, member: Member, *, leader: str | None = None, skip: bool = False
+) -> Reply[JoinGroupResponse]:
     """Answer a JoinGroup that succeeded. Only the leader's response lists the members.
 
     A static leader that returned must not assign partitions again. Its response either names another `leader`, or,
@@ -177,12 +182,12 @@ def accept_join(call: Call, group: Group, member: Member, *, leader: str | None 
     return Reply(call, response)
 
 
-def refuse_sync(call: Call, error: ErrorCode) -> Reply:
+def refuse_sync(call: Call[SyncGroupRequest], error: ErrorCode) -> Reply[SyncGroupResponse]:
     """Answer a SyncGroup with an error."""
     return Reply(call, SyncGroupResponse(error_code=error))
 
 
-def accept_sync(call: Call, group: Group, assignment: bytes) -> Reply:
+def accept_sync(call: Call[SyncGroupRequest], group: Group, assignment: bytes) -> Reply[SyncGroupResponse]:
     """Answer a SyncGroup with the member's assignment."""
     response = SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
@@ -50,6 +52,8 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+R = TypeVar("R")
+
 
 def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """Answer a commit with one error for all partitions; the response has no field for an error of the request."""
@@ -82,7 +86,7 @@ def transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorC
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def error_response(call: Call, error: ErrorCode) -> object:
+def error_response(call: Call[Any], error: ErrorCode) -> Any:
     """Return the response to `call` with `error`; the error code itself for requests of the runtime."""
     request = call.request
     match request:
@@ -115,7 +119,7 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return _administrators_response(request, error)
 
 
-def _administrators_response(request: object, error: ErrorCode) -> object:
+def _administrators_response(request: object, error: ErrorCode) -> Any:
     match request:
         case DescribeConsumerGroup():
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
@@ -137,7 +141,7 @@ def _administrators_response(request: object, error: ErrorCode) -> object:
             return None
 
 
-def answer_appended(_core: Core, follow_up: AnswerCall, error: ErrorCode, _now: Moment) -> Effects:
+def answer_appended(_core: Core, follow_up: AnswerCall[R], error: ErrorCode, _now: Moment) -> Effects:
     """Answer a call whose records were appended, or could not be."""
     call, response = follow_up
     return [Reply(call, response if error is ErrorCode.NONE else error_response(call, error))]

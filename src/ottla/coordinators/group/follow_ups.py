@@ -6,13 +6,17 @@ calls the function that its table names for the type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from ottla.common.request import Request
     from ottla.coordinators.events import Call, RecordBytes
+    from ottla.coordinators.group.events import DeleteGroup
     from ottla.coordinators.group.group import Group
     from ottla.coordinators.group.member import Member, Protocols
     from ottla.coordinators.group.share.events import (
+        AlterShareOffsets,
+        DeleteShareOffsets,
         DeleteShares,
         ForgetShares,
         InitializeShares,
@@ -21,13 +25,16 @@ if TYPE_CHECKING:
     )
     from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from ottla.protocol.messages.join_group import JoinGroupRequest
+    from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+R = TypeVar("R")
 
 
-class AnswerCall(NamedTuple):
+class AnswerCall(NamedTuple, Generic[R]):
     """Answer `call` with `response`, or with the append's error."""
 
-    call: Call
-    response: object
+    call: Call[Request[R]]
+    response: R
 
 
 class AnswerSyncs(NamedTuple):
@@ -40,7 +47,7 @@ class AnswerSyncs(NamedTuple):
 class ReplaceStaticMember(NamedTuple):
     """Answer the JoinGroup of a static member that returned to a Stable group."""
 
-    call: Call
+    call: Call[JoinGroupRequest]
     group: Group
     member: Member
     successor: Member
@@ -52,14 +59,14 @@ class ReplaceStaticMember(NamedTuple):
 class JoinConvertedGroup(NamedTuple):
     """Handle a JoinGroup whose group was converted to a classic group by the appended tombstones."""
 
-    call: Call
+    call: Call[JoinGroupRequest]
     request: JoinGroupRequest
 
 
 class JoinUpgradedGroup(NamedTuple):
     """Let a consumer member join a group that was converted from the classic group `former`."""
 
-    call: Call
+    call: Call[ConsumerGroupHeartbeatRequest]
     request: ConsumerGroupHeartbeatRequest
     former: Group
 
@@ -70,14 +77,14 @@ class RebalanceDowngradedGroup(NamedTuple):
     group_id: str
     protocols: dict[str, Protocols]
     """The protocols of each member."""
-    request: tuple[Call, object] | None
+    answer: AnswerCall[Any] | None
     """The request by which the last consumer member left, and its response."""
 
 
 class JoinDowngradedGroup(NamedTuple):
     """Answer a static classic member that replaced the last consumer member, by which the group became classic."""
 
-    call: Call
+    call: Call[JoinGroupRequest]
     group_id: str
     member_id: str
     replaced_id: str
@@ -89,8 +96,8 @@ class JoinDowngradedGroup(NamedTuple):
 class AnswerShareHeartbeat(NamedTuple):
     """Answer a member of a share group, and create share state."""
 
-    call: Call
-    response: object
+    call: Call[ShareGroupHeartbeatRequest]
+    response: ShareGroupHeartbeatResponse
     effect: InitializeShares | None
 
 
@@ -98,19 +105,18 @@ class ReleaseShareRecords(NamedTuple):
     """Release the records of a member of a share group that was removed, and answer it if it left."""
 
     effect: ReleaseRecords
-    call: Call | None
-    response: object
+    answer: AnswerCall[ShareGroupHeartbeatResponse] | None
 
 
 class ChangeShareState(NamedTuple):
     """Alter or delete share state as `call` requests."""
 
-    call: Call
+    call: Call[DeleteGroup] | Call[AlterShareOffsets] | Call[DeleteShareOffsets]
     effect: DeleteShares | ResetShares | ForgetShares
 
 
 FollowUp: TypeAlias = (
-    AnswerCall
+    AnswerCall[Any]
     | AnswerSyncs
     | ReplaceStaticMember
     | JoinConvertedGroup

@@ -18,6 +18,7 @@ from ottla.coordinators.group.subscription import subscribed_topics
 if TYPE_CHECKING:
     from ottla.coordinators.events import Call
     from ottla.protocol.group_records import GroupMetadataValue
+    from ottla.protocol.messages.join_group import JoinGroupRequest
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -164,7 +165,7 @@ class Group:
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms
 
-    def add(self, member: Member, protocol_type: str, joining: Call | None = None) -> None:
+    def add(self, member: Member, protocol_type: str, joining: Call[JoinGroupRequest] | None = None) -> None:
         """Add a member. The first member sets the protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
@@ -198,7 +199,7 @@ class Group:
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 
-    def park_join(self, member: Member, call: Call | None) -> Call | None:
+    def park_join(self, member: Member, call: Call[JoinGroupRequest] | None) -> Call[JoinGroupRequest] | None:
         """Replace the parked JoinGroup request of `member`; returns the previous one."""
         before, member.joining = member.joining, call
         self.awaiting_join += (call is not None) - (before is not None)

@@ -19,7 +19,7 @@ from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, 
 from ottla.coordinators.group.records import group_record
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.timer_keys import Kind
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
@@ -30,7 +30,7 @@ REBALANCE_TIMEOUT_SINCE = 1
 class _Joining:
     """A JoinGroup request with its unique protocols."""
 
-    call: Call
+    call: Call[JoinGroupRequest]
     request: JoinGroupRequest
     protocols: Protocols
 
@@ -48,7 +48,7 @@ class _Joining:
         return self.request.rebalance_timeout_ms, session_ms
 
 
-def join(core: Core, call: Call, request: JoinGroupRequest, now: Moment) -> Effects:
+def join(core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, now: Moment) -> Effects:
     """Answer or park one JoinGroup."""
     if not request.group_id:
         return [refuse_join(call, ErrorCode.INVALID_GROUP_ID, request.member_id)]
@@ -241,7 +241,9 @@ def static_member_appended(core: Core, follow_up: ReplaceStaticMember, error: Er
     return [accept_returned(call, group, member, leader_before)]
 
 
-def accept_returned(call: Call, group: Group, member: Member, leader_before: str | None) -> Reply:
+def accept_returned(
+    call: Call[JoinGroupRequest], group: Group, member: Member, leader_before: str | None
+) -> Reply[JoinGroupResponse]:
     """Answer the JoinGroup of a static member that returned to a Stable group, and must not assign partitions."""
     if call.api_version >= SKIP_ASSIGNMENT_SINCE:
         return accept_join(call, group, member, skip=group.leader == member.member_id)

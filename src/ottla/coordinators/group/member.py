@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinators.events import Call
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.join_group import JoinGroupRequest
+    from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
@@ -24,9 +28,9 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Call | None = None
+    joining: Call[JoinGroupRequest] | None = None
     """The parked JoinGroup request. Set it with `Group.park_join`, which counts parked requests."""
-    syncing: Call | None = None
+    syncing: Call[SyncGroupRequest] | None = None
     """The parked SyncGroup request."""
     is_new: bool = field(default=False)
     """Its first JoinGroup is still parked: it may not know its member id, so it cannot send heartbeats."""

@@ -42,7 +42,7 @@ from ottla.protocol.messages.offset_fetch import (
 MOST_TOMBSTONES = 2_000
 
 
-def commit(core: Core, call: Call, request: OffsetCommitRequest, now: Moment) -> Effects:
+def commit(core: Core, call: Call[OffsetCommitRequest], request: OffsetCommitRequest, now: Moment) -> Effects:
     """Write committed offsets. A commit of a member counts as a heartbeat."""
     group = core.groups.get(request.group_id)
     committer = Committer(
@@ -88,7 +88,7 @@ def _check_metadata(core: Core, partition: OffsetCommitRequestPartition) -> Erro
     return ErrorCode.NONE
 
 
-def fetch(core: Core, call: Call, question: FetchOffsets, _now: Moment) -> Effects:
+def fetch(core: Core, call: Call[FetchOffsets], question: FetchOffsets, _now: Moment) -> Effects:
     """Return committed offsets: of the given partitions, or all (null topics). A missing offset is -1."""
     group = question.group
     error = check_fetch(core, group.group_id, group.member_id, group.member_epoch)
@@ -142,7 +142,7 @@ def _is_of_previous_topic(committed: Committed, topic_id: Uuid) -> bool:
     return known and committed.topic_id != topic_id
 
 
-def delete(core: Core, call: Call, request: OffsetDeleteRequest, _now: Moment) -> Effects:
+def delete(core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, _now: Moment) -> Effects:
     """Delete offsets of topics to which the group does not subscribe (KIP-496)."""
     if not request.group_id:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
@@ -166,7 +166,9 @@ class Subscriber(Protocol):
     def is_subscribed(self, topic: str) -> bool: ...
 
 
-def delete_from(core: Core, call: Call, request: OffsetDeleteRequest, group: Subscriber) -> Effects:
+def delete_from(
+    core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, group: Subscriber
+) -> Effects:
     """Delete offsets of topics that `group` does not subscribe to."""
     records: list[RecordBytes] = []
     topics = []
@@ -195,7 +197,7 @@ def some_tombstones(core: Core, group_id: str) -> list[RecordBytes]:
     return [offset_tombstone(group_id, topic, index) for topic, index in sorted(some)]
 
 
-def topics_deleted(core: Core, call: Call, event: TopicsDeleted, _now: Moment) -> Effects:
+def topics_deleted(core: Core, call: Call[TopicsDeleted], event: TopicsDeleted, _now: Moment) -> Effects:
     """Delete the offsets of deleted topics."""
     tombstones = (
         offset_tombstone(group_id, topic, index)

@@ -19,7 +19,7 @@ from ottla.protocol.messages.leave_group import (
 BATCHED_LEAVE_SINCE = 3
 
 
-def heartbeat(core: Core, call: Call, request: HeartbeatRequest, now: Moment) -> Effects:
+def heartbeat(core: Core, call: Call[HeartbeatRequest], request: HeartbeatRequest, now: Moment) -> Effects:
     """Extend the member's session; the response says whether the member must join again."""
     return [Reply(call, HeartbeatResponse(error_code=_heartbeat(core, request, now)))]
 
@@ -56,7 +56,7 @@ def session_elapsed(core: Core, group: Group, member_id: str, now: Moment) -> Ef
     return effects + _after_departure(core, group, now, reason, was_member=member is not None)
 
 
-def leave(core: Core, call: Call, request: LeaveGroupRequest, now: Moment) -> Effects:
+def leave(core: Core, call: Call[LeaveGroupRequest], request: LeaveGroupRequest, now: Moment) -> Effects:
     """Remove members that leave, or that an administrator removes by instance id (KIP-345, KIP-800)."""
     if not request.group_id:
         return [Reply(call, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
@@ -96,30 +96,40 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-_HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], Effects]] = {
-    JoinGroupRequest: join,
-    SyncGroupRequest: sync,
-    HeartbeatRequest: session.heartbeat,
-    LeaveGroupRequest: session.leave,
-    OffsetCommitRequest: offsets.commit,
-    ConsumerGroupHeartbeatRequest: consumer_heartbeat,
-    ShareGroupHeartbeatRequest: share_members.heartbeat,
-    TxnOffsetCommitRequest: transactional_offsets.commit,
-    FetchOffsets: offsets.fetch,
-    OffsetDeleteRequest: offsets.delete,
-    TopicsDeleted: offsets.topics_deleted,
-    ListGroups: admin.list_groups,
-    DescribeGroup: admin.describe,
-    DescribeConsumerGroup: consumer_admin.describe,
-    DescribeShareGroup: share_admin.describe,
-    ListShares: share_offsets.list_shares,
-    AlterShareOffsets: share_offsets.alter,
-    DeleteShareOffsets: share_offsets.delete,
-    DeleteGroup: admin.delete,
-    ForceRebalance: admin.force_rebalance,
-}
+Q = TypeVar("Q")
+
+
+def _row(kind: type[Q], handler: Callable[[Core, Call[Q], Q, Moment], Effects]) -> tuple[type, Callable[..., Effects]]:
+    """Return a row of the table of handlers; type checkers compare the handler with the kind of its requests."""
+    return kind, handler
+
+
+_HANDLERS = dict(
+    [
+        _row(JoinGroupRequest, join),
+        _row(SyncGroupRequest, sync),
+        _row(HeartbeatRequest, session.heartbeat),
+        _row(LeaveGroupRequest, session.leave),
+        _row(OffsetCommitRequest, offsets.commit),
+        _row(ConsumerGroupHeartbeatRequest, consumer_heartbeat),
+        _row(ShareGroupHeartbeatRequest, share_members.heartbeat),
+        _row(TxnOffsetCommitRequest, transactional_offsets.commit),
+        _row(FetchOffsets, offsets.fetch),
+        _row(OffsetDeleteRequest, offsets.delete),
+        _row(TopicsDeleted, offsets.topics_deleted),
+        _row(ListGroups, admin.list_groups),
+        _row(DescribeGroup, admin.describe),
+        _row(DescribeConsumerGroup, consumer_admin.describe),
+        _row(DescribeShareGroup, share_admin.describe),
+        _row(ListShares, share_offsets.list_shares),
+        _row(AlterShareOffsets, share_offsets.alter),
+        _row(DeleteShareOffsets, share_offsets.delete),
+        _row(DeleteGroup, admin.delete),
+        _row(ForceRebalance, admin.force_rebalance),
+    ]
+)
 # Requests of the classic protocol, if the group is a consumer group.
-_CLASSIC_REQUESTS: dict[type, Callable[[Core, Call, Any, ConsumerGroup, Moment], Effects]] = {
+_CLASSIC_REQUESTS: dict[type, Callable[[Core, Call[Any], Any, ConsumerGroup, Moment], Effects]] = {
     JoinGroupRequest: classic_members.join,
     SyncGroupRequest: classic_members.sync,
     HeartbeatRequest: classic_members.heartbeat,
@@ -199,7 +209,7 @@ class GroupShard:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def step(self, call: Call, now: Moment) -> Effects:
+    def step(self, call: Call[Any], now: Moment) -> Effects:
         """Decide on one request."""
         core, handler = self._core, _HANDLERS[type(call.request)]
         if core.unserved:

@@ -16,7 +16,7 @@ from ottla.coordinators.group.states import State
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 
-def sync(core: Core, call: Call, request: SyncGroupRequest, _now: Moment) -> Effects:
+def sync(core: Core, call: Call[SyncGroupRequest], request: SyncGroupRequest, _now: Moment) -> Effects:
     """Answer or park one SyncGroup."""
     if not request.group_id:
         return [refuse_sync(call, ErrorCode.INVALID_GROUP_ID)]

@@ -26,7 +26,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 
 
-def commit(core: Core, call: Call, request: TxnOffsetCommitRequest, now: Moment) -> Effects:
+def commit(core: Core, call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, now: Moment) -> Effects:
     """Write pending offsets. Unlike OffsetCommit this is allowed in a rebalance, and does not count as a heartbeat."""
     error = _check(core, request, now)
     if error is not ErrorCode.NONE:

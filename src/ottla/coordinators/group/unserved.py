@@ -10,6 +10,8 @@ session timeout (45 s) after the log was loaded.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
@@ -144,7 +146,7 @@ def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
     ]
 
 
-def answer(core: Core, call: Call, now: Moment) -> Effects | None:
+def answer(core: Core, call: Call[Any], now: Moment) -> Effects | None:
     """Answer a request that names one of these groups; None: handle it as if the group did not exist."""
     match call.request:
         case JoinGroupRequest() as request:
@@ -160,7 +162,9 @@ def answer(core: Core, call: Call, now: Moment) -> Effects | None:
             return None
 
 
-def _join(core: Core, call: Call, request: JoinGroupRequest, group: UnservedGroup, now: Moment) -> Effects | None:
+def _join(
+    core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, group: UnservedGroup, now: Moment
+) -> Effects | None:
     if group.kind not in _CONVERTIBLE:
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
     if request.member_id or not request.protocols:
@@ -182,7 +186,7 @@ def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorC
 
 
 def _delete_offsets(
-    core: Core, call: Call, request: OffsetDeleteRequest, group: UnservedGroup, now: Moment
+    core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, group: UnservedGroup, now: Moment
 ) -> Effects | None:
     if group.kind not in _CONVERTIBLE:
         return None
@@ -191,7 +195,7 @@ def _delete_offsets(
     return delete_from(core, call, request, Group(group.group_id, None))
 
 
-def _delete(core: Core, call: Call, group: UnservedGroup, now: Moment) -> Effects:
+def _delete(core: Core, call: Call[DeleteGroup], group: UnservedGroup, now: Moment) -> Effects:
     """Delete a group. A group of an unknown type is rejected: it may have state elsewhere."""
     error = ErrorCode.NONE
     if group.kind not in _CONVERTIBLE:

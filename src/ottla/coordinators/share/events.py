@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
+from ottla.common.request import Request
+from ottla.coordinators.events import OwnEffect
 from ottla.coordinators.share.state_batches import StateBatch
 
 UNCHOSEN_OFFSET = -1
@@ -40,7 +43,8 @@ def is_coordinator_key(text: str) -> bool:
         return False
 
 
-class InitializeState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class InitializeState(Request["Result"]):
     """Begin to share a partition, or reset it.
 
     `keeps_existing`: state that exists is not reset, so that the request can be repeated while members use the state.
@@ -54,7 +58,8 @@ class InitializeState(NamedTuple):
     keeps_existing: bool = False
 
 
-class ReadState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadState(Request["Result"]):
     """Read the state for the leader of `leader_epoch`, and fence earlier leaders."""
 
     key: ShareKey
@@ -62,14 +67,16 @@ class ReadState(NamedTuple):
     topic_exists: bool = True
 
 
-class ReadSummary(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadSummary(Request["Result"]):
     """Read the offsets of a share partition, which need not exist."""
 
     key: ShareKey
     topic_exists: bool = True
 
 
-class WriteState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WriteState(Request["Result"]):
     """Merge states into what is stored."""
 
     key: ShareKey
@@ -81,14 +88,16 @@ class WriteState(NamedTuple):
     topic_exists: bool = True
 
 
-class DeleteState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeleteState(Request["Result"]):
     """Delete the state of a share partition."""
 
     key: ShareKey
     topic_exists: bool = True
 
 
-class TopicsDeleted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted(Request[None]):
     """Delete the state of all share partitions of these topics; the response is None."""
 
     topic_ids: frozenset[Uuid]
@@ -106,7 +115,8 @@ class Result(NamedTuple):
     batches: tuple[StateBatch, ...] = ()
 
 
-class PruneLog(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PruneLog(OwnEffect):
     """Effect: delete the records of the partition below `offset`. Newer records repeat what they say."""
 
     offset: int

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeVar
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, RecordBytes, Reply
+from ottla.common.request import Request
+from ottla.coordinators.events import Append, Appended, Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.share.events import (
     DeleteState,
     InitializeState,
@@ -44,7 +45,8 @@ from ottla.protocol.share_records import (
     decode_record,
 )
 
-Effects: TypeAlias = list[Append | Reply | LogLine | PruneLog]
+R = TypeVar("R")
+
 NO_PRODUCER_ID = -1
 _STATES = frozenset(RecordState)
 # Snapshots of share partitions that are not written are appended in batches of this size, one per timer.
@@ -66,7 +68,7 @@ class ShareCoordinatorConfig:
     """share.coordinator.cold.partition.snapshot.interval.ms"""
 
 
-def error_response(call: Call, error: ErrorCode) -> object:
+def error_response(call: Call[Any], error: ErrorCode) -> Any:
     """The response to a call with an error."""
     return None if isinstance(call.request, TopicsDeleted) else Result(error)
 
@@ -80,7 +82,7 @@ class ShareCoordinatorShard:
         self._config = config
         self._states: dict[ShareKey, Stored] = {}
         # Calls and records of appends whose outcome has not been reported, by the ids of the appends.
-        self._in_flight: dict[int, tuple[Call | None, object, tuple[RecordBytes, ...]]] = {}
+        self._in_flight: dict[int, tuple[Call[Any] | None, object, tuple[RecordBytes, ...]]] = {}
         self._next_append_id = 0
         # The log may be pruned below it if no share partition is left.
         self._last_tombstone_offset = 0
@@ -99,7 +101,7 @@ class ShareCoordinatorShard:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def step(self, call: Call, now: Moment) -> Effects:
+    def step(self, call: Call[Any], now: Moment) -> Effects:
         """Decide on one request."""
         match call.request:
             case InitializeState() as request:
@@ -117,7 +119,7 @@ class ShareCoordinatorShard:
             case _:
                 raise TypeError(f"{call.request!r} is not a request to the share coordinator")
 
-    def _initialize(self, call: Call, request: InitializeState, now: Moment) -> Effects:
+    def _initialize(self, call: Call[InitializeState], request: InitializeState, now: Moment) -> Effects:
         stored = self._states.get(request.key)
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
@@ -139,7 +141,7 @@ class ShareCoordinatorShard:
         )
         return [self._append(call, Result(), fresh.snapshot_record(request.key))]
 
-    def _read(self, call: Call, request: ReadState, now: Moment) -> Effects:
+    def _read(self, call: Call[ReadState], request: ReadState, now: Moment) -> Effects:
         stored = self._states.get(request.key)
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
@@ -172,7 +174,7 @@ class ShareCoordinatorShard:
             self._append(call, result, self._record(replace(stored, leader_epoch=request.leader_epoch), write, now))
         ]
 
-    def _summarize(self, call: Call, request: ReadSummary) -> Effects:
+    def _summarize(self, call: Call[ReadSummary], request: ReadSummary) -> Effects:
         stored = self._states.get(request.key)
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
@@ -188,7 +190,7 @@ class ShareCoordinatorShard:
         )
         return [Reply(call, result)]
 
-    def _write(self, call: Call, request: WriteState, now: Moment) -> Effects:
+    def _write(self, call: Call[WriteState], request: WriteState, now: Moment) -> Effects:
         stored = self._states.get(request.key)
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
@@ -206,7 +208,7 @@ class ShareCoordinatorShard:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, problem)]
         return [self._append(call, Result(), self._record(stored, request, now))]
 
-    def _delete(self, call: Call, request: DeleteState) -> Effects:
+    def _delete(self, call: Call[DeleteState], request: DeleteState) -> Effects:
         if request.key.partition < 0:
             return [_refuse(call, ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")]
         if not request.topic_exists:
@@ -215,7 +217,7 @@ class ShareCoordinatorShard:
             return [Reply(call, Result())]
         return [self._append(call, Result(), tombstone(request.key))]
 
-    def _topics_deleted(self, call: Call, request: TopicsDeleted) -> Effects:
+    def _topics_deleted(self, call: Call[TopicsDeleted], request: TopicsDeleted) -> Effects:
         keys = [key for key in self._states if key.topic_id in request.topic_ids]
         if not keys:
             return [Reply(call, None)]
@@ -243,7 +245,7 @@ class ShareCoordinatorShard:
         )
         return snapshot.snapshot_record(write.key)
 
-    def _append(self, call: Call | None, result: object, *records: RecordBytes) -> Append:
+    def _append(self, call: Call[Request[R]] | None, result: R | None, *records: RecordBytes) -> Append:
         self._next_append_id += 1
         self._in_flight[self._next_append_id] = (call, result, records)
         return Append(self._next_append_id, records)
@@ -357,5 +359,5 @@ def _problem(stored: Stored, write: WriteState) -> str | None:
     return None
 
 
-def _refuse(call: Call, error: ErrorCode, message: str | None = None) -> Reply:
+def _refuse(call: Call[Request[Result]], error: ErrorCode, message: str | None = None) -> Reply[Result]:
     return Reply(call, Result(error, message))

@@ -18,7 +18,7 @@ Reading order: `events`, `states`, `metadata`, `records`, `follow_ups`, `core`, 
 `end_transaction`, `markers`, `timeouts`, `expiry`, `admin`, `shard`.
 """
 
-from ottla.coordinators.events import Append, Appended, Call, LogLine, Moment, Reply
+from ottla.coordinators.events import Append, Appended, Call, Effects, LogLine, Moment, Reply
 from ottla.coordinators.transaction.config import TransactionConfig
 from ottla.coordinators.transaction.events import (
     AddPartitions,
@@ -27,8 +27,6 @@ from ottla.coordinators.transaction.events import (
     ListTransactions,
     MarkersWritten,
     ProducerIdAllocated,
-    TransactionEffect,
-    TransactionEffects,
     WriteMarkers,
 )
 from ottla.coordinators.transaction.shard import TransactionShard
@@ -40,6 +38,7 @@ __all__ = [
     "Appended",
     "Call",
     "DescribeTransaction",
+    "Effects",
     "ListTransactions",
     "LogLine",
     "MarkersWritten",
@@ -47,8 +46,6 @@ __all__ = [
     "ProducerIdAllocated",
     "Reply",
     "TransactionConfig",
-    "TransactionEffect",
-    "TransactionEffects",
     "TransactionShard",
     "WriteMarkers",
 ]

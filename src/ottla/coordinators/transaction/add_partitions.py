@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, Moment, Reply
+from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.errors import refuse
-from ottla.coordinators.transaction.events import AddPartitions, TransactionEffects
+from ottla.coordinators.transaction.events import AddPartitions, TopicPartition
 from ottla.coordinators.transaction.follow_ups import AnswerAdd
 from ottla.coordinators.transaction.metadata import FLEXIBLE_RECORDS_SINCE
 from ottla.coordinators.transaction.states import PREPARED, State
 
 
-def add(core: Core, call: Call, request: AddPartitions, now: Moment) -> TransactionEffects:
+def add(core: Core, call: Call[AddPartitions], request: AddPartitions, now: Moment) -> Effects:
     """Add the partitions; the first ones begin the transaction."""
     if request.verify_only:
         return [_verify(core, call, request)]
@@ -44,7 +44,7 @@ def _check(core: Core, request: AddPartitions) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _verify(core: Core, call: Call, request: AddPartitions) -> Reply:
+def _verify(core: Core, call: Call[AddPartitions], request: AddPartitions) -> Reply[dict[TopicPartition, ErrorCode]]:
     metadata = core.transactions.get(request.transactional_id)
     if not request.transactional_id:
         return refuse(call, ErrorCode.INVALID_REQUEST)
@@ -58,11 +58,11 @@ def _verify(core: Core, call: Call, request: AddPartitions) -> Reply:
     return Reply(call, {row: part if row in metadata.partitions else other for row in request.partitions})
 
 
-def _accept(call: Call, request: AddPartitions) -> Reply:
+def _accept(call: Call[AddPartitions], request: AddPartitions) -> Reply[dict[TopicPartition, ErrorCode]]:
     return Reply(call, dict.fromkeys(request.partitions, ErrorCode.NONE))
 
 
-def appended(_core: Core, follow_up: AnswerAdd, error: ErrorCode, _now: Moment) -> TransactionEffects:
+def appended(_core: Core, follow_up: AnswerAdd, error: ErrorCode, _now: Moment) -> Effects:
     """Answer the request."""
     call, _, request = follow_up
     return [_accept(call, request) if error is ErrorCode.NONE else refuse(call, error)]

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, Moment, Reply
+from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.errors import refuse
-from ottla.coordinators.transaction.events import DescribeTransaction, ListTransactions, TransactionEffects
+from ottla.coordinators.transaction.events import DescribeTransaction, ListTransactions
 from ottla.coordinators.transaction.metadata import Metadata
 from ottla.coordinators.transaction.states import BY_TITLE
 from ottla.protocol.messages import describe_transactions, list_transactions
 
 
-def describe(core: Core, call: Call, question: DescribeTransaction, _now: Moment) -> TransactionEffects:
+def describe(core: Core, call: Call[DescribeTransaction], question: DescribeTransaction, _now: Moment) -> Effects:
     """Describe a transaction; once it is decided, only with the partitions that have no marker yet."""
     transactional_id = question.transactional_id
     if not transactional_id:
@@ -45,7 +45,7 @@ def unknown_states(titles: Iterable[str]) -> list[str]:
     return [title for title in titles if title not in BY_TITLE]
 
 
-def list_all(core: Core, call: Call, question: ListTransactions, now: Moment) -> TransactionEffects:
+def list_all(core: Core, call: Call[ListTransactions], question: ListTransactions, now: Moment) -> Effects:
     """List the transactions that match all filters."""
     rows = [
         list_transactions.TransactionState(

@@ -10,10 +10,9 @@ with the present epoch is about the next transaction, which may be aborted befor
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, LogLine, Moment, Reply, log_line
+from ottla.coordinators.events import Call, Effects, LogLine, Moment, Reply, log_line
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.errors import refuse
-from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import EndOrder
 from ottla.coordinators.transaction.markers import proceed
 from ottla.coordinators.transaction.metadata import (
@@ -31,7 +30,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 BUMPS_EPOCH_SINCE = 5
 
 
-def end(core: Core, call: Call, request: EndTxnRequest, now: Moment) -> TransactionEffects:
+def end(core: Core, call: Call[EndTxnRequest], request: EndTxnRequest, now: Moment) -> Effects:
     """Commit or abort the producer's transaction."""
     bumps_epoch = call.api_version >= BUMPS_EPOCH_SINCE
     error = _check(core, request, bumps_epoch=bumps_epoch)
@@ -103,7 +102,7 @@ def _wrong_state(core: Core, request: EndTxnRequest) -> LogLine:
     )
 
 
-def _accept(call: Call, metadata: Metadata) -> Reply:
+def _accept(call: Call[EndTxnRequest], metadata: Metadata) -> Reply[EndTxnResponse]:
     """Answer with the epoch of the next transaction; older versions have no field for it."""
     if call.api_version < BUMPS_EPOCH_SINCE:
         return Reply(call, EndTxnResponse(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH))
@@ -113,7 +112,7 @@ def _accept(call: Call, metadata: Metadata) -> Reply:
 # -- the decision ------------------------------------------------------------------------------------------------
 
 
-def prepare(core: Core, order: EndOrder, now: Moment, next_producer_id: int = NO_PRODUCER_ID) -> TransactionEffects:
+def prepare(core: Core, order: EndOrder, now: Moment, next_producer_id: int = NO_PRODUCER_ID) -> Effects:
     """Append the decision; before it, allocate the next producer id if this one has no further epoch."""
     metadata = core.transactions[order.transactional_id]
     if order.bumps_epoch:
@@ -129,18 +128,18 @@ def prepare(core: Core, order: EndOrder, now: Moment, next_producer_id: int = NO
     return [core.change(order.transactional_id, next_value, order)]
 
 
-def allocated(core: Core, order: EndOrder, producer_id: int, error: ErrorCode, now: Moment) -> TransactionEffects:
+def allocated(core: Core, order: EndOrder, producer_id: int, error: ErrorCode, now: Moment) -> Effects:
     """Append the decision, with the next producer id."""
     if error is not ErrorCode.NONE:
         return _failed(core, order, error, now)
     return prepare(core, order, now, producer_id)
 
 
-def appended(core: Core, order: EndOrder, error: ErrorCode, now: Moment) -> TransactionEffects:
+def appended(core: Core, order: EndOrder, error: ErrorCode, now: Moment) -> Effects:
     """Answer the request and write the markers."""
     if error is not ErrorCode.NONE:
         return _failed(core, order, error, now)
-    effects: TransactionEffects = []
+    effects: Effects = []
     if order.call is None:
         text = "Completed rollback of ongoing transaction for transactionalId %s due to timeout"
         effects.append(log_line(text, order.transactional_id))
@@ -153,7 +152,7 @@ def appended(core: Core, order: EndOrder, error: ErrorCode, now: Moment) -> Tran
     return [*effects, *proceed(core, order.transactional_id, now)]
 
 
-def _failed(core: Core, order: EndOrder, error: ErrorCode, now: Moment) -> TransactionEffects:
+def _failed(core: Core, order: EndOrder, error: ErrorCode, now: Moment) -> Effects:
     """Report a decision that could not be stored; a transaction that timed out is aborted at the next check."""
     if order.call is not None:
         return [refuse(order.call, error)]

@@ -5,6 +5,8 @@ Clients that do not know PRODUCER_FENCED get INVALID_PRODUCER_EPOCH instead, whi
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Reply
 from ottla.coordinators.transaction.events import AddPartitions, DescribeTransaction, ListTransactions
@@ -17,7 +19,7 @@ _FENCED_SINCE_INIT = 4
 _FENCED_SINCE = 2
 
 
-def error_response(call: Call, error: ErrorCode) -> object:
+def error_response(call: Call[Any], error: ErrorCode) -> Any:
     """Return the response to `call` with `error`; the error code itself for ListTransactions."""
     request = call.request
     match request:
@@ -39,12 +41,12 @@ def error_response(call: Call, error: ErrorCode) -> object:
             return None
 
 
-def refuse(call: Call, error: ErrorCode) -> Reply:
+def refuse(call: Call[Any], error: ErrorCode) -> Reply[Any]:
     """Answer `call` with an error."""
     return Reply(call, error_response(call, error))
 
 
-def _known(call: Call, error: ErrorCode, fenced_since: int) -> ErrorCode:
+def _known(call: Call[Any], error: ErrorCode, fenced_since: int) -> ErrorCode:
     if error is ErrorCode.PRODUCER_FENCED and call.api_version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

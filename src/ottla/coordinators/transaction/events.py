@@ -13,13 +13,15 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.common.errors import ErrorCode
 from ottla.common.expressions import Matcher
-from ottla.coordinators.events import Effect
+from ottla.common.request import Request
+from ottla.coordinators.events import OwnEffect
+from ottla.protocol.messages import describe_transactions, list_transactions
 
 TopicPartition: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(Request[dict[TopicPartition, ErrorCode]]):
     """Add the partitions to the transaction, or verify that they are part of it.
 
     The response is a dictionary: the ErrorCode of each partition.
@@ -39,14 +41,14 @@ class AddPartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTransaction:
+class DescribeTransaction(Request[describe_transactions.TransactionState]):
     """Describe one transaction; the response is a TransactionState of DescribeTransactionsResponse."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class ListTransactions:
+class ListTransactions(Request[list[list_transactions.TransactionState] | ErrorCode]):
     """List the transactions of this shard that match all filters; the response is a list of TransactionStates.
 
     An empty filter matches everything. States are Kafka's names and are compared exactly; unknown names match nothing
@@ -61,7 +63,7 @@ class ListTransactions:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateProducerId:
+class AllocateProducerId(OwnEffect):
     """Allocate a new producer id, then report it as `ProducerIdAllocated` with the same id."""
 
     id: int
@@ -76,7 +78,7 @@ class ProducerIdAllocated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteMarkers:
+class WriteMarkers(OwnEffect):
     """Write the end of a transaction into its partitions, then report the outcome as `MarkersWritten`.
 
     Like a `Reply` it must wait until everything appended so far is committed: a marker must never survive a power
@@ -104,7 +106,3 @@ class MarkersWritten(NamedTuple):
 
     id: int
     results: Mapping[TopicPartition, ErrorCode]
-
-
-TransactionEffect: TypeAlias = Effect | AllocateProducerId | WriteMarkers
-TransactionEffects: TypeAlias = list[TransactionEffect]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Moment, log_line
+from ottla.coordinators.events import Effects, Moment, log_line
 from ottla.coordinators.expiry_clock import ExpiryClock
 from ottla.coordinators.transaction.core import Core
-from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import Expire
 from ottla.coordinators.transaction.records import key_of
 from ottla.coordinators.transaction.timer_keys import EXPIRY
@@ -28,7 +27,7 @@ def schedule(core: Core, now: Moment) -> None:
     core.timers.set(EXPIRY, now.monotonic_ms + core.config.remove_expired_interval_ms)
 
 
-def expire(core: Core, clock: ExpiryClock, now: Moment) -> TransactionEffects:
+def expire(core: Core, clock: ExpiryClock, now: Moment) -> Effects:
     """Write tombstones for expired ids.
 
     The check is skipped if the wall clock was set since the previous one: a wall clock that is wrong for a short time
@@ -55,7 +54,7 @@ def expire(core: Core, clock: ExpiryClock, now: Moment) -> TransactionEffects:
     return [core.delete(tuple(expired), Expire(tuple(expired)))] if expired else []
 
 
-def appended(core: Core, follow_up: Expire, error: ErrorCode, _now: Moment) -> TransactionEffects:
+def appended(core: Core, follow_up: Expire, error: ErrorCode, _now: Moment) -> Effects:
     """Try again at a later check if the tombstones could not be appended."""
     if error is ErrorCode.NONE:
         return []

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from ottla.coordinators.events import Call, RecordBytes
     from ottla.coordinators.transaction.events import AddPartitions, TopicPartition
     from ottla.coordinators.transaction.metadata import Metadata
+    from ottla.protocol.messages.end_txn import EndTxnRequest
     from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 
 
 class Initialize(NamedTuple):
     """Answer an InitProducerId. After an allocation, first handle it again, with the new producer id."""
 
-    call: Call
+    call: Call[InitProducerIdRequest]
     transactional_id: str
     request: InitProducerIdRequest
 
@@ -27,7 +28,7 @@ class Initialize(NamedTuple):
 class AnswerAdd(NamedTuple):
     """Answer a request that adds partitions."""
 
-    call: Call
+    call: Call[AddPartitions]
     transactional_id: str
     request: AddPartitions
 
@@ -35,7 +36,7 @@ class AnswerAdd(NamedTuple):
 class EndOrder(NamedTuple):
     """End a transaction. `call` is the EndTxn, or the InitProducerId that fences its producer; None after a timeout."""
 
-    call: Call | None
+    call: Call[EndTxnRequest] | Call[InitProducerIdRequest] | None
     transactional_id: str
     commit: bool
     bumps_epoch: bool

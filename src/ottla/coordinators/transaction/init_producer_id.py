@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Call, Moment, Reply, log_line
+from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.end_transaction import prepare
 from ottla.coordinators.transaction.errors import refuse
-from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import EndOrder, Initialize
 from ottla.coordinators.transaction.metadata import (
     NO_EPOCH,
@@ -34,7 +33,7 @@ class _Expected(NamedTuple):
     epoch: int
 
 
-def initialize(core: Core, call: Call, request: InitProducerIdRequest, now: Moment) -> TransactionEffects:
+def initialize(core: Core, call: Call[InitProducerIdRequest], request: InitProducerIdRequest, now: Moment) -> Effects:
     """Give the producer its id and epoch."""
     error = _check(core, request)
     if error is not ErrorCode.NONE:
@@ -42,7 +41,7 @@ def initialize(core: Core, call: Call, request: InitProducerIdRequest, now: Mome
     return _initialize(core, Initialize(call, request.transactional_id or "", request), now, allocated=None)
 
 
-def allocated(core: Core, order: Initialize, producer_id: int, error: ErrorCode, now: Moment) -> TransactionEffects:
+def allocated(core: Core, order: Initialize, producer_id: int, error: ErrorCode, now: Moment) -> Effects:
     """Handle the request again, now with a new producer id."""
     if error is not ErrorCode.NONE:
         return [refuse(order.call, error)]
@@ -63,7 +62,7 @@ def _check(core: Core, request: InitProducerIdRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _initialize(core: Core, order: Initialize, now: Moment, allocated: int | None) -> TransactionEffects:
+def _initialize(core: Core, order: Initialize, now: Moment, allocated: int | None) -> Effects:
     call, transactional_id, request = order
     if core.is_pending(transactional_id):
         return [refuse(call, ErrorCode.CONCURRENT_TRANSACTIONS)]
@@ -108,7 +107,7 @@ def _may_continue(metadata: Metadata, expected: _Expected) -> bool:
     )
 
 
-def appended(core: Core, order: Initialize, error: ErrorCode, _now: Moment) -> TransactionEffects:
+def appended(core: Core, order: Initialize, error: ErrorCode, _now: Moment) -> Effects:
     """Answer the request."""
     call, transactional_id, _ = order
     if error is not ErrorCode.NONE:

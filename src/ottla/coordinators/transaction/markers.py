@@ -8,9 +8,9 @@ the second one.
 from __future__ import annotations
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import LogLine, Moment, log_line
+from ottla.coordinators.events import Effects, LogLine, Moment, log_line
 from ottla.coordinators.transaction.core import Core
-from ottla.coordinators.transaction.events import MarkersWritten, TransactionEffects
+from ottla.coordinators.transaction.events import MarkersWritten
 from ottla.coordinators.transaction.follow_ups import Complete, Completion
 from ottla.coordinators.transaction.timer_keys import Kind
 
@@ -36,7 +36,7 @@ _SUPERSEDED = (
 )
 
 
-def proceed(core: Core, transactional_id: str, now: Moment) -> TransactionEffects:
+def proceed(core: Core, transactional_id: str, now: Moment) -> Effects:
     """Write the markers that are left; if there are none, complete the transaction."""
     completion = core.completions[transactional_id]
     if completion.unwritten:
@@ -45,14 +45,14 @@ def proceed(core: Core, transactional_id: str, now: Moment) -> TransactionEffect
     return [core.change(transactional_id, next_value, Complete(transactional_id))]
 
 
-def written(core: Core, event: MarkersWritten, now: Moment) -> TransactionEffects:
+def written(core: Core, event: MarkersWritten, now: Moment) -> Effects:
     """Take in the outcome of a `WriteMarkers`."""
     sent = core.sent.pop(event.id, None)
     if sent is None:
         return []
     transactional_id = sent.transactional_id
     completion = core.completions[transactional_id]
-    effects: TransactionEffects = []
+    effects: Effects = []
     for partition in sent.partitions:
         error = event.results.get(partition, ErrorCode.REQUEST_TIMED_OUT)
         if error is ErrorCode.NONE:
@@ -74,7 +74,7 @@ def written(core: Core, event: MarkersWritten, now: Moment) -> TransactionEffect
     return [*effects, *proceed(core, transactional_id, now)]
 
 
-def completed(core: Core, follow_up: Complete, error: ErrorCode, now: Moment) -> TransactionEffects:
+def completed(core: Core, follow_up: Complete, error: ErrorCode, now: Moment) -> Effects:
     """Retry if the last record of the transaction could not be appended."""
     if error is not ErrorCode.NONE:
         transactional_id = follow_up.transactional_id

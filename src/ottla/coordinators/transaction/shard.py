@@ -7,10 +7,10 @@ called once for each record of the log in its order, whether the record was just
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.common.errors import ErrorCode
-from ottla.coordinators.events import Appended, Call, Moment
+from ottla.coordinators.events import Appended, Call, Effects, Moment
 from ottla.coordinators.expiry_clock import ExpiryClock
 from ottla.coordinators.transaction import (
     add_partitions,
@@ -30,7 +30,6 @@ from ottla.coordinators.transaction.events import (
     ListTransactions,
     MarkersWritten,
     ProducerIdAllocated,
-    TransactionEffects,
 )
 from ottla.coordinators.transaction.follow_ups import AnswerAdd, Complete, EndOrder, Expire, Initialize, ids_of
 from ottla.coordinators.transaction.metadata import LARGEST_EPOCH, NO_PRODUCER_ID, NO_TIMEOUT_MS, Metadata
@@ -41,21 +40,31 @@ from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.transaction_records import TransactionLogKey, TransactionLogValue, decode_record
 
-_HANDLERS: dict[type, Callable[[Core, Call, Any, Moment], TransactionEffects]] = {
-    InitProducerIdRequest: init_producer_id.initialize,
-    AddPartitions: add_partitions.add,
-    EndTxnRequest: end_transaction.end,
-    DescribeTransaction: admin.describe,
-    ListTransactions: admin.list_all,
-}
-_AFTER_APPEND: dict[type, Callable[[Core, Any, ErrorCode, Moment], TransactionEffects]] = {
+Q = TypeVar("Q")
+
+
+def _row(kind: type[Q], handler: Callable[[Core, Call[Q], Q, Moment], Effects]) -> tuple[type, Callable[..., Effects]]:
+    """Return a row of the table of handlers; type checkers compare the handler with the kind of its requests."""
+    return kind, handler
+
+
+_HANDLERS = dict(
+    [
+        _row(InitProducerIdRequest, init_producer_id.initialize),
+        _row(AddPartitions, add_partitions.add),
+        _row(EndTxnRequest, end_transaction.end),
+        _row(DescribeTransaction, admin.describe),
+        _row(ListTransactions, admin.list_all),
+    ]
+)
+_AFTER_APPEND: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     Initialize: init_producer_id.appended,
     AnswerAdd: add_partitions.appended,
     EndOrder: end_transaction.appended,
     Complete: markers.completed,
     Expire: expiry.appended,
 }
-_AFTER_ALLOCATION: dict[type, Callable[[Core, Any, int, ErrorCode, Moment], TransactionEffects]] = {
+_AFTER_ALLOCATION: dict[type, Callable[[Core, Any, int, ErrorCode, Moment], Effects]] = {
     Initialize: init_producer_id.allocated,
     EndOrder: end_transaction.allocated,
 }
@@ -79,11 +88,11 @@ class TransactionShard:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def step(self, call: Call, now: Moment) -> TransactionEffects:
+    def step(self, call: Call[Any], now: Moment) -> Effects:
         """Decide on one request."""
         return _HANDLERS[type(call.request)](self._core, call, call.request, now)
 
-    def handle_appended(self, event: Appended, now: Moment) -> TransactionEffects:
+    def handle_appended(self, event: Appended, now: Moment) -> Effects:
         """Replay the records of an append that succeeded, then do what follows from its outcome."""
         core = self._core
         records, next_value, follow_up = core.in_flight.pop(event.append_id)
@@ -97,14 +106,14 @@ class TransactionShard:
                 core.transactions[transactional_id] = next_value
         return _AFTER_APPEND[type(follow_up)](core, follow_up, event.error, now)
 
-    def handle_producer_id(self, event: ProducerIdAllocated, now: Moment) -> TransactionEffects:
+    def handle_producer_id(self, event: ProducerIdAllocated, now: Moment) -> Effects:
         """Continue with what needed a new producer id."""
         core = self._core
         follow_up = core.allocations.pop(event.id)
         core.pending.discard(follow_up.transactional_id)
         return _AFTER_ALLOCATION[type(follow_up)](core, follow_up, event.producer_id, event.error, now)
 
-    def handle_markers(self, event: MarkersWritten, now: Moment) -> TransactionEffects:
+    def handle_markers(self, event: MarkersWritten, now: Moment) -> Effects:
         """Complete the transaction, or write the markers again that could not be written."""
         return markers.written(self._core, event, now)
 
@@ -114,7 +123,7 @@ class TransactionShard:
         """When the next timer elapses, on the monotonic clock; None if no timer is set."""
         return self._core.timers.next_ms()
 
-    def handle_timer(self, now: Moment) -> TransactionEffects:
+    def handle_timer(self, now: Moment) -> Effects:
         """Handle one timer that has elapsed; call again until `next_timer_ms` is later than now."""
         key = self._core.timers.pop_due(now.monotonic_ms)
         if key is None:
@@ -152,7 +161,7 @@ class TransactionShard:
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Do nothing: no record of this log is part of a transaction."""
 
-    def loaded(self, now: Moment) -> TransactionEffects:
+    def loaded(self, now: Moment) -> Effects:
         """Start serving requests after the log was replayed; markers of decided transactions are written again."""
         core = self._core
         timeouts.schedule(core, now)
@@ -164,7 +173,7 @@ class TransactionShard:
             core.timers.set((Kind.MARKERS, transactional_id), now.monotonic_ms)
         return []
 
-    def unload(self, error: ErrorCode, _now: Moment) -> TransactionEffects:
+    def unload(self, error: ErrorCode, _now: Moment) -> Effects:
         """Answer waiting requests with `error`, because this broker no longer leads the partition."""
         core = self._core
         calls = [follow_up.call for follow_up in core.allocations.values()]

@@ -6,10 +6,9 @@ number of transactions; if more are overdue, the next check follows soon.
 
 from __future__ import annotations
 
-from ottla.coordinators.events import Moment
+from ottla.coordinators.events import Effects, Moment
 from ottla.coordinators.transaction.core import Core
 from ottla.coordinators.transaction.end_transaction import prepare
-from ottla.coordinators.transaction.events import TransactionEffects
 from ottla.coordinators.transaction.follow_ups import EndOrder
 from ottla.coordinators.transaction.timer_keys import TIMEOUTS
 
@@ -22,10 +21,10 @@ def schedule(core: Core, now: Moment) -> None:
     core.timers.set(TIMEOUTS, now.monotonic_ms + core.config.abort_timed_out_interval_ms)
 
 
-def abort_timed_out(core: Core, now: Moment) -> TransactionEffects:
+def abort_timed_out(core: Core, now: Moment) -> Effects:
     """Abort transactions that are overdue."""
     schedule(core, now)
-    effects: TransactionEffects = []
+    effects: Effects = []
     skipped = []
     for _ in range(MOST_ABORTS):
         transactional_id = core.timeouts.pop_due(now.monotonic_ms)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from ottla.common.ids import ZERO_UUID
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct, Uuid, since
 
 
-class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0+"):
+class ConsumerGroupHeartbeatRequest(
+    Message, Request["ConsumerGroupHeartbeatResponse"], key=68, versions="0-1", flexible="0+"
+):
     """A member's state; null and -1 mean "as before"."""
 
     group_id: str = ""

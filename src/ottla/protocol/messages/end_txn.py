@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Int64, Message, since
 
 
-class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
+class EndTxnRequest(Message, Request["EndTxnResponse"], key=26, versions="0-5", flexible="3+"):
     """Ends the transaction."""
 
     transactional_id: str = ""

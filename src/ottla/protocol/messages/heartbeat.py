@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, since
 
 
-class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
+class HeartbeatRequest(Message, Request["HeartbeatResponse"], key=12, versions="0-4", flexible="4+"):
     """Says that the member is alive."""
 
     group_id: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Int64, Message, since
 
 
-class InitProducerIdRequest(Message, key=22, versions="0-6", flexible="2+"):
+class InitProducerIdRequest(Message, Request["InitProducerIdResponse"], key=22, versions="0-6", flexible="2+"):
     """Asks for an id, for a transaction or just for idempotence."""
 
     transactional_id: str | None = ""

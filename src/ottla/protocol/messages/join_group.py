@@ -5,10 +5,11 @@ KIP-62, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814.
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct, field, since
 
 
-class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
+class JoinGroupRequest(Message, Request["JoinGroupResponse"], key=11, versions="0-9", flexible="6+"):
     """Joins, offering the protocols that the member supports."""
 
     group_id: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct, field, since
 
 
-class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
+class LeaveGroupRequest(Message, Request["LeaveGroupResponse"], key=13, versions="0-5", flexible="4+"):
     """Removes members."""
 
     group_id: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Int64, Message, Struct, Uuid, field, since
 
 
-class OffsetCommitRequest(Message, key=8, versions="2-10", flexible="8+"):
+class OffsetCommitRequest(Message, Request["OffsetCommitResponse"], key=8, versions="2-10", flexible="8+"):
     """Commits offsets on behalf of a member."""
 
     group_id: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct
 
 
-class OffsetDeleteRequest(Message, key=47, versions="0"):
+class OffsetDeleteRequest(Message, Request["OffsetDeleteResponse"], key=47, versions="0"):
     """The partitions to forget."""
 
     group_id: str = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ottla.common.ids import ZERO_UUID
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct, Uuid
 
 
-class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="0+"):
+class ShareGroupHeartbeatRequest(Message, Request["ShareGroupHeartbeatResponse"], key=76, versions="1", flexible="0+"):
     """A member's state; null means "as before"."""
 
     group_id: str = ""

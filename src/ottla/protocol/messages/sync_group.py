@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Message, Struct, since
 
 
-class SyncGroupRequest(Message, key=14, versions="0-5", flexible="4+"):
+class SyncGroupRequest(Message, Request["SyncGroupResponse"], key=14, versions="0-5", flexible="4+"):
     """Asks for the member's assignment; the leader sends those of all."""
 
     group_id: str = ""

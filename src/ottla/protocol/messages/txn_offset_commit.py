@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ottla.common.request import Request
 from ottla.protocol.message import Int16, Int32, Int64, Message, Struct, since
 
 
-class TxnOffsetCommitRequest(Message, key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, Request["TxnOffsetCommitResponse"], key=28, versions="0-5", flexible="3+"):
     """Commits offsets that become visible with the transaction."""
 
     transactional_id: str = ""

@@ -24,7 +24,7 @@ STATES = ("Assigning", "Reconciling")
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def describe(core: Core, call: Call, question: DescribeConsumerGroup, _now: Moment) -> Effects:
+def describe(core: Core, call: Call[DescribeConsumerGroup], question: DescribeConsumerGroup, _now: Moment) -> Effects:
     """Describe a consumer group with its members and their assignments."""
     try:
         group = existing_group(core, question.group_id)
@@ -78,7 +78,7 @@ def list_groups(core: Core) -> list[ListedGroup]:
     ]
 
 
-def delete(core: Core, call: Call, question: DeleteGroup) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], question: DeleteGroup) -> Effects:
     """Delete a consumer group that has no members, with its offsets."""
     group = core.consumer_groups[question.group_id]
     if not group.is_empty:

@@ -20,7 +20,7 @@ from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMemb
 from ottla.coordinators.group.consumer.migration import encode_partitions, replace_last_consumer_member
 from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
-from ottla.coordinators.group.follow_ups import JoinConvertedGroup
+from ottla.coordinators.group.follow_ups import AnswerCall, JoinConvertedGroup
 from ottla.coordinators.group.join import MEMBER_ID_REQUIRED_SINCE
 from ottla.coordinators.group.session import BATCHED_LEAVE_SINCE
 from ottla.coordinators.group.timer_keys import Kind
@@ -37,7 +37,9 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 from ottla.protocol.wire import DecodeError
 
 
-def join(core: Core, call: Call, request: JoinGroupRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def join(
+    core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, group: ConsumerGroup, now: Moment
+) -> Effects:
     """Let a classic member join; an empty consumer group becomes a classic group."""
     config = core.config
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
@@ -52,7 +54,9 @@ def join(core: Core, call: Call, request: JoinGroupRequest, group: ConsumerGroup
         return [refuse_join(call, error.code, request.member_id)]
 
 
-def _join(core: Core, call: Call, request: JoinGroupRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def _join(
+    core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, group: ConsumerGroup, now: Moment
+) -> Effects:
     check_room(core, group, request.member_id)
     subscription = _subscription(group, request)
     member_id = request.member_id or core.new_member_id(call.client_id)
@@ -141,7 +145,9 @@ def _classic_member(
     return member, member.classic
 
 
-def sync(core: Core, call: Call, request: SyncGroupRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def sync(
+    core: Core, call: Call[SyncGroupRequest], request: SyncGroupRequest, group: ConsumerGroup, now: Moment
+) -> Effects:
     """Answer a classic member with its partitions."""
     group_id, member_id = group.group_id, request.member_id
     try:
@@ -163,7 +169,9 @@ def sync(core: Core, call: Call, request: SyncGroupRequest, group: ConsumerGroup
     return [Reply(call, response)]
 
 
-def heartbeat(core: Core, call: Call, request: HeartbeatRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def heartbeat(
+    core: Core, call: Call[HeartbeatRequest], request: HeartbeatRequest, group: ConsumerGroup, now: Moment
+) -> Effects:
     """Extend the session of a classic member; the response says whether it must join again."""
     try:
         member, _ = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -194,7 +202,9 @@ def _expect_join(core: Core, group_id: str, member: ConsumerMember, now: Moment)
         core.timers.set(key, now.monotonic_ms + member.rebalance_timeout_ms)
 
 
-def leave(core: Core, call: Call, request: LeaveGroupRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def leave(
+    core: Core, call: Call[LeaveGroupRequest], request: LeaveGroupRequest, group: ConsumerGroup, now: Moment
+) -> Effects:
     """Remove members that leave, or that an administrator removes by instance id."""
     batched = call.api_version >= BATCHED_LEAVE_SINCE
     leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]
@@ -218,7 +228,7 @@ def leave(core: Core, call: Call, request: LeaveGroupRequest, group: ConsumerGro
     response = LeaveGroupResponse(members=rows) if batched else LeaveGroupResponse(error_code=rows[0].error_code)
     if not left:
         return [Reply(call, response)]
-    return [*effects, removal(core, group, list(left.values()), now, (call, response))]
+    return [*effects, removal(core, group, list(left.values()), now, AnswerCall(call, response))]
 
 
 def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:

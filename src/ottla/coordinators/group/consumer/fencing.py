@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Append, Call, Effects, Moment, log_line
@@ -76,7 +77,13 @@ def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return member
 
 
-def leave(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, group: ConsumerGroup, now: Moment) -> Effects:
+def leave(
+    core: Core,
+    call: Call[ConsumerGroupHeartbeatRequest],
+    request: ConsumerGroupHeartbeatRequest,
+    group: ConsumerGroup,
+    now: Moment,
+) -> Effects:
     """Remove the member, or let a static member leave for the time of its session."""
     member_id, instance_id = request.member_id, request.instance_id
     member = known_member(group, member_id) if instance_id is None else check_static(group, member_id, instance_id)
@@ -90,7 +97,7 @@ def leave(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, group:
         record = encode.current_record(group.group_id, away)
         return [line, *core.reply_after_append(call, [record], response)]
     line = log_line("[GroupId %s] Member %s left the consumer group.", group.group_id, member_id)
-    return [line, removal(core, group, [member], now, (call, response))]
+    return [line, removal(core, group, [member], now, AnswerCall(call, response))]
 
 
 def fence(core: Core, group: ConsumerGroup, members: Collection[ConsumerMember], now: Moment) -> Effects:
@@ -103,20 +110,20 @@ def removal(
     group: ConsumerGroup,
     members: Collection[ConsumerMember],
     now: Moment,
-    request: tuple[Call, object] | None = None,
+    answer: AnswerCall[Any] | None = None,
 ) -> Append:
-    """Write that members left, then answer the `request` of a leaving member with its response.
+    """Write that members left, then give the `answer` to a leaving member.
 
     If only classic members are left, the group becomes a classic group.
     """
     leaving = {member.member_id for member in members}
     left = members_after_downgrade(core, group, leaving)
     if left:
-        follow_up = RebalanceDowngradedGroup(group.group_id, protocols_of(left), request)
+        follow_up = RebalanceDowngradedGroup(group.group_id, protocols_of(left), answer)
         return core.append(downgrade_records(core, group, left, now), follow_up)
     change = Change(core, group, now)
     change.remove_members(members)
-    return core.append(change.records, None if request is None else AnswerCall(*request))
+    return core.append(change.records, answer)
 
 
 def timer_elapsed(core: Core, kind: Kind, group: ConsumerGroup, member_id: str, now: Moment) -> Effects:

@@ -38,7 +38,9 @@ HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 CLIENT_MAKES_MEMBER_ID_SINCE = 1
 
 
-def heartbeat(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, now: Moment) -> Effects:
+def heartbeat(
+    core: Core, call: Call[ConsumerGroupHeartbeatRequest], request: ConsumerGroupHeartbeatRequest, now: Moment
+) -> Effects:
     """Answer one ConsumerGroupHeartbeat."""
     try:
         _validate(core, call, request)
@@ -59,7 +61,7 @@ def existing_group(core: Core, group_id: str) -> ConsumerGroup:
     return group
 
 
-def _validate(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
+def _validate(core: Core, call: Call[ConsumerGroupHeartbeatRequest], request: ConsumerGroupHeartbeatRequest) -> None:
     epoch, problem = request.member_epoch, None
     needs_id = call.api_version >= CLIENT_MAKES_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     if needs_id and not request.member_id.strip():
@@ -94,7 +96,9 @@ def _problem_of_join(request: ConsumerGroupHeartbeatRequest) -> str | None:
     return None
 
 
-def _stay(core: Core, call: Call, request: ConsumerGroupHeartbeatRequest, now: Moment) -> Effects:
+def _stay(
+    core: Core, call: Call[ConsumerGroupHeartbeatRequest], request: ConsumerGroupHeartbeatRequest, now: Moment
+) -> Effects:
     """Handle the heartbeat of a member that joins or stays."""
     joins = request.member_epoch == JOIN_EPOCH
     if joins:
@@ -203,7 +207,9 @@ def _check_epoch(member: ConsumerMember, received: int, owned: dict[bytes, froze
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def _described(call: Call, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember) -> ConsumerMember:
+def _described(
+    call: Call[ConsumerGroupHeartbeatRequest], request: ConsumerGroupHeartbeatRequest, before: ConsumerMember
+) -> ConsumerMember:
     """The member as the request describes it; null and -1 mean "as before"."""
     names, regex, timeout_ms = (
         request.subscribed_topic_names,

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
-from ottla.coordinators.events import Append, Call, Effects, LogLine, Moment, RecordBytes, Reply, log_line
+from ottla.coordinators.events import Append, Call, Effects, LogLine, Moment, RecordBytes, log_line
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.group import ConsumerGroup
@@ -28,7 +28,7 @@ from ottla.coordinators.group.consumer.member import (
     Owned,
 )
 from ottla.coordinators.group.core import Core, refuse_join
-from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.follow_ups import JoinDowngradedGroup, RebalanceDowngradedGroup
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import accept_returned
@@ -46,6 +46,7 @@ from ottla.protocol.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.wire import DecodeError
 
 
@@ -230,7 +231,7 @@ def _classic_member(member: ConsumerMember, classic: ClassicMember) -> Member:
 
 
 def replace_last_consumer_member(
-    core: Core, call: Call, group: ConsumerGroup, joining: ConsumerMember, epoch: int, now: Moment
+    core: Core, call: Call[JoinGroupRequest], group: ConsumerGroup, joining: ConsumerMember, epoch: int, now: Moment
 ) -> Append | None:
     """Convert the group if `joining`, a static classic member, replaces its last consumer member; otherwise None.
 
@@ -264,11 +265,8 @@ def replace_last_consumer_member(
 
 def downgrade_appended(core: Core, follow_up: RebalanceDowngradedGroup, error: ErrorCode, now: Moment) -> Effects:
     """Answer the request by which the last consumer member left, and let the classic members rebalance."""
-    group_id, protocols, request = follow_up
-    effects: Effects = []
-    if request is not None:
-        call, response = request
-        effects.append(Reply(call, response if error is ErrorCode.NONE else error_response(call, error)))
+    group_id, protocols, answer = follow_up
+    effects: Effects = [] if answer is None else answer_appended(core, answer, error, now)
     group = core.groups.get(group_id)
     if error is not ErrorCode.NONE or group is None:
         return effects

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join
@@ -19,7 +21,7 @@ GROUP_TYPE = "share"
 ASSIGNOR = "simple"
 
 
-def describe(core: Core, call: Call, question: DescribeShareGroup, _now: Moment) -> Effects:
+def describe(core: Core, call: Call[DescribeShareGroup], question: DescribeShareGroup, _now: Moment) -> Effects:
     """Describe a share group with its members and their assignments."""
     try:
         group = existing_group(core, question.group_id, "Group")
@@ -54,7 +56,7 @@ def _member(topics: Topics, member: ShareMember) -> Member:
     )
 
 
-def refuse(core: Core, call: Call) -> Effects | None:
+def refuse(core: Core, call: Call[Any]) -> Effects | None:
     """Refuse a request of the classic protocol, or for committed offsets, that names a share group; otherwise None."""
     match call.request:
         case JoinGroupRequest() as request if request.group_id in core.share_groups:

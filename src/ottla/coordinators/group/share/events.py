@@ -8,19 +8,21 @@ from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.common.request import Request
 from ottla.coordinators.events import OwnEffect
 from ottla.coordinators.group.assignors import Partitions
+from ottla.protocol.messages.share_group_describe import DescribedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeShareGroup:
+class DescribeShareGroup(Request[DescribedGroup]):
     """Describe one share group and its members; the response is a DescribedGroup of ShareGroupDescribe."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class ListShares:
+class ListShares(Request["ListedShares"]):
     """List the partitions of a share group that have share state; the response is a `ListedShares`."""
 
     group_id: str
@@ -34,7 +36,7 @@ class ListedShares(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterShareOffsets:
+class AlterShareOffsets(Request["AlteredShareOffsets"]):
     """Set where an empty share group starts in partitions that exist; the response is an `AlteredShareOffsets`."""
 
     group_id: str
@@ -50,7 +52,7 @@ class AlteredShareOffsets(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteShareOffsets:
+class DeleteShareOffsets(Request["DeletedShareOffsets"]):
     """Delete the share state of topics of an empty share group; the response is a `DeletedShareOffsets`."""
 
     group_id: str

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Append, Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.follow_ups import AnswerShareHeartbeat, ReleaseShareRecords
+from ottla.coordinators.group.follow_ups import AnswerCall, AnswerShareHeartbeat, ReleaseShareRecords
 from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.coordinators.group.modern.settings import group_setting
@@ -33,7 +33,9 @@ HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
 SESSION_TIMEOUT = "share.session.timeout.ms"
 
 
-def heartbeat(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
+def heartbeat(
+    core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
+) -> Effects:
     """Answer one ShareGroupHeartbeat."""
     try:
         _validate(request)
@@ -100,7 +102,9 @@ def _check_room(config: ShareGroupConfig, group: ShareGroup, member_id: str) -> 
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def _stay(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
+def _stay(
+    core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
+) -> Effects:
     """Handle the heartbeat of a member that joins or stays."""
     config = core.config.share
     joins = request.member_epoch == JOIN_EPOCH
@@ -148,12 +152,14 @@ def loaded(core: Core, group: ShareGroup, now: Moment) -> Effects:
     return [log_line("Loaded share group %s with %d members.", group.group_id, len(group.members))]
 
 
-def _leave(core: Core, call: Call, request: ShareGroupHeartbeatRequest, now: Moment) -> Effects:
+def _leave(
+    core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
+) -> Effects:
     group = existing_group(core, request.group_id)
     member = _known_member(group, request.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
     line = log_line("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
-    return [line, _remove(core, group, member, now, call, response)]
+    return [line, _remove(core, group, member, now, AnswerCall(call, response))]
 
 
 def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
@@ -168,22 +174,26 @@ def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) 
 
 
 def _remove(
-    core: Core, group: ShareGroup, member: ShareMember, now: Moment, call: Call | None = None, response: object = None
+    core: Core,
+    group: ShareGroup,
+    member: ShareMember,
+    now: Moment,
+    answer: AnswerCall[ShareGroupHeartbeatResponse] | None = None,
 ) -> Append:
-    """Remove a member, then release its records; answer its `call` if it left."""
+    """Remove a member, then release its records; answer it if it left."""
     change = Change(core, group, now)
     change.records += encode.member_tombstones(group.group_id, member.member_id)
     change.next_epoch(group.topics_after(member, NO_MEMBER))
     effect = ReleaseRecords(group.group_id, member.member_id)
-    return core.append(change.records, ReleaseShareRecords(effect, call, response))
+    return core.append(change.records, ReleaseShareRecords(effect, answer))
 
 
 def removal_appended(_core: Core, follow_up: ReleaseShareRecords, error: ErrorCode, _now: Moment) -> Effects:
     """Release the records of a removed member. Without the removal it continues, and its locks count."""
-    effect, call, response = follow_up
+    effect, answer = follow_up
     if error is not ErrorCode.NONE:
-        return [] if call is None else [Reply(call, ShareGroupHeartbeatResponse(error_code=error))]
-    return [effect] if call is None else [effect, Reply(call, response)]
+        return [] if answer is None else [Reply(answer.call, ShareGroupHeartbeatResponse(error_code=error))]
+    return [effect] if answer is None else [effect, Reply(answer.call, answer.response)]
 
 
 def _response(

@@ -11,6 +11,7 @@ from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.follow_ups import ChangeShareState
 from ottla.coordinators.group.modern import TopicCounts
 from ottla.coordinators.group.share import records as encode
@@ -79,7 +80,7 @@ def initialized(core: Core, request: InitializeShares, done: Partitions) -> Effe
     return [core.append([encode.states_record(group.group_id, after)])]
 
 
-def delete(core: Core, call: Call, group: ShareGroup) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], group: ShareGroup) -> Effects:
     """Delete an empty share group, after its share state was deleted."""
     if not group.is_empty:
         return [_result(call, group.group_id, ErrorCode.NON_EMPTY_GROUP)]
@@ -132,11 +133,11 @@ def unload(core: Core, error: ErrorCode) -> Effects:
     return [Reply(call, error_response(call, error)) for call in waiting.values()]
 
 
-def _delete_group(core: Core, call: Call, group: ShareGroup) -> Effects:
+def _delete_group(core: Core, call: Call[DeleteGroup], group: ShareGroup) -> Effects:
     line = log_line("The following groups were deleted: %s.", group.group_id)
     result = DeletableGroupResult(group_id=group.group_id)
     return [line, *core.reply_after_append(call, encode.group_tombstones(group), result)]
 
 
-def _result(call: Call, group_id: str, error: ErrorCode) -> Reply:
+def _result(call: Call[DeleteGroup], group_id: str, error: ErrorCode) -> Reply[DeletableGroupResult | None]:
     return Reply(call, DeletableGroupResult(group_id=group_id, error_code=error))

@@ -34,7 +34,7 @@ from ottla.coordinators.group.share.initialization import is_busy
 from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates, difference
 
 
-def list_shares(core: Core, call: Call, question: ListShares, _now: Moment) -> Effects:
+def list_shares(core: Core, call: Call[ListShares], question: ListShares, _now: Moment) -> Effects:
     """List the partitions whose share state was created."""
     group = core.share_groups.get(question.group_id)
     return [Reply(call, ListedShares(NO_PARTITIONS if group is None else group.shares.initialized))]
@@ -47,7 +47,7 @@ def _check_alterable(core: Core, group: ShareGroup) -> None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share state of the group is being changed.")
 
 
-def alter(core: Core, call: Call, request: AlterShareOffsets, _now: Moment) -> Effects:
+def alter(core: Core, call: Call[AlterShareOffsets], request: AlterShareOffsets, _now: Moment) -> Effects:
     """Set where an empty group starts; creates the group if necessary."""
     try:
         group = group_to_join(core, request.group_id)
@@ -85,7 +85,7 @@ def reset(core: Core, effect: ResetShares, failed: Mapping[tuple[Uuid, int], Err
     return core.reply_after_append(call, _if_changed(group, states), AlteredShareOffsets(failed=failed))
 
 
-def delete(core: Core, call: Call, request: DeleteShareOffsets, _now: Moment) -> Effects:
+def delete(core: Core, call: Call[DeleteShareOffsets], request: DeleteShareOffsets, _now: Moment) -> Effects:
     """Delete the share state of topics of an empty group."""
     try:
         group = existing_group(core, request.group_id, "Group")
