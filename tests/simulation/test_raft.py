@@ -13,7 +13,8 @@ import pytest
 from ottla.common.errors import ErrorCode
 from ottla.raft.events import ResignRequested, UpgradeRequested
 from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest
-from tests.simulation.world.quorum import Faults, Quorum, Setup, voter_of
+from tests.simulation.world.quorum import Quorum, voter_of
+from tests.simulation.world.quorum_parts import Faults, Setup
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "60"))
 

@@ -55,6 +55,7 @@ def learn_from_response(q: QuorumState, response: LeaderResponse) -> bool | None
     if response.epoch > q.epoch or response.error in _NEWS_ERRORS:
         learn(q, response.epoch, response.leader_id, response.leader_endpoints)
         return False
-    if response.leader_id != NO_NODE and not q.election.has_leader:
+    if response.leader_id != NO_NODE and (not q.election.has_leader or q.role is Role.UNATTACHED):
+        # Unattached with a leader: after a restart, the leader's endpoints are not known any more.
         learn(q, response.epoch, response.leader_id, response.leader_endpoints)
     return None if response.error is ErrorCode.NONE else False

@@ -7,9 +7,7 @@ any two effects of a step. `quorum_checks` has the invariants, which are checked
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from random import Random
 
 from ottla.raft.config import QuorumConfig
@@ -54,103 +52,23 @@ from ottla.raft.values import Endpoint, Node, SnapshotId
 from ottla.raft.voters import NO_VOTERS, Voter, VoterSet
 from tests.simulation.world.clock import SimulatedClock
 from tests.simulation.world.quorum_checks import QuorumChecks
-from tests.simulation.world.quorum_disk import Entry, ReplicaDisk, Snapshot, controls_of, format_disk
+from tests.simulation.world.quorum_disk import Entry, ReplicaDisk, controls_of, format_disk
+from tests.simulation.world.quorum_parts import (
+    NONE,
+    NOTHING,
+    Answers,
+    CrashError,
+    Faults,
+    Fetched,
+    Partial,
+    Running,
+    Setup,
+    Token,
+)
 from tests.simulation.world.quorum_wire import choose_version, pass_request, pass_response
 
 FIRST_PORT = 9000
 CLIENT = 0
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What the network and the machines do; `NONE` for a healthy quorum."""
-
-    loss: float = 0.05
-    duplication: float = 0.03
-    latency_ms: tuple[int, int] = (1, 20)
-    drift: float = 0.1
-    crash_inside_step: float = 0.0005
-    slow_flushes: float = 0.2
-    old_versions: float = 0.02
-    """How often a message has an old version, which lacks directories and high watermarks."""
-
-
-NONE = Faults(
-    loss=0.0, duplication=0.0, latency_ms=(1, 5), drift=0.0, crash_inside_step=0.0, slow_flushes=0.0, old_versions=0.0
-)
-
-
-class CrashError(Exception):
-    """The node stops between two effects."""
-
-
-@dataclass(eq=False)
-class Running:
-    """A running node. Messages to an earlier run of the node are lost."""
-
-    core: RaftCore
-    offset_ms: int
-    rate: float
-
-    def local_ms(self, now_ms: int) -> int:
-        """The node's monotonic clock."""
-        return self.offset_ms + int(now_ms * self.rate)
-
-    @property
-    def deadline_ms(self) -> int:
-        """When the core's deadline has passed, on the world's clock."""
-        return max(0, ceil((self.core.deadline_ms - self.offset_ms + 1) / self.rate))
-
-
-@dataclass(frozen=True)
-class Token:
-    """A request in flight: the run that sent it, and its id there."""
-
-    source: Running | None
-    node: int
-    request_id: int
-    request: Request
-    version: int = 0
-
-
-@dataclass
-class Fetched:
-    """What the shell adds to a response: records, or a snapshot of which a part is sent."""
-
-    entries: tuple[Entry, ...] = ()
-    snapshot: Snapshot | None = None
-
-
-NOTHING = Fetched()
-
-
-@dataclass
-class Partial:
-    """A snapshot that a node is fetching."""
-
-    snapshot_id: SnapshotId
-    received: int = 0
-    snapshot: Snapshot | None = None
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The quorum at its start: nodes 1 to `voters` vote, the others observe."""
-
-    voters: int
-    observers: int = 0
-    kraft_version: int = 1
-    auto_join: bool = False
-    wire: bool = False
-    """Whether messages are passed as Kafka's bytes."""
-
-
-@dataclass
-class Answers:
-    """Responses to the requests of a test, by its tokens."""
-
-    received: dict[int, Response] = field(default_factory=dict)
-    count: int = 0
 
 
 class Quorum:
@@ -208,6 +126,7 @@ class Quorum:
         rate = 1.0 + self.random.uniform(-self.faults.drift, self.faults.drift)
         self.running[node] = Running(core, self.random.randint(0, 100_000), rate)
         self.checks.started(node)
+        self.on_started(node)
         self._step(node, disk.started())
 
     def start_all(self) -> None:
@@ -222,6 +141,7 @@ class Quorum:
         self._fetching.pop(node, None)
         self._crash_after.pop(node, None)
         self.disks[node].crash(self.random)
+        self.on_stopped(node)
         for other in list(self.running):
             if self.random.random() < 0.5 and not self._is_blocked(node, other):
                 self.clock.plan(self.latency(), partial(self._receive, self.running[other], other, Disconnected(node)))
@@ -229,6 +149,10 @@ class Quorum:
     def crash_inside_step(self, node: int) -> None:
         """Stop a node during one of its next steps."""
         self._crash_after[node] = self.random.randint(0, 6)
+
+    def pause(self, node: int, duration_ms: int) -> None:
+        """Stop a process for a while; then it continues as if no time had passed, as after SIGSTOP and SIGCONT."""
+        self.running[node].paused_until_ms = self.clock.now_ms + duration_ms
 
     def leader(self) -> int | None:
         """The leader of the latest epoch."""
@@ -307,11 +231,32 @@ class Quorum:
         self._crash_after.clear()
         self.start_all()
 
+    # -- what the nodes do with the records; the methods are called after the event --------------------------------
+
+    def on_started(self, node: int) -> None:
+        """A node begins to run; its log and snapshots are on its disk."""
+
+    def on_stopped(self, node: int) -> None:
+        """A node has crashed."""
+
+    def on_stepped(self, node: int) -> None:
+        """A node has executed all effects of a step; it may have become the leader, or have ceased to be it."""
+
+    def on_committed(self, node: int, high_watermark: int) -> None:
+        """Everything below the high watermark is committed, and in the node's log."""
+
+    def on_loaded(self, node: int, snapshot: SnapshotId) -> None:
+        """A snapshot has replaced the node's log."""
+
     # -- the shell of each core ------------------------------------------------------------------------------------
 
     def _step(self, node: int, event: Event, fetched: Fetched = NOTHING) -> None:
         running = self.running.get(node)
         if running is None:
+            return
+        if running.paused_until_ms > self.clock.now_ms:
+            later = partial(self._receive, running, node, event, fetched)
+            self.clock.plan(running.paused_until_ms - self.clock.now_ms, later)
             return
         if self.random.random() < self.faults.crash_inside_step:
             self.crash_inside_step(node)
@@ -332,6 +277,7 @@ class Quorum:
                 self._crash_after[node] = left - 1
             self._obey(node, running, effect, fetched)
         self.checks.stepped(node, core, self.disks[node])
+        self.on_stepped(node)
 
     def _obey(self, node: int, running: Running, effect: Effect, fetched: Fetched) -> None:
         core, disk = running.core, self.disks[node]
@@ -354,6 +300,7 @@ class Quorum:
                 self.clock.plan(self.flush_ms(), partial(self._flush, node, running, offset))
             case Commit(high_watermark=offset):
                 self.checks.commits(node, disk, offset)
+                self.on_committed(node, offset)
             case Send():
                 self._send(node, running, effect)
             case Respond():
@@ -376,6 +323,7 @@ class Quorum:
                 assert snapshot is not None, "a snapshot without parts"
                 self.checks.loads(node, snapshot.entries)
                 disk.install(snapshot_id, snapshot)
+                self.on_loaded(node, snapshot_id)
                 offset = snapshot_id.end_offset - 1
                 controls = tuple((offset, record) for record in snapshot.controls)
                 self._run_step(node, running, SnapshotLoaded(snapshot_id, snapshot.size, controls), NOTHING)
@@ -423,7 +371,7 @@ class Quorum:
     def _is_blocked(self, source: int, target: int) -> bool:
         return (source, target) in self.blocked
 
-    def _transmit(self, source: int, target: int) -> Iterable[int]:
+    def transmit(self, source: int, target: int) -> Iterable[int]:
         """The delays after which a message arrives: none if it is lost, two if it is duplicated."""
         if self._is_blocked(source, target) or self.random.random() < self.faults.loss:
             return ()
@@ -437,7 +385,7 @@ class Quorum:
             version = choose_version(request, self.random, self.faults.old_versions)
             request = pass_request(request, version)
         token = Token(running, node, effect.request_id, request, version)
-        for delay_ms in self._transmit(node, target):
+        for delay_ms in self.transmit(node, target):
             self.clock.plan(delay_ms, partial(self._deliver_request, target, token))
 
     def _deliver_request(self, target: int, token: Token) -> None:
@@ -457,7 +405,7 @@ class Quorum:
         fetched = self._fetched(node, token, response)
         if self.setup.wire:
             response = pass_response(token.request, response, token.version)
-        for delay_ms in self._transmit(node, token.node):
+        for delay_ms in self.transmit(node, token.node):
             event = Responded(token.request_id, response)
             self.clock.plan(delay_ms, partial(self._receive, token.source, token.node, event, fetched))
         if isinstance(response, VoteResponse) and response.granted and running.core.role is not Role.CANDIDATE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.raft import quorum_state
 from ottla.raft.control import ControlRecord, KRaftVersion, LeaderChange
@@ -12,7 +12,15 @@ from ottla.raft.events import Controls, Persist, Started
 from ottla.raft.values import BOOTSTRAP_SNAPSHOT, Election, LogEnd, SnapshotId
 from ottla.raft.voters import VoterSet
 
-Entry: TypeAlias = "tuple[int, str | ControlRecord]"
+
+class Data(NamedTuple):
+    """An encoded record of a batch in which `left` more records follow. A batch is never divided."""
+
+    value: bytes
+    left: int = 0
+
+
+Entry: TypeAlias = "tuple[int, str | Data | ControlRecord]"
 """The epoch and value of a record."""
 
 RECORD_BYTES = 10
@@ -53,7 +61,10 @@ class ReplicaDisk:
         self.election_text = quorum_state.encode(effect.election, effect.voters, effect.kraft_version)
 
     def read(self, offset: int, count: int) -> tuple[Entry, ...]:
-        return tuple(self.log[offset - self.start : offset - self.start + count])
+        end = offset + count
+        while count and end < self.end and _is_divided(self.log[end - self.start - 1]):
+            end += 1
+        return tuple(self.log[offset - self.start : end - self.start])
 
     def truncate(self, offset: int) -> None:
         del self.log[offset - self.start :]
@@ -61,7 +72,10 @@ class ReplicaDisk:
 
     def crash(self, random: Random) -> None:
         """Lose a random part of the unsynced end."""
-        self.truncate(random.randint(self.flushed, self.end))
+        end = random.randint(self.flushed, self.end)
+        while end > self.flushed and _is_divided(self.log[end - self.start - 1]):
+            end -= 1
+        self.truncate(end)
         self.flushed = self.end  # the restart reads the surviving records from the disk
 
     @property
@@ -114,6 +128,10 @@ class ReplicaDisk:
             tuple((snapshot_id, snapshot.size) for snapshot_id, snapshot in self.snapshots.items()),
             self.start,
         )
+
+
+def _is_divided(last: Entry) -> bool:
+    return isinstance(last[1], Data) and last[1].left > 0
 
 
 def format_disk(disk: ReplicaDisk, voters: VoterSet) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from ottla.common.errors import ErrorCode
-from ottla.raft import Election, LogEnd, QuorumError, Role
+from ottla.raft import Election, LogEnd, QuorumConfig, QuorumError, RaftCore, Role
 from ottla.raft import messages as m
 from ottla.raft.control import KRaftVersion
 from ottla.raft.events import (
@@ -19,13 +21,15 @@ from ottla.raft.events import (
     LoadSnapshot,
     Received,
     Respond,
+    Responded,
+    Send,
     SnapshotLoaded,
     SnapshotsChanged,
     Started,
     Ticked,
     Truncate,
 )
-from ottla.raft.values import BOOTSTRAP_SNAPSHOT, SnapshotId
+from ottla.raft.values import BOOTSTRAP_SNAPSHOT, Node, SnapshotId
 
 from .support import EMPTY, Replica, key, voter, voters
 
@@ -217,3 +221,16 @@ def test_leader_describes_voters_and_observers() -> None:
     assert rows == [(key(1), 3, 1_000_000, 1_000_000), (key(2), 3, 999_990, 999_990), (key(3), -1, -1, -1)]
     assert [(row.key, row.log_end_offset, row.last_caught_up_ms) for row in described.observers] == [(key(4), 1, -1)]
     assert described.voters[1].endpoints == voter(2).endpoints
+
+
+def test_restarted_observer_follows_the_leader_that_it_knows_only_by_its_number() -> None:
+    """Its log has no voters yet, so that it asks the bootstrap server, which is the leader itself."""
+    config = QuorumConfig(
+        node_id=4, directory_id=key(4).directory_id, cluster_id="c", bootstrap=(Node(-2, "node2", 9002),)
+    )
+    core = RaftCore(config, Election(1, 2), Random(0))
+    (send,) = [each for each in core.step(Started(EMPTY, 0), 0) if isinstance(each, Send)]
+    response = m.FetchResponse(ErrorCode.NONE, 1, 2, voter(2).endpoints, 3, 0, has_records=True)
+    effects = core.step(Responded(send.request_id, response), 1)
+    assert core.role is Role.FOLLOWER
+    assert AppendFetched() in effects
