@@ -121,7 +121,7 @@ class Node:
         """Start the broker; when this returns, it accepts connections at the returned address."""
         config = self.config
         logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
-        if not config.formats_itself:
+        if len(config.roles.roles) < 2 or not set(config.roles.voters) <= {config.node_id}:
             raise StorageError("A node of a cluster with other controllers cannot be started yet")
         self._logs = logs = LogManager(
             config.log_dirs,

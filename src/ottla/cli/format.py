@@ -1,28 +1,49 @@
 """Format data directories: store the cluster and the node that they belong to, so that a broker can open them.
 
-`ottla up` formats a new directory itself. A directory that is formatted already is not changed. It is an error, unless
---ignore-formatted is given.
+`ottla up` formats the directory of a single node itself. Each node of a cluster needs --cluster-id, the same for all.
+If the settings have controller.quorum.bootstrap.servers, each controller also needs one of --standalone (the first
+controller; others join it), --initial-controllers (the same list on each) and --no-initial-controllers (it joins a
+quorum). A directory that is formatted already is not changed. It is an error, unless --ignore-formatted is given.
 """
 
 import sys
 
+from ottla.broker.formatting import NodeFormat, feature_levels, format_node, parse_controllers, voter
 from ottla.cli import broker_settings
 from ottla.cli.broker_options import BROKER_OPTIONS
-from ottla.cli.commands import Command, Option, Options
-from ottla.cli.storage import check_cluster_id, directories_of, format_one, random_uuid
-from ottla.cli.terminal import Style
+from ottla.cli.commands import Command, Option, Options, section
+from ottla.cli.storage import check_cluster_id, directories_of, random_uuid, unusable
+from ottla.cli.terminal import Failure, Style
+from ottla.common.clock import SystemClock
 from ottla.common.ids import uuid_to_text
+from ottla.config import BrokerConfig
+from ottla.log.files import Files
+from ottla.log.storage import StorageError, read_meta
+from ottla.raft import Endpoint, VoterSet
 
 EXAMPLES = """
 ottla format --data ./data
 ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
+ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qk --standalone
+ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qk -I 1@a:9093:JEXY6aqzQY-32P5TStzaFg
 """
 
 
 _PARAMETERS = [
     *BROKER_OPTIONS,
-    Option("--cluster-id ID", "22 characters of base64; default: a random one"),
-    Option("--ignore-formatted", "skip directories of this cluster and node"),
+    Option("-t, --cluster-id ID", "22 characters of base64; default: a random one, which is printed"),
+    Option("-g, --ignore-formatted", "skip directories of this cluster and node"),
+    *section(
+        "The first metadata of a cluster",
+        Option("-s, --standalone", "this controller is the only voter of a new quorum, to which others can be added"),
+        Option(
+            "-I, --initial-controllers LIST",
+            "the voters of a new quorum, as ID@HOST:PORT:DIRECTORY-ID,...; use the same list on each of them",
+        ),
+        Option("-N, --no-initial-controllers", "this node joins a quorum that has its voters elsewhere"),
+        Option("-r, --release-version VERSION", "the metadata.version, such as 4.1 or 4.1-IV0; default: the latest"),
+        Option("-f, --feature NAME=LEVEL", "the level of a feature; may be repeated", name="features", multiple=True),
+    ),
 ]
 
 
@@ -31,13 +52,82 @@ def run(options: Options) -> int:
     config = broker_settings.broker_config(options)
     for warning in config.warnings:
         print(Style.of(sys.stderr).yellow(f"ottla: {warning}"), file=sys.stderr)
-    cluster_id = check_cluster_id(options.cluster_id) if options.cluster_id else uuid_to_text(random_uuid())
-    for directory in directories_of(config):
-        meta = format_one(directory, cluster_id, config.node_id, ignore_formatted=options.ignore_formatted)
-        print(
-            f"{directory}: cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_to_text(meta.directory_id)}"
-        )
+    try:
+        node = _node_format(config, options)
+        now_ms = SystemClock().wall_ms()
+        written = format_node(Files(), node, random_uuid, now_ms, ignore_formatted=options.ignore_formatted)
+        known = {directory: read_meta(Files(), directory) for directory in node.directories}
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise unusable(str(error.filename or config.log_dirs[0]), error) from error
+    for directory, meta in known.items():
+        assert meta is not None
+        line = f"cluster {meta.cluster_id}, node {meta.node_id}, directory {uuid_to_text(meta.directory_id)}"
+        print(f"{directory}: {line}{'' if directory in written else ' (formatted before)'}")
     return 0
+
+
+def _node_format(config: BrokerConfig, options: Options) -> NodeFormat:
+    if options.cluster_id:
+        cluster_id = check_cluster_id(options.cluster_id)
+    elif config.formats_itself or options.standalone:
+        cluster_id = uuid_to_text(random_uuid())
+    else:
+        advice = "The first `ottla format` of a cluster can choose one: any 16 bytes, as 22 characters of base64."
+        raise Failure("--cluster-id is missing: all nodes of a cluster need the same", advice, exit_code=2)
+    return NodeFormat(
+        config.node_id,
+        cluster_id,
+        directories_of(config),
+        config.metadata_log_dir,
+        feature_levels(options.release_version, options.features),
+        _first_voters(config, options),
+    )
+
+
+def _first_voters(config: BrokerConfig, options: Options) -> VoterSet | None:
+    chosen = [bool(each) for each in (options.standalone, options.initial_controllers, options.no_initial_controllers)]
+    if sum(chosen) > 1:
+        problem = "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
+        raise Failure(problem, exit_code=2)
+    roles = config.roles
+    if roles.voters and (options.standalone or options.initial_controllers):
+        raise Failure(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or"
+            " --standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify"
+            " controller.quorum.bootstrap.servers instead."
+        )
+    if roles.is_controller and roles.bootstrap_servers and not roles.voters and not any(chosen):
+        raise Failure(
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following:"
+            " --standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    if any(chosen) and not roles.voters and "kraft.version=0" in [each.replace(" ", "") for each in options.features]:
+        raise Failure(
+            "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the flags --standalone,"
+            " --initial-controllers, or --no-initial-controllers is used. For dynamic controllers support, try removing"
+            " the --feature flag for kraft.version."
+        )
+    if options.standalone:
+        return _only_voter(config)
+    if options.initial_controllers:
+        try:
+            return parse_controllers(options.initial_controllers, config.items("controller.listener.names")[0].upper())
+        except ValueError as error:
+            raise Failure(f"--initial-controllers: {error}", exit_code=2) from error
+    return None
+
+
+def _only_voter(config: BrokerConfig) -> VoterSet:
+    if not config.roles.is_controller:
+        raise Failure("You can only use --standalone on a controller.")
+    if not config.advertised_controllers:
+        problem = "--standalone needs a listener of the controller, to which other nodes connect"
+        raise Failure(problem, "Add one to listeners, with a name in controller.listener.names.")
+    listener = config.advertised_controllers[0]
+    endpoint = Endpoint(listener.name, listener.host, listener.port)
+    return VoterSet.of([voter(config.node_id, random_uuid(), endpoint)])
 
 
 COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

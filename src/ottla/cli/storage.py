@@ -1,4 +1,4 @@
-"""Log directories before a broker opens them: the default location, the node that owns them, and formatting."""
+"""Log directories before a broker opens them: the default location, and the node that owns them."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from ottla.cli.terminal import Failure
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.log.files import Files
-from ottla.log.storage import MetaProperties, StorageError, format_directory, read_meta
+from ottla.log.storage import StorageError, read_meta
 
 
 def default_data_directory() -> str:
@@ -50,18 +50,6 @@ def known_node_id(directory: str) -> int | None:
 def directories_of(config: BrokerConfig) -> list[str]:
     """Return all directories that a broker uses, each once."""
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
-
-
-def format_one(directory: str, cluster_id: str, node_id: int, *, ignore_formatted: bool = False) -> MetaProperties:
-    """Format one directory; raises Failure."""
-    try:
-        return format_directory(
-            Files(), directory, cluster_id, node_id, random_uuid(), ignore_formatted=ignore_formatted
-        )
-    except StorageError as error:
-        raise Failure(str(error)) from error
-    except OSError as error:
-        raise unusable(directory, error) from error
 
 
 def unusable(directory: str, error: OSError) -> Failure:

@@ -8,6 +8,8 @@ AddPartitionsToTxn (KIP-890). metadata.version is supported up to the level of K
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 
@@ -55,10 +57,41 @@ _MIGRATION_FROM = 8
 CORDONED_FROM = 30
 
 
-def bootstrap_records(metadata_version: int = LATEST_METADATA_VERSION) -> list[Message]:
-    """The first records of a new cluster, which set its feature levels."""
-    levels = {METADATA_VERSION: metadata_version, TRANSACTION_VERSION: 2, GROUP_VERSION: 1, SHARE_VERSION: 1}
-    return [m.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+# The metadata.version from which a new cluster has a feature, and the level.
+_DEFAULTS_FROM: dict[str, tuple[int, int]] = {
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (26, 1),
+    GROUP_VERSION: (22, 1),
+    SHARE_VERSION: (28, 1),
+    "streams.version": (29, 1),
+    TRANSACTION_VERSION: (24, 2),
+}
+
+
+def metadata_version_of(release: str) -> int | None:
+    """The metadata.version of a name such as "4.1-IV0", or of the release "4.1"; None if it is unknown."""
+    known = [level for level, name in METADATA_VERSION_NAMES.items() if release in (name, name.partition("-")[0])]
+    return max(known, default=None)
+
+
+def default_levels(metadata_version: int = LATEST_METADATA_VERSION) -> dict[str, int]:
+    """The levels of a new cluster, as Kafka has them, up to what is supported here; features at level 0 are omitted."""
+    levels = {METADATA_VERSION: metadata_version}
+    for name, (since, level) in _DEFAULTS_FROM.items():
+        if metadata_version >= since and served_level(name, level):
+            levels[name] = served_level(name, level)
+    return levels
+
+
+def feature_dependency(name: str, level: int) -> int:
+    """The metadata.version that a level of a feature needs; 0 for none."""
+    return _ELIGIBLE_LEADERS_FROM if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level else 0
+
+
+def bootstrap_records(levels: Mapping[str, int] | None = None) -> list[Message]:
+    """The first records of a new cluster, which set its feature levels; default: `default_levels()`."""
+    levels = default_levels() if levels is None else levels
+    names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
+    return [m.FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names if levels[name]]
 
 
 def record_version(record: Message, metadata_version: int) -> int:
