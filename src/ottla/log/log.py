@@ -9,6 +9,8 @@ memory raises `ShortageError` instead, and the log is as before.
 Duties of the owner: `flush` when `needs_flush` says so, `delete_old_segments` and `take_due_deletions` from time to
 time, `close`.
 
+A follower appends with `follower.append_as_follower`.
+
 Parts: `SegmentList` has the files, `Durability` the flush and the recovery point, `ProducerState` the producers,
 `LeaderEpochs` the epochs. They do not know each other, except that a flush reads the segment list; `Log` keeps them
 in step.
@@ -28,7 +30,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.index import CorruptIndexError
 from ottla.log.lookup import collect_aborted, find_max_timestamp, find_timestamp, learn_timestamps
 from ottla.log.producer_entry import ProducerEntry, WrittenBatch
-from ottla.log.producer_recovery import find_aborted, replay_producers
+from ottla.log.producer_recovery import aborted_in, replay_producers
 from ottla.log.producer_state import Origin, ProducerState
 from ottla.log.repair import repair_segment
 from ottla.log.retention import find_expired
@@ -84,7 +86,7 @@ class Log:
         self.durability = durability
         self.log_start_offset = segments[0].base_offset
         self._high_watermark = self.log_start_offset
-        self._context = context
+        self.context = context
         self._prefix = f"[UnifiedLog partition={context.topic_partition}, dir={context.log_directory.path}]"
 
     def __repr__(self) -> str:
@@ -102,7 +104,7 @@ class Log:
     @property
     def closed(self) -> bool:
         """Whether the log was closed or its partition deleted."""
-        return self._context.closed
+        return self.context.closed
 
     @property
     def log_end_offset(self) -> int:
@@ -166,7 +168,7 @@ class Log:
         KAFKA_STORAGE_ERROR.
         """
         if not self.log_directory.online:
-            self._context.raise_offline()
+            self.context.raise_offline()
         segments = self.segments
         first = segments.end_offset
         last = first + header.last_offset_delta
@@ -195,7 +197,7 @@ class Log:
             if has_producer:
                 self.producers.record(header, marker, first, segments.active.txn_index)
         except OSError as error:
-            self._context.fail(error, "append to")
+            self.context.fail(error, "append to")
         stamped = timestamp if header.attributes & LOG_APPEND_TIME else -1
         return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
 
@@ -205,15 +207,15 @@ class Log:
         Raises ShortageError, and the log is as before; KafkaError(KAFKA_STORAGE_ERROR) if the disk fails.
         """
         try:
-            return self._roll(self._context.clock.wall_ms() if now_ms is None else now_ms)
+            return self._roll(self.context.clock.wall_ms() if now_ms is None else now_ms)
         except OSError as error:
-            self._context.fail(error, "roll")
+            self.context.fail(error, "roll")
 
     def _roll(self, now_ms: int) -> Segment:
         old, offset = self.segments.active, self.segments.end_offset
         if old.size == 0 and old.base_offset == offset:
             return old
-        clock = self._context.clock
+        clock = self.context.clock
         started_ms = clock.monotonic_ms()
         snapshot = self.producers.take_snapshot(offset)
         snapshot_ms = clock.monotonic_ms()
@@ -245,7 +247,7 @@ class Log:
         Raises KafkaError(OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR).
         """
         if not self.log_directory.online:
-            self._context.raise_offline()
+            self.context.raise_offline()
         end = self.segments.end_offset
         if offset > end or offset < self.log_start_offset:
             raise KafkaError(
@@ -260,13 +262,13 @@ class Log:
         except (CorruptIndexError, TornSegmentError) as error:
             self._repair(offset, error)
         except OSError as error:
-            self._context.fail(error, "read from")
+            self.context.fail(error, "read from")
         try:
             return self.segments.read(offset, max_bytes, upper_bound, min_one_batch=min_one_batch)
         except (CorruptIndexError, TornSegmentError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is corrupt: {error}") from error
         except OSError as error:
-            self._context.fail(error, "read from")
+            self.context.fail(error, "read from")
 
     def _repair(self, offset: int, problem: Exception) -> None:
         """Repair the segment in which a read of `offset` failed.
@@ -275,7 +277,7 @@ class Log:
         index of aborted transactions is rebuilt if it is corrupt. Cost: one read of the segment, at most once in
         `_REPAIR_INTERVAL_MS`: a corruption that a repair cannot fix must not be read for every request.
         """
-        segments, context = self.segments, self._context
+        segments, context = self.segments, self.context
         i = segments.index_of_read(offset)
         segment = segments[i]
         now_ms = context.clock.monotonic_ms()
@@ -291,17 +293,10 @@ class Log:
             repair_segment(segment, end, contiguous=segments.is_contiguous(segment))
             segment.rebuild_indices(self.config.index_interval_bytes)
             if not segment.has_sound_txn_index():
-                segment.txn_index.rewrite(self._aborted_in(i))
+                segment.txn_index.rewrite(aborted_in(self.segments[: i + 1], self.producers, context.clock.wall_ms()))
         except OSError as error:
             segment.repaired_ms = None
             context.fail(error, "rebuild the indices of")
-
-    def _aborted_in(self, i: int) -> list[AbortedTransaction]:
-        base_offset = self.segments[i].base_offset
-        producers = ProducerState(self.files, self.directory, self.config.producer_id_expiration_ms)
-        producers.snapshots = [each for each in self.producers.snapshots if each <= base_offset]
-        producers.load_newest(self.segments[0].base_offset, self._context.clock.wall_ms())
-        return find_aborted(self.segments[: i + 1], producers)
 
     # Queries, answered in lookup.py
 
@@ -320,6 +315,11 @@ class Log:
         """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""
         return self._query(lambda: find_max_timestamp(self.segments))
 
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 if it is unknown."""
+        return self.epochs.latest
+
     def offset_for_leader_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch that is not above `epoch`; (-1, -1) if unknown."""
         return self.epochs.end_of(epoch, self.log_end_offset)
@@ -330,7 +330,7 @@ class Log:
 
     def _query(self, query: Callable[[], T]) -> T:
         """Run a query; repair each corrupt segment that it finds once, then retry."""
-        self._context.check_online()
+        self.context.check_online()
         repaired = set()
         while True:
             try:
@@ -338,7 +338,7 @@ class Log:
             except CorruptSegmentError as error:
                 base_offset, problem = error.segment.base_offset, error
             except OSError as error:
-                self._context.fail(error, "read from")
+                self.context.fail(error, "read from")
             if base_offset in repaired:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is corrupt: {problem}")
             repaired.add(base_offset)
@@ -362,7 +362,7 @@ class Log:
 
         `delete_old_segments` frees their space. Raises KafkaError(OFFSET_OUT_OF_RANGE) above the high watermark.
         """
-        self._context.check_online()
+        self.context.check_online()
         if offset == -1:
             offset = self._high_watermark
         if offset < 0 or offset > self._high_watermark:
@@ -376,7 +376,7 @@ class Log:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that retention and the log start allow; return how many."""
-        self._context.check_online()
+        self.context.check_online()
         try:
             reasons = find_expired(
                 self.segments,
@@ -389,7 +389,7 @@ class Log:
             if reasons:
                 self._delete_first(reasons)
         except OSError as error:
-            self._context.fail(error, "delete old segments of")
+            self.context.fail(error, "delete old segments of")
         return len(reasons)
 
     def _delete_first(self, reasons: list[str]) -> None:
@@ -418,7 +418,7 @@ class Log:
         producer state. An error in between leaves them out of step, so any error takes the directory offline, and the
         next start recovers the log.
         """
-        self._context.check_online()
+        self.context.check_online()
         if offset >= self.log_end_offset:
             return False
         logger.info("%s Truncating to offset %d", self._prefix, offset)
@@ -429,7 +429,7 @@ class Log:
                 self._truncate(offset)
         except OSError as error:
             self.log_directory.take_offline(error)
-            self._context.fail(error, "truncate")
+            self.context.fail(error, "truncate")
         return True
 
     def _truncate(self, offset: int) -> None:
@@ -444,7 +444,7 @@ class Log:
         for base_offset in removed:
             producers.drop_snapshot(base_offset)
         producers.drop_snapshots_above(end)
-        producers.load_newest(self.segments[0].base_offset, self._context.clock.wall_ms())
+        producers.load_newest(self.segments[0].base_offset, self.context.clock.wall_ms())
         replay_producers(self.segments, producers, end)
 
     def truncate_fully(self, offset: int) -> None:
@@ -491,7 +491,7 @@ class Log:
         try:
             self.segments.seal_for_close(self.producers.take_snapshot(self.log_end_offset))
         except OSError as error:
-            self._context.fail(error, "close")
+            self.context.fail(error, "close")
         return self.log_end_offset > 0
 
     def abandon(self) -> None:

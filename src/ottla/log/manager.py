@@ -390,10 +390,11 @@ class LogManager:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
-    def checkpoint_recovery_points(self) -> None:
+    def checkpoint_recovery_points(self, directories: Iterable[LogDirectory] | None = None) -> None:
         """Write the recovery points, and checkpoints that are overdue. May run in another thread."""
-        self._checkpoint(RECOVERY_POINTS, self._directories)
-        for directory in self._directories:
+        directories = self._directories if directories is None else list(directories)
+        self._checkpoint(RECOVERY_POINTS, directories)
+        for directory in directories:
             for name in tuple(directory.overdue):
                 self._checkpoint(name, [directory])
 

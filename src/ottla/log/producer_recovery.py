@@ -53,3 +53,12 @@ def find_aborted(segments: list[Segment], producers: ProducerState) -> list[Abor
     for _, data, header in segment.batches():
         producers.replay(data, 0, header, aborted)
     return aborted
+
+
+def aborted_in(segments: list[Segment], present: ProducerState, now_ms: int) -> list[AbortedTransaction]:
+    """The aborted transactions that end in the last of `segments`, by the snapshots of the `present` state."""
+    base_offset = segments[-1].base_offset
+    producers = ProducerState(present.files, present.directory, present.expiration_ms)
+    producers.snapshots = [each for each in present.snapshots if each <= base_offset]
+    producers.load_newest(segments[0].base_offset, now_ms)
+    return find_aborted(segments, producers)
