@@ -903,7 +903,7 @@ DISKS = (
     Mutation(
         "a disk that cannot be read goes offline",
         "log/log.py",
-        "            self._repair(offset, error)\n        except OSError as error:\n            self._context.fail(",
+        "            self._repair(offset, error)\n        except OSError as error:\n            self.context.fail(",
         "            self._repair(offset, error)\n        except OSError as error:\n            str(",
         (f"{FAILING}::test_unreadable_disk_takes_only_its_partitions_offline",),
     ),
