@@ -39,12 +39,22 @@ class OttlaProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the broker was never started"
         return self._process.pid
 
     def start(self) -> None:
         """Start it and wait until it serves; a second start takes the port of the first."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process, and return at once."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = self.command()
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -52,7 +62,10 @@ class OttlaProcess:
             self._process = subprocess.Popen(
                 command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.directory
             )
-        self.bootstrap = self._wait_for_announcement()
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until it serves. Raises BrokerDied, and then the process has ended."""
+        self.bootstrap = self._wait_for_announcement(timeout_s)
 
     def command(self) -> list[str]:
         """The command line that starts it."""
@@ -62,9 +75,9 @@ class OttlaProcess:
             command += ["-X", f"{name}={value}"]
         return command
 
-    def _wait_for_announcement(self) -> str:
+    def _wait_for_announcement(self, timeout_s: float) -> str:
         assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             first, newline, _ = self._stdout_path.read_text().partition("\n")
             if newline:
@@ -76,7 +89,7 @@ class OttlaProcess:
                 raise BrokerDied(f"exit code {self._process.returncode} before it served:\n{self.log_tail()}")
             time.sleep(0.01)
         self.kill()
-        raise BrokerDied(f"silent for {START_TIMEOUT_S} s:\n{self.log_tail()}")
+        raise BrokerDied(f"silent for {timeout_s} s:\n{self.log_tail()}")
 
     def kill(self) -> None:
         """SIGKILL: nothing is flushed, nothing is said."""
