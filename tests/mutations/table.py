@@ -2280,6 +2280,7 @@ QUORUM = (
 CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_by_kafkas_rules"
 ALTERING = f"{UNIT}/controller/test_alter_partition.py"
 BEATS = f"{UNIT}/controller/test_heartbeats.py"
+DUTIES = f"{UNIT}/broker/control/test_duties.py"
 
 CONTROLLER = (
     Mutation(
@@ -2320,9 +2321,37 @@ CONTROLLER = (
     Mutation(
         "a second broker cannot take the id of a live one",
         "controller/brokers.py",
-        "        _check_no_live_session(state, existing, now_ms)\n",
+        "        _check_no_live_session(state, existing, request, now_ms)\n",
         "        pass\n",
         (f"{BEATS}::test_second_broker_with_a_live_id_is_rejected_until_the_session_expires",),
+    ),
+    Mutation(
+        "a broker whose process may live is not replaced by one with other directories",
+        "controller/brokers.py",
+        "    if is_replaced and state.sessions",
+        "    if state.sessions",
+        (f"{DUTIES}::test_previous_process_is_replaced_before_its_session_ends_only_if_its_connection_closed",),
+    ),
+    Mutation(
+        "a closed connection alone does not fence a broker",
+        "broker/control/duties.py",
+        "            if done.result() and not",
+        "            if not",
+        (f"{DUTIES}::test_closed_connection_alone_fences_no_broker",),
+    ),
+    Mutation(
+        "a broker that connected again is not fenced",
+        "broker/control/duties.py",
+        "            if done.result() and not self._connections.is_connected(broker_id):\n",
+        "            if done.result():\n",
+        (f"{DUTIES}::test_broker_that_connected_again_during_the_probe_is_not_fenced",),
+    ),
+    Mutation(
+        "evidence about an earlier registration does not fence the present one",
+        "controller/heartbeats.py",
+        "    if broker is None or broker.epoch != epoch or broker.fenced or",
+        "    if broker is None or broker.fenced or",
+        (f"{DUTIES}::test_broker_that_registered_again_during_the_probe_is_not_fenced",),
     ),
     Mutation(
         "a heartbeat of an older incarnation changes nothing",
@@ -2341,8 +2370,8 @@ CONTROLLER = (
     Mutation(
         "an expired broker whose fencing was not appended is fenced by the next call",
         "controller/heartbeats.py",
-        "Outcome(records_to_fence(state, broker), True)\n",
-        "Outcome(records_to_fence(state, broker), state.sessions.end(broker_id) is None)\n",
+        "            return Outcome(records_to_fence(state, broker), True)\n",
+        "            return Outcome(records_to_fence(state, broker), state.sessions.end(broker_id) is None)\n",
         (f"{BEATS}::test_expired_broker_is_fenced_again_if_the_record_was_not_appended",),
     ),
     Mutation(

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
+from ottla.broker.control.connections import BrokerConnections
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
@@ -112,6 +113,7 @@ class Broker:
         # Listeners of this node that are not registered in the metadata, by name.
         self.unregistered_endpoints: dict[str, Endpoint] = {}
         self.supported_features = SUPPORTED_FEATURES
+        self.broker_connections = BrokerConnections()
         self.controller_endpoints: list[Listener] = []
         """The controller's own listeners, with their bound ports."""
 

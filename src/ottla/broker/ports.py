@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.auto_topic_creation import AutoTopicCreation
     from ottla.broker.broker import FlushThreads
+    from ottla.broker.control.connections import BrokerConnections
     from ottla.broker.fetch_session import FetchSessionCache
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.metadata_log import MetadataShell
@@ -135,6 +136,13 @@ class ApiVersionsPorts(HasMetadata, HasResponseCache, Protocol):
 
 class BrokerRequestPorts(HasMetadata, HasClock, Protocol):
     """For the handlers of requests from brokers and controllers."""
+
+
+class BrokerSessionPorts(BrokerRequestPorts, Protocol):
+    """For `handlers/broker_registration.py` and `handlers/broker_heartbeat.py`."""
+
+    @property
+    def broker_connections(self) -> BrokerConnections: ...
 
 
 class ControllerPorts(HasMetadata, HasNodeId, Protocol):

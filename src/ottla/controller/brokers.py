@@ -11,7 +11,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from ottla.controller import leaders
 from ottla.controller.state import Outcome, State, refuse
-from ottla.metadata.features import CONTROLLERS_FROM, served_level
+from ottla.metadata.features import CONTROLLERS_FROM, DIRECTORIES_FROM, served_level
 from ottla.metadata.image import BrokerImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -51,7 +51,7 @@ def register(
     existing = state.image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     if existing is not None and not same:
-        _check_no_live_session(state, existing, now_ms)
+        _check_no_live_session(state, existing, request, now_ms)
     _check_directories(state, request)
     _check_features(state, request)
     if clean_shutdown is None:
@@ -76,9 +76,16 @@ def register(
     return Outcome(records, response)
 
 
-def _check_no_live_session(state: State, existing: BrokerImage, now_ms: int) -> None:
+def _check_no_live_session(
+    state: State, existing: BrokerImage, request: BrokerRegistrationRequest, now_ms: int
+) -> None:
     # A broker in controlled shutdown may return before its old session expires.
     if existing.in_controlled_shutdown or not state.sessions.is_valid(existing.broker_id, existing.epoch, now_ms):
+        return
+    # A process locks its log directories. The connection of the previous process was closed, and the new process has
+    # its directories: the previous one has ended.
+    is_replaced = not set(existing.directories).isdisjoint(request.log_dirs)
+    if is_replaced and state.sessions.is_disconnected(existing.broker_id):
         return
     refuse(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -89,6 +96,8 @@ def _check_no_live_session(state: State, existing: BrokerImage, now_ms: int) -> 
 
 def _check_directories(state: State, request: BrokerRegistrationRequest) -> None:
     directories = request.log_dirs
+    if not directories and state.image.metadata_version < DIRECTORIES_FROM:
+        return
     if not directories:
         refuse(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
     if RESERVED_DIRECTORIES & set(directories):

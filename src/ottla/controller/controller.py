@@ -184,6 +184,34 @@ class Controller:
 
         return heartbeats.fence_one_expired(self._state, now_ms)
 
+    def fence_dead_broker(self, broker_id: int, epoch: int) -> Outcome[bool]:
+        """Fence a broker whose process has evidently ended, and end its session; False if it is not registered so."""
+        from ottla.controller import heartbeats
+
+        return heartbeats.fence_dead(self._state, broker_id, epoch)
+
+    def note_disconnected(self, broker_id: int) -> Outcome[None]:
+        """Note that the broker's connection was closed: its next process may register before the session expires."""
+        self._state.sessions.note_disconnected(broker_id)
+        return Outcome([], None)
+
+    def extend_sessions(self, by_ms: int) -> Outcome[None]:
+        """Extend all sessions by a time in which this controller could not receive heartbeats."""
+        self._state.sessions.extend(by_ms)
+        return Outcome([], None)
+
+    def balance_leaders(self) -> Slices[Outcome[bool]]:
+        """Return leadership to preferred replicas; True if the caller must call again."""
+        from ottla.controller import balancing
+
+        return balancing.balance_leaders(self._state)
+
+    def elect_unclean_leaders(self) -> Slices[Outcome[bool]]:
+        """Elect out-of-sync leaders where `unclean.leader.election.enable` allows it; True to call again."""
+        from ottla.controller import balancing
+
+        return balancing.elect_unclean_leaders(self._state)
+
     def fence_broker(self, broker_id: int) -> Outcome[None]:
         """Fence a broker that is not available: it loses its leaderships."""
         return brokers.fence(self._state, broker_id)

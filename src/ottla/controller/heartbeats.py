@@ -125,8 +125,24 @@ def fence_one_expired(state: State, now_ms: int) -> Outcome[bool]:
     """
     for broker_id, epoch in state.sessions.expired(now_ms):
         broker = state.image.brokers.get(broker_id)
+        if broker_id == state.node_id:
+            # The broker of this process lives as long as this controller, even if its heartbeats are late.
+            state.sessions.touch(broker_id, epoch, now_ms)
+            continue
         if broker is not None and broker.epoch == epoch and not broker.fenced:
             # The session ends when the image shows the broker as fenced. If the append fails, the next call retries.
             return Outcome(records_to_fence(state, broker), True)
         state.sessions.end(broker_id)
     return Outcome([], False)
+
+
+def fence_dead(state: State, broker_id: int, epoch: int) -> Outcome[bool]:
+    """Fence this registration of a broker without waiting for its session; the response is whether it was fenced.
+
+    If the records are not appended, `fence_one_expired` retries: the session has expired.
+    """
+    broker = state.image.brokers.get(broker_id)
+    if broker is None or broker.epoch != epoch or broker.fenced or broker_id == state.node_id:
+        return Outcome([], False)
+    state.sessions.expire(broker_id, epoch)
+    return Outcome(records_to_fence(state, broker), True)

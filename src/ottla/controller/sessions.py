@@ -10,11 +10,20 @@ from collections.abc import Iterable
 
 from ottla.metadata.image import BrokerImage
 
+_LONG_AGO = -(1 << 62)
+
 
 class Sessions:
     """The last contact, metadata offset and shutdown offset of each broker. Bounded by the registered brokers."""
 
-    __slots__ = ("_contacts", "_metadata_offsets", "_registered_offsets", "_shutdown_offsets", "timeout_ms")
+    __slots__ = (
+        "_contacts",
+        "_disconnected",
+        "_metadata_offsets",
+        "_registered_offsets",
+        "_shutdown_offsets",
+        "timeout_ms",
+    )
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -22,12 +31,14 @@ class Sessions:
         self._metadata_offsets: dict[int, int] = {}
         self._shutdown_offsets: dict[int, int] = {}
         self._registered_offsets: dict[int, int] = {}
+        self._disconnected: set[int] = set()
 
     def begin_all(self, brokers: Iterable[BrokerImage], now_ms: int) -> None:
         """Begin a session of every registered broker, when this controller becomes active."""
         self._contacts.clear()
         self._metadata_offsets.clear()
         self._shutdown_offsets.clear()
+        self._disconnected.clear()
         for broker in brokers:
             self.touch(broker.broker_id, broker.epoch, now_ms)
 
@@ -39,10 +50,30 @@ class Sessions:
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """Note a contact of a registered broker."""
         self._contacts[broker_id] = (epoch, now_ms)
+        self._disconnected.discard(broker_id)
+
+    def expire(self, broker_id: int, epoch: int) -> None:
+        """Let the session of this registration expire now."""
+        self._contacts[broker_id] = (epoch, _LONG_AGO)
+
+    def extend(self, by_ms: int) -> None:
+        """Extend all sessions by a time in which no heartbeat could arrive."""
+        for broker_id, (epoch, time_ms) in self._contacts.items():
+            self._contacts[broker_id] = (epoch, time_ms + by_ms)
+
+    def note_disconnected(self, broker_id: int) -> None:
+        """Note that the connection of the broker's last contact was closed."""
+        if broker_id in self._contacts:
+            self._disconnected.add(broker_id)
+
+    def is_disconnected(self, broker_id: int) -> bool:
+        """Whether the broker's connection was closed after its last contact."""
+        return broker_id in self._disconnected
 
     def end(self, broker_id: int) -> None:
         """Forget the broker."""
         self._contacts.pop(broker_id, None)
+        self._disconnected.discard(broker_id)
         self._metadata_offsets.pop(broker_id, None)
         self._shutdown_offsets.pop(broker_id, None)
 

@@ -164,20 +164,20 @@ def test_heartbeat_with_an_old_or_unknown_epoch_changes_nothing() -> None:
     assert cluster.controller.image is image
 
 
-def test_expired_brokers_are_fenced_one_per_call() -> None:
-    cluster = Brokers(3)
-    cluster.create(1, 2, 3)
+def test_expired_brokers_are_fenced_one_per_call_but_not_that_of_the_controller_itself() -> None:
+    cluster = Brokers(4)
+    cluster.create(2, 3, 4)
     cluster.now_ms += TIMEOUT_MS
-    cluster.beat(3)
+    cluster.beat(4)
     assert not cluster.expire(), "the timeout has passed, but is not exceeded"
     cluster.now_ms += 1
     assert cluster.expire()
-    assert cluster.fenced() == [1]
-    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+    assert cluster.fenced() == [2]
+    assert (cluster.partition.leader, cluster.partition.isr) == (3, (3, 4))
     assert cluster.expire()
     assert not cluster.expire()
-    assert cluster.fenced() == [1, 2]
-    assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.leader_epoch) == (3, (3,), 2)
+    assert cluster.fenced() == [2, 3]
+    assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.leader_epoch) == (4, (4,), 2)
 
 
 def test_expired_broker_is_fenced_again_if_the_record_was_not_appended() -> None:

@@ -11,11 +11,17 @@ from ottla.broker.control.requests import decide
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import BrokerRequestPorts
+    from ottla.broker.ports import BrokerSessionPorts
     from ottla.common.completion import Completion
     from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
-def handle(broker: BrokerRequestPorts, context: RequestContext, request: BrokerHeartbeatRequest) -> Completion[Any]:
+def handle(broker: BrokerSessionPorts, context: RequestContext, request: BrokerHeartbeatRequest) -> Completion[Any]:
     """Extend the session; unfence, fence or shut down the broker as it wants and the controller decides."""
-    return decide(broker.metadata, broker.clock, request, context.api_version)
+
+    def note(response: Any) -> Any:
+        if not response.error_code:
+            broker.broker_connections.note(request.broker_id, context.connection)
+        return response
+
+    return decide(broker.metadata, broker.clock, request, context.api_version).then(note)

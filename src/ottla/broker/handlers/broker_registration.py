@@ -11,11 +11,17 @@ from ottla.broker.control.requests import decide
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import BrokerRequestPorts
+    from ottla.broker.ports import BrokerSessionPorts
     from ottla.common.completion import Completion
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 
-def handle(broker: BrokerRequestPorts, context: RequestContext, request: BrokerRegistrationRequest) -> Completion[Any]:
+def handle(broker: BrokerSessionPorts, context: RequestContext, request: BrokerRegistrationRequest) -> Completion[Any]:
     """Register the broker as fenced; respond with its epoch when the registration is committed."""
-    return decide(broker.metadata, broker.clock, request, context.api_version)
+
+    def note(response: Any) -> Any:
+        if not response.error_code:
+            broker.broker_connections.note(request.broker_id, context.connection)
+        return response
+
+    return decide(broker.metadata, broker.clock, request, context.api_version).then(note)
