@@ -65,7 +65,7 @@ peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka and S
 	@$(BIN)/python -m tests.peers fetch
 
 docs: dev-environment ## Regenerate the generated tables in docs/ and the types of the clients' settings
-	@$(BIN)/python -m ottla.cli.protocol_table > docs/protocol.md
+	@$(BIN)/python -m ottla.broker.protocol_table > docs/protocol.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
 

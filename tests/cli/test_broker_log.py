@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import log_limit
 from ottla.clients.admin import Admin, ConfigResource, NewTopic
 from ottla.clients.consumer import Consumer
 from ottla.clients.producer import Producer
+from ottla.common import log_lines
 from tests.ottla_process import OttlaProcess
 
 BAD_CLIENTS = 300
@@ -115,4 +115,4 @@ def test_long_names_of_clients_are_cut_in_the_log(process: OttlaProcess) -> None
     process.stop()
     longest = max(process.log_path.read_text().splitlines(), key=len)
     assert "characters omitted" in longest
-    assert len(longest) < log_limit.LONGEST_MESSAGE + 200
+    assert len(longest) < log_lines.LONGEST_MESSAGE + 200

@@ -607,10 +607,10 @@ CRASHES = (
     ),
     Mutation(
         "a storm of log lines takes a bounded part of the disk",
-        "cli/log_limit.py",
+        "common/log_lines.py",
         "        if size > budget.left_bytes:\n",
         "        if False:\n",
-        (f"{UNIT}/cli/test_log_limit.py::test_storm_of_lines_is_bounded_and_counted",),
+        (f"{UNIT}/common/test_log_lines.py::test_storm_of_lines_is_bounded_and_counted",),
     ),
     Mutation(
         "a producer's last five batches are known after a start",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.cli import units
 from ottla.cli.commands import Choice, Command, Option, Options
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
 from ottla.cli.output import Column, Output, moment, number, output_options, size
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
+from ottla.common import units
 
 EXAMPLES = """
 ottla cluster

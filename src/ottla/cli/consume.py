@@ -15,7 +15,6 @@ from fnmatch import translate
 import click
 
 from ottla import clients
-from ottla.cli import units
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
@@ -23,12 +22,14 @@ from ottla.cli.format_option import parse_format
 from ottla.cli.names import choose, is_pattern, missing
 from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
 from ottla.cli.progress import Progress, output_is_a_file
-from ottla.cli.record_printer import PrettyWriter
-from ottla.cli.terminal import Failure, Style
+from ottla.cli.terminal import Failure
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
+from ottla.common import units
 from ottla.common.ids import TopicPartition
+from ottla.common.style import Style
 from ottla.tools.formats.escaping import for_terminal
 from ottla.tools.formats.json_lines import write_lines
+from ottla.tools.formats.record_lines import PrettyWriter
 from ottla.tools.formats.record_writer import Writer, for_terminal_only
 
 EXAMPLES = r"""

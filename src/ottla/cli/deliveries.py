@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import BinaryIO, Protocol
 
 from ottla import clients
-from ottla.cli import units
-from ottla.cli.terminal import Style
 from ottla.clients.errors import MessageTooLarge
+from ottla.common import units
+from ottla.common.style import Style
 
 _CHUNK = 512
 _MOST_OPEN = 100_000

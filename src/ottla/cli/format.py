@@ -13,9 +13,10 @@ from ottla.cli import broker_settings
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options, section
 from ottla.cli.storage import check_cluster_id, directories_of, random_uuid, unusable
-from ottla.cli.terminal import Failure, Style
+from ottla.cli.terminal import Failure
 from ottla.common.clock import SystemClock
 from ottla.common.ids import uuid_to_text
+from ottla.common.style import Style
 from ottla.config import BrokerConfig
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta

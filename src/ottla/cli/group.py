@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli import group_lag, group_reset, units
+from ottla.cli import group_lag, group_reset
 from ottla.cli.commands import Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.group_offsets import delete_offsets, is_share_group, read_offsets
@@ -24,6 +24,7 @@ from ottla.cli.names import (
 from ottla.cli.output import Column, Output, number, output_options
 from ottla.cli.terminal import Failure
 from ottla.clients.errors import ClientError
+from ottla.common import units
 from ottla.common.ids import TopicPartition, by_topic
 
 COMMAND = Group(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli import units
 from ottla.cli.commands import Option, Options
 from ottla.cli.connect import connect
 from ottla.cli.group_offsets import read_offsets
@@ -14,6 +13,7 @@ from ottla.cli.late import api
 from ottla.cli.names import existing_groups, name_parameters
 from ottla.cli.output import Column, Output, number, one_line
 from ottla.cli.terminal import Failure
+from ottla.common import units
 
 
 class GroupLag(NamedTuple):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli import units, values
+from ottla.cli import values
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connect
 from ottla.cli.group_offsets import read_offsets, write_offsets
@@ -18,6 +18,7 @@ from ottla.cli.output import Column, Output, number
 from ottla.cli.suggestions import nearest
 from ottla.cli.terminal import Failure
 from ottla.clients.errors import GroupNotFound
+from ottla.common import units
 from ottla.common.ids import TopicPartition
 
 

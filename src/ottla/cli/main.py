@@ -6,7 +6,8 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.terminal import Failure, Style, open_closed_streams, quiet_pipe
+from ottla.cli.terminal import Failure, open_closed_streams, quiet_pipe
+from ottla.common.style import Style
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from ottla import clients
-from ottla.cli import units
 from ottla.cli.terminal import Failure
+from ottla.common import units
 from ottla.common.ids import TopicPartition
-from ottla.common.units import UNITS_MS
 
-_DURATION = re.compile(r"-((?:\d+(?:\.\d+)?(?:ms|s|m|min|h|d|w))+)")
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w)")
 _MOST_SECONDS = 10**11  # larger timestamps are milliseconds
 MAX_OFFSET = 2**63 - 1
 _FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
@@ -51,9 +47,6 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     `now`, or a duration before now such as `-1h30m`.
     """
     now = units.now_ms() if now_ms is None else now_ms
-    ago = _DURATION.fullmatch(text)
-    if ago:
-        return max(0, now - round(sum(float(n) * UNITS_MS[unit] for n, unit in _AMOUNT.findall(ago[1]))))
     if text.isascii() and text.isdigit() and len(text) not in (8, 4):  # 8 digits are a date, 20260131
         number = int(text)
         if number <= MAX_OFFSET:
@@ -61,6 +54,8 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     if text.lower() == "now":
         return now
     try:
+        if text.startswith("-"):
+            return max(0, now - units.parse_duration(text[1:]))
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError) as error:
         raise Failure(

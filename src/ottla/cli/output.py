@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
-from ottla.cli import units
 from ottla.cli.commands import Option, Options, section
 from ottla.cli.progress import Progress
-from ottla.cli.terminal import Style, terminal_columns
+from ottla.cli.terminal import terminal_columns
+from ottla.common import units
+from ottla.common.style import Style
 
 _GAP = "  "
 _SHORTEST = 10

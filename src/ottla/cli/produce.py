@@ -22,8 +22,9 @@ from ottla.cli.inputs import Inputs
 from ottla.cli.names import missing
 from ottla.cli.offsets import parse_moment
 from ottla.cli.progress import Progress
-from ottla.cli.terminal import Failure, Style
+from ottla.cli.terminal import Failure
 from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+from ottla.common.style import Style
 from ottla.tools.formats.json_lines import read_lines
 from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
 from ottla.tools.formats.template import FormatError

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.cli import units
-from ottla.cli.terminal import Style, terminal_columns
+from ottla.cli.terminal import terminal_columns
+from ottla.common import units
+from ottla.common.style import Style
 
 _FIRST_S = 0.3  # shorter commands show no progress
 _EVERY_S = 0.1

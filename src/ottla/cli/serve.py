@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from ottla.cli import broker_settings
 from ottla.cli.storage import directories_of, unusable
-from ottla.cli.terminal import NOT_COMPILED, Failure, Style, discard_standard_output, start_logging
+from ottla.cli.terminal import NOT_COMPILED, Failure, discard_standard_output, start_logging
 from ottla.common.errors import KafkaError
+from ottla.common.style import Style
 from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError

@@ -1,15 +1,15 @@
-"""Output for people: colours, failures without a traceback, one-line logs, and closed or full output streams."""
+"""Failures without a traceback, the log and warnings of clients on standard error, and closed or full streams."""
 
 import errno
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from ottla.cli.log_limit import LimitedHandler, shorten
+from ottla.common.log_lines import LimitedHandler, LineFormatter
+from ottla.common.style import Style
 
 # Describes record kernels that are not compiled.
 NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
@@ -24,42 +24,6 @@ class Failure(Exception):
         self.advice = advice
         self.exit_code = exit_code
         self.command = command
-
-
-class Style:
-    """Colours for a terminal; none elsewhere or with NO_COLOR (https://no-color.org)."""
-
-    def __init__(self, *, coloured: bool) -> None:
-        self.coloured = coloured
-
-    @classmethod
-    def of(cls, stream: TextIO) -> "Style":
-        """Return the style for text that is written to `stream`."""
-        plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-        return cls(coloured=stream.isatty() and not plain)
-
-    def bold(self, text: str) -> str:
-        """Emphasize."""
-        return self._wrap("1", text)
-
-    def dim(self, text: str) -> str:
-        """Mark secondary text."""
-        return self._wrap("2", text)
-
-    def green(self, text: str) -> str:
-        """Mark success."""
-        return self._wrap("32", text)
-
-    def yellow(self, text: str) -> str:
-        """Mark a warning."""
-        return self._wrap("33", text)
-
-    def red(self, text: str) -> str:
-        """Mark a failure."""
-        return self._wrap("31", text)
-
-    def _wrap(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured else text
 
 
 def terminal_columns(stream: TextIO | None = None) -> int:
@@ -78,32 +42,6 @@ def terminal_columns(stream: TextIO | None = None) -> int:
         except (OSError, ValueError):  # not a terminal, or closed
             columns = 0
     return columns or 80
-
-
-class LineFormatter(logging.Formatter):
-    """Formats `2026-01-31 12:00:00.123 WARN  network.server  message`, with a traceback if the record has one."""
-
-    _NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
-
-    def __init__(self, style: Style) -> None:
-        super().__init__()
-        self._colours = style
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a log record as one line."""
-        level = f"{self._NAMES.get(record.levelname, record.levelname):<5}"
-        if record.levelno >= logging.ERROR:
-            level = self._colours.red(level)
-        elif record.levelno >= logging.WARNING:
-            level = self._colours.yellow(level)
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
-        logger_name = record.name.removeprefix("ottla.")
-        message = shorten(record.getMessage().replace("\r", "\\r").replace("\n", "\\n"))
-        start = self._colours.dim(f"{moment}.{int(record.msecs):03d}")
-        line = f"{start} {level} {self._colours.dim(logger_name)}  {message}"
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
 
 
 def start_logging(level: str) -> None:

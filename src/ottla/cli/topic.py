@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli import topic_describe, units, values
+from ottla.cli import topic_describe, values
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, quiet_option, require_one, yes_option
 from ottla.cli.config import change
 from ottla.cli.connect import connect, connection_options
@@ -25,6 +25,7 @@ from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
 from ottla.cli.topic_describe import selectable
 from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
+from ottla.common import units
 
 COMMAND = Group(
     __doc__,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.cli import units, values
+from ottla.cli import values
 from ottla.cli.commands import Option, Options
 from ottla.cli.connect import connect
 from ottla.cli.late import api
 from ottla.cli.names import choose, if_exists_option, name_parameters, names_of
 from ottla.cli.output import Column, Output, number, size
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
+from ottla.common import units
 from ottla.common.ids import TopicPartition
 
 _FILTERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli import units, values
+from ottla.cli import values
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
@@ -13,6 +13,7 @@ from ottla.cli.names import confirm, members_of, missing
 from ottla.cli.output import Column, Output, moment, number, output_options
 from ottla.cli.terminal import Failure
 from ottla.clients.errors import TransactionalIdNotFound
+from ottla.common import units
 from ottla.common.ids import TopicPartition, by_topic
 
 COMMAND = Group(

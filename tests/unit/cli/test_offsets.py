@@ -6,9 +6,10 @@ import pytest
 
 from ottla.cli.follow import newest
 from ottla.cli.offsets import Where, parse_moment, parse_partitions, parse_where
-from ottla.cli.record_printer import LONGEST, PrettyWriter
-from ottla.cli.terminal import Failure, Style
+from ottla.cli.terminal import Failure
 from ottla.clients.consumer.record import make_record
+from ottla.common.style import Style
+from ottla.tools.formats.record_lines import LONGEST, PrettyWriter
 
 NOW = 1_769_860_800_000
 

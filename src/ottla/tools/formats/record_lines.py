@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.cli import units
-from ottla.cli.terminal import Style
+from ottla.common import units
+from ottla.common.style import Style
 from ottla.tools.formats.escaping import escaped_text
 from ottla.tools.formats.record_writer import Readable, header_text
 

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from ottla.cli import log_limit
-from ottla.cli.log_limit import BURST_BYTES, BYTES_PER_SECOND, LONGEST_MESSAGE, LimitedHandler
-from ottla.cli.terminal import LineFormatter, Style
+from ottla.common import log_lines
+from ottla.common.log_lines import BURST_BYTES, BYTES_PER_SECOND, LONGEST_MESSAGE, LimitedHandler, LineFormatter
+from ottla.common.style import Style
 
 
 class Output:
@@ -58,7 +58,7 @@ def test_lines_after_a_burst_are_limited_to_the_sustained_rate() -> None:
 
 
 def test_debug_lines_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_limit, "BURST_BYTES", 1000)
+    monkeypatch.setattr(log_lines, "BURST_BYTES", 1000)
     output = Output()
     for _ in range(100):
         output.log("x" * 1000, level=logging.DEBUG)

@@ -1,4 +1,4 @@
-"""A log handler with a limited rate, so that no client can fill the disk with the broker's log lines.
+"""The log of a process as lines of text, with a limited rate, so that no client can fill the disk with them.
 
 Each logger has a budget in bytes that refills over time. It is large enough for everything that a broker logs without
 clients, such as a line for each of ten thousand new partitions. Lines that exceed the budget are dropped and counted;
@@ -10,6 +10,8 @@ import logging
 import time
 from collections.abc import Callable
 from typing import TextIO
+
+from ottla.common.style import Style
 
 LONGEST_MESSAGE = 2_000
 BURST_BYTES = 4 << 20
@@ -69,3 +71,29 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         budget.left_bytes -= size
         dropped, budget.dropped_lines = budget.dropped_lines, 0
         return dropped
+
+
+class LineFormatter(logging.Formatter):
+    """Formats `2026-01-31 12:00:00.123 WARN  network.server  message`, with a traceback if the record has one."""
+
+    _NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+
+    def __init__(self, style: Style) -> None:
+        super().__init__()
+        self._colours = style
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a log record as one line."""
+        level = f"{self._NAMES.get(record.levelname, record.levelname):<5}"
+        if record.levelno >= logging.ERROR:
+            level = self._colours.red(level)
+        elif record.levelno >= logging.WARNING:
+            level = self._colours.yellow(level)
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        logger_name = record.name.removeprefix("ottla.")
+        message = shorten(record.getMessage().replace("\r", "\\r").replace("\n", "\\n"))
+        start = self._colours.dim(f"{moment}.{int(record.msecs):03d}")
+        line = f"{start} {level} {self._colours.dim(logger_name)}  {message}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line

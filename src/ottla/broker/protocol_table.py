@@ -1,4 +1,6 @@
-"""Print the table of APIs for docs/protocol.md: `python -m ottla.cli.protocol_table`."""
+"""Print the table of APIs for docs/protocol.md: `python -m ottla.broker.protocol_table`."""
+
+import sys
 
 from ottla.broker.served import SERVED
 from ottla.protocol.table import markdown_table
@@ -17,7 +19,7 @@ Generated from the declarations in `src/ottla/protocol/messages/`.
 
 def main() -> None:
     """Print every API with its declared and served versions."""
-    print(HEAD + markdown_table(SERVED), end="")
+    sys.stdout.write(HEAD + markdown_table(SERVED))
 
 
 if __name__ == "__main__":
