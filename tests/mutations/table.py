@@ -909,9 +909,9 @@ DISKS = (
     ),
     Mutation(
         "partitions of a lost directory are not recreated",
-        "broker/server.py",
-        "        missing = sorted(set(known.directories) - present) if known is not None else []\n",
-        "        missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
+        "broker/node/directories.py",
+        "    missing = sorted(set(known.directories) - present) if known is not None else []\n",
+        "    missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
         (f"{FAILING}::test_lost_directory_is_used_again_when_it_returns",),
     ),
     Mutation(

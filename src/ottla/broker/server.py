@@ -1,4 +1,4 @@
-"""Starts and stops a broker.
+"""Starts and stops a node: a broker, a controller, or both.
 
 The order of the start matters:
 
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
@@ -31,37 +29,25 @@ from ottla.broker.maintenance import MaintenanceTasks
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
+from ottla.broker.node.bootstrap import Bootstrap
+from ottla.broker.node.directories import directory_id, missing_directories, open_directories
+from ottla.broker.node.registration import registration
 from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
-from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_text
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
-from ottla.log.storage import check_meta, format_directory, read_meta
-from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import MetadataImage
 from ottla.network.connection import Connection, Dispatch
-from ottla.network.descriptors import cached_segments, open_file_limit
 from ottla.network.limits import Limits
 from ottla.network.server import Server
-from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
-from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
+from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 2.0
-PLAINTEXT = 0
-
-
-class Bootstrap(NamedTuple):
-    """The address that clients connect to first."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: asyncio.Event) -> None:
@@ -81,7 +67,7 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
 
 
 class Node:
-    """One broker in this process.
+    """One node in this process.
 
     Two arguments are for tests. `wrap` returns a dispatcher that sees each request and response of the real one.
     `files` replaces the disk, except for the compaction process and the locks of the log directories.
@@ -118,29 +104,37 @@ class Node:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Bootstrap:
-        """Start the broker; when this returns, it accepts connections at the returned address."""
+        """Start the node; when this returns, it accepts connections at the returned address."""
         config = self.config
-        logger.info("[BrokerServer id=%d] Starting broker. Ottla version: %s", config.node_id, __version__)
+        role = "broker" if config.roles.is_broker else "controller"
+        logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
         if len(config.roles.roles) < 2 or not set(config.roles.voters) <= {config.node_id}:
             raise StorageError("A node of a cluster with other controllers cannot be started yet")
-        self._logs = logs = LogManager(
-            config.log_dirs,
-            self.clock,
-            LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
-            on_directory_failed=self._directory_failed,
-            files=self.files,
-            in_background=self._threads.run,
-            max_open_files=cached_segments(open_file_limit()),
-        )
-        logs.acquire()
-        lost = {directory.path for directory in logs.log_directories() if not directory.online}
-        cluster_id = identify(config, self.files, lost - {config.metadata_log_dir})
-        for directory in (each for each in logs.log_directories() if each.online):
-            directory.directory_id = _directory_id(self.files, directory.path)
+        self._logs, cluster_id = open_directories(config, self.clock, self.files, self._threads, self._directory_failed)
         self._listeners.bind()
-        self._metadata = metadata = MetadataShell.open(
+        self._metadata = metadata = self._open_metadata(cluster_id)
+        self.broker = Broker(
+            config,
+            self.clock,
+            logs=self._logs,
+            metadata=metadata,
+            cluster_id=cluster_id,
+            flush_threads=self._threads,
+            call_later=self._loop.call_later,
+            worker=self._worker,
+        )
+        self.broker.controller_endpoints = self._listeners.advertised_controllers
+        if config.roles.is_broker:
+            self._start_broker(self._logs, metadata)
+        else:
+            metadata.subscribe(self._publish)
+        return self._serve()
+
+    def _open_metadata(self, cluster_id: str) -> MetadataShell:
+        config = self.config
+        return MetadataShell.open(
             config.metadata_log_dir,
-            NodeIdentity(config.node_id, cluster_id, _directory_id(self.files, config.metadata_log_dir)),
+            NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir)),
             BrokerConfigRules(config),
             self.clock,
             MetadataOptions(
@@ -156,34 +150,40 @@ class Node:
                 worker=self._worker,
             ),
         )
-        self.broker = broker = Broker(
-            config,
-            self.clock,
-            logs=logs,
-            metadata=metadata,
-            cluster_id=cluster_id,
-            flush_threads=self._threads,
-            call_later=self._loop.call_later,
-            worker=self._worker,
-        )
-        broker.controller_endpoints = self._listeners.advertised_controllers
+
+    def _start_broker(self, logs: LogManager, metadata: MetadataShell) -> None:
+        """Load the partitions, register the broker, and start what it does in the background."""
+        broker = self.broker
         logs.load(cache(self._log_config), self._is_stray)
-        missing = self._missing_directories()
-        offline = any(not directory.online for directory in logs.log_directories())
-        broker.partitions.directory_is_missing = bool(missing) or offline
-        self._register(cluster_id, missing)
+        missing = missing_directories(logs, metadata.image, self.config.node_id)
+        online = [directory for directory in logs.log_directories() if directory.online]
+        broker.partitions.directory_is_missing = bool(missing) or len(online) < len(logs.log_directories())
+        self._register(
+            registration(self.config, broker.cluster_id, self._listeners.advertised, online, missing),
+            clean_shutdown=all(directory.was_clean for directory in online),
+        )
         metadata.subscribe(self._publish)
         broker.coordinators.start()
         self._started = True
         self._maintenance = MaintenanceTasks(broker, self._housekeeping, self._threads)
         self._maintenance.start()
+
+    def _serve(self) -> Bootstrap:
+        """Accept connections; returns the address that clients connect to first."""
+        broker = self.broker
         dispatcher = Dispatcher(broker)
         self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
-        ReservedFiles.divide(logs, self.network)
+        ReservedFiles.divide(broker.logs, self.network)
         self._listeners.open(self.network, Dispatcher(broker, CONTROLLER_SERVED))
-        logger.info("[BrokerServer id=%d] Transition from STARTING to STARTED", config.node_id)
-        host, port = broker.advertised_endpoint(config.listeners[0].name)
-        return Bootstrap(host, port)
+        logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
+        if not self.config.roles.is_broker:
+            first = self._listeners.advertised_controllers[0]
+            return Bootstrap(first.host, first.port)
+        return Bootstrap(*broker.advertised_endpoint(self.config.listeners[0].name))
+
+    @property
+    def _kind(self) -> str:
+        return "BrokerServer" if self.config.roles.is_broker else "ControllerServer"
 
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.from_topic_config(self.broker.topic_values(topic))
@@ -197,46 +197,9 @@ class Node:
         image = topic.partitions.get(partition.partition)
         return image is None or self.config.node_id not in image.replicas
 
-    def _missing_directories(self) -> list[Uuid]:
-        """The ids of directories that this broker had when it last registered, and does not have now."""
-        assert self._logs is not None
+    def _register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> None:
         assert self._metadata is not None
-        known = self._metadata.image.brokers.get(self.config.node_id)
-        present = {directory.directory_id for directory in self._logs.log_directories()}
-        missing = sorted(set(known.directories) - present) if known is not None else []
-        for directory_id in missing:
-            logger.error(
-                "The log directory with id %s is missing: its partitions are offline until it is in log.dirs again"
-                " or their topics are deleted",
-                uuid_to_text(directory_id),
-            )
-        return missing
-
-    def _register(self, cluster_id: str, missing: list[Uuid]) -> None:
-        assert self._logs is not None
-        assert self._metadata is not None
-        directories = [directory for directory in self._logs.log_directories() if directory.online]
-        response = self._metadata.register(
-            BrokerRegistrationRequest(
-                broker_id=self.config.node_id,
-                cluster_id=cluster_id,
-                incarnation_id=os.urandom(16),
-                listeners=[
-                    RegisteredListener(
-                        name=listener.name, host=listener.host, port=listener.port, security_protocol=PLAINTEXT
-                    )
-                    for listener in self._listeners.advertised
-                ],
-                features=[
-                    Feature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, (low, high) in SUPPORTED_FEATURES.items()
-                ],
-                rack=self.config.rack,
-                log_dirs=[*(directory.directory_id for directory in directories), *missing],
-                previous_broker_epoch=directories[0].broker_epoch,
-            ),
-            clean_shutdown=all(directory.was_clean for directory in directories),
-        )
+        response = self._metadata.register(request, clean_shutdown=clean_shutdown)
         if response.error_code:
             raise StorageError(f"The controller refused this broker with error {response.error_code}")
         text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
@@ -298,7 +261,7 @@ class Node:
         recovers the logs.
         """
         node_id = self.config.node_id
-        logger.info("[BrokerServer id=%d] Transition from STARTED to SHUTTING_DOWN", node_id)
+        logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
         self._housekeeping.stop()
         if not clean:
             self.drop_connections()
@@ -322,36 +285,4 @@ class Node:
                 self._logs.close(epoch)
             else:
                 self._logs.abandon()
-        logger.info("[BrokerServer id=%d] shut down completed", node_id)
-
-
-def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:
-    """Return the cluster id of the directories; a directory without an identity gets one. `lost` ones are skipped.
-
-    Raises StorageError if they belong to another node or to different clusters.
-    """
-    files = files or Files()
-    directories = [path for path in dict.fromkeys([*config.log_dirs, config.metadata_log_dir]) if path not in lost]
-    found = {directory: read_meta(files, directory) for directory in directories}
-    cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
-    if cluster_id is None and not config.formats_itself:
-        raise StorageError(
-            f"No readable meta.properties files found in {', '.join(directories)}: format them with the id of the"
-            " cluster that this node joins: ottla format --cluster-id ID"
-        )
-    if cluster_id is None:
-        # Command-line tools would read an id that begins with "-" as an option.
-        cluster_id = uuid_to_text(b"o" + os.urandom(15))
-    for directory, meta in found.items():
-        if meta is not None:
-            check_meta(meta, directory, cluster_id, config.node_id)
-        else:
-            format_directory(files, directory, cluster_id, config.node_id, os.urandom(16))
-    return cluster_id
-
-
-def _directory_id(files: Files, directory: str) -> Uuid:
-    meta = read_meta(files, directory)
-    if meta is None:
-        raise StorageError(f"{directory} has no meta.properties")
-    return meta.directory_id
+        logger.info("[%s id=%d] shut down completed", self._kind, node_id)

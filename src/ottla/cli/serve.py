@@ -26,7 +26,7 @@ from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError
 
 if TYPE_CHECKING:
-    from ottla.broker.server import Bootstrap
+    from ottla.broker.node.bootstrap import Bootstrap
 
 logger = logging.getLogger("ottla.up")
 

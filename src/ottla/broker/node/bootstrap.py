@@ -1,0 +1,13 @@
+"""The address that a node announces when it is ready."""
+
+from typing import NamedTuple
+
+
+class Bootstrap(NamedTuple):
+    """The address that clients connect to first; that of the controller if the node serves no clients."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -1,0 +1,101 @@
+"""The log directories of a node: locked, identified, and compared with those that the broker registered before."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from ottla.common.ids import Uuid, uuid_to_text
+from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
+from ottla.log.storage import check_meta, format_directory, read_meta
+from ottla.network.descriptors import cached_segments, open_file_limit
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import FlushThreads
+    from ottla.common.clock import Clock
+    from ottla.config import BrokerConfig
+    from ottla.metadata.image import MetadataImage
+
+logger = logging.getLogger(__name__)
+
+
+def open_directories(
+    config: BrokerConfig,
+    clock: Clock,
+    files: Files,
+    threads: FlushThreads,
+    on_failed: Callable[[DirectoryInfo, OSError], None],
+) -> tuple[LogManager, str]:
+    """Lock the log directories and identify them; returns their logs, not loaded yet, and the cluster id.
+
+    Raises StorageError and OSError. The caller must close the log manager in any case.
+    """
+    logs = LogManager(
+        config.log_dirs,
+        clock,
+        LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
+        on_directory_failed=on_failed,
+        files=files,
+        in_background=threads.run,
+        max_open_files=cached_segments(open_file_limit()),
+    )
+    logs.acquire()
+    try:
+        lost = {directory.path for directory in logs.log_directories() if not directory.online}
+        cluster_id = identify(config, files, lost - {config.metadata_log_dir})
+        for directory in (each for each in logs.log_directories() if each.online):
+            directory.directory_id = directory_id(files, directory.path)
+    except BaseException:
+        logs.abandon()
+        raise
+    return logs, cluster_id
+
+
+def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:
+    """Return the cluster id of the directories; a directory without an identity gets one. `lost` ones are skipped.
+
+    Raises StorageError if they belong to another node or to different clusters, or if none is formatted and the cluster
+    has other nodes.
+    """
+    files = files or Files()
+    directories = [path for path in dict.fromkeys([*config.log_dirs, config.metadata_log_dir]) if path not in lost]
+    found = {directory: read_meta(files, directory) for directory in directories}
+    cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
+    if cluster_id is None and not config.formats_itself:
+        raise StorageError(
+            f"No readable meta.properties files found in {', '.join(directories)}: format them with the id of the"
+            " cluster that this node joins: ottla format --cluster-id ID"
+        )
+    if cluster_id is None:
+        # Command-line tools would read an id that begins with "-" as an option.
+        cluster_id = uuid_to_text(b"o" + os.urandom(15))
+    for directory, meta in found.items():
+        if meta is not None:
+            check_meta(meta, directory, cluster_id, config.node_id)
+        else:
+            format_directory(files, directory, cluster_id, config.node_id, os.urandom(16))
+    return cluster_id
+
+
+def directory_id(files: Files, directory: str) -> Uuid:
+    """The id of a formatted directory. Raises StorageError."""
+    meta = read_meta(files, directory)
+    if meta is None:
+        raise StorageError(f"{directory} has no meta.properties")
+    return meta.directory_id
+
+
+def missing_directories(logs: LogManager, image: MetadataImage, node_id: int) -> list[Uuid]:
+    """The ids of directories that this broker had when it last registered, and does not have now."""
+    known = image.brokers.get(node_id)
+    present = {directory.directory_id for directory in logs.log_directories()}
+    missing = sorted(set(known.directories) - present) if known is not None else []
+    for each in missing:
+        logger.error(
+            "The log directory with id %s is missing: its partitions are offline until it is in log.dirs again"
+            " or their topics are deleted",
+            uuid_to_text(each),
+        )
+    return missing
