@@ -176,6 +176,14 @@ class Broker:
         broker = self.metadata.image.brokers.get(node_id)
         return None if broker is None or broker.fenced else self.endpoint(node_id, listener)
 
+    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None:
+        """(host, port, rack) of a node for clients of `listener`; None if it is unknown. KIP-951."""
+        registered = self.metadata.image.brokers.get(node_id)
+        endpoint = self.endpoint(node_id, listener) if registered is not None else None
+        if registered is None or endpoint is None:
+            return None
+        return endpoint.host, endpoint.port, registered.rack
+
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """(node id, host, port, rack) of every broker that is not fenced, for clients of `listener`."""
         found = []

@@ -34,7 +34,9 @@ class FetchPartitionState:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "follower_log_start",
         "high_watermark",
+        "is_repositioned",
         "key",
         "last_fetched_epoch",
         "last_stable_offset",
@@ -48,6 +50,9 @@ class FetchPartitionState:
         self.session = session
         self.key = key
         self.partition: Partition | None = None
+        # True from a request that names the position of a follower until the partition has taken it in.
+        self.is_repositioned = False
+        self.follower_log_start = -1
         self.fetch_offset = 0
         self.max_bytes = 0
         self.current_leader_epoch = -1
@@ -62,17 +67,25 @@ class FetchPartitionState:
         if session.on_change is not None:
             session.on_change(appended_bytes)
 
+    def high_watermark_moved(self) -> None:
+        """Called by the partition for a follower: its next response reports the high watermark."""
+        self.session.unreported[self.key] = self
+
     def watch(self, partition: Partition) -> None:
         """Follow `partition` from now on."""
         if self.partition is not partition:
             self.unwatch()
             self.partition = partition
-            partition.watchers[self] = None
+            if self.session.replica_id >= 0:
+                partition.followers[self] = None
+            else:
+                partition.watchers[self] = None
 
     def unwatch(self) -> None:
         """Stop following the partition."""
         if self.partition is not None:
             self.partition.watchers.pop(self, None)
+            self.partition.followers.pop(self, None)
             self.partition = None
 
 
@@ -88,6 +101,8 @@ class FetchSession:
         "last_used_ms",
         "on_change",
         "partitions",
+        "replica_epoch",
+        "replica_id",
         "unreported",
         "uses_topic_ids",
     )
@@ -99,6 +114,9 @@ class FetchSession:
         self.is_busy = False
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
+        self.replica_id = -1
+        """The fetching follower and its broker epoch; -1 for a consumer."""
+        self.replica_epoch = -1
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
         # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}

@@ -14,10 +14,10 @@ partition of its session changes, and a response costs as much as the changed pa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
-from ottla.broker.partition import READ_COMMITTED
+from ottla.broker.partition_reading import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
@@ -28,9 +28,11 @@ from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.records import Buffer, iter_batches
+from ottla.replication.replica import ReplicaFetch
 
 if TYPE_CHECKING:
     from ottla.broker.fetch_session import FetchPartitionState, FetchSession, PartitionKey
@@ -45,6 +47,7 @@ TOPIC_IDS_SINCE_VERSION = 13
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 100
 _NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 _Topics: TypeAlias = dict[str | bytes, FetchableTopicResponse]
@@ -75,7 +78,9 @@ class Fetch:
 
     __slots__ = (
         "_is_answering",
+        "_leaders",
         "_limits",
+        "_locate",
         "_missing_bytes",
         "_partitions",
         "_response",
@@ -85,8 +90,19 @@ class Fetch:
         "_worker",
     )
 
-    def __init__(self, partitions: Partitions, session: FetchSession, limits: FetchLimits, worker: Worker) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        session: FetchSession,
+        limits: FetchLimits,
+        worker: Worker,
+        locate: Callable[[int], NodeEndpoint | None] = lambda _: None,
+    ) -> None:
+        """`locate` returns the address of a node for this client."""
         self._partitions = partitions
+        self._locate = locate
+        # Leaders of partitions that moved away.
+        self._leaders: set[int] = set()
         self._worker = worker
         self._session = session
         self._limits = limits
@@ -216,6 +232,10 @@ class Fetch:
                     # As in Kafka: empty for an unknown partition, null for one that cannot be read.
                     aborted_transactions=[] if error.code in _NOT_FOUND else None,
                 )
+                if error.code in _MOVED:
+                    leader, epoch = self._partitions.leader_of(*key)
+                    data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                    self._leaders.add(leader)
                 look.failed = True
                 look.found.append((state, data))
                 continue
@@ -262,6 +282,8 @@ class Fetch:
             diverging = self._divergence(partition, state)
             if diverging is not None:
                 return self._data(partition, state, b"", diverging)
+        if state.is_repositioned:
+            self._note_follower(partition, state)
         if state.fetch_offset == partition.visible_end(limits.isolation_level):
             return None
         budget = max(min(state.max_bytes, remaining), 0)
@@ -269,6 +291,20 @@ class Fetch:
             return self._data(partition, state, b"")
         records = partition.look_up(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)
         return self._data(partition, state, records)
+
+    def _note_follower(self, partition: Partition, state: FetchPartitionState) -> None:
+        """Report the position of a follower, once for each request that names it; its epochs were compared before."""
+        session = self._session
+        partition.on_follower_fetch(
+            ReplicaFetch(
+                session.replica_id,
+                state.fetch_offset,
+                state.follower_log_start,
+                session.replica_epoch,
+                state.current_leader_epoch,
+            )
+        )
+        state.is_repositioned = False
 
     def _find(self, state: FetchPartitionState) -> Partition:
         topic, index = state.key
@@ -352,7 +388,11 @@ class Fetch:
         session = self._session
         if session.id == 0:
             session.close()
-        return FetchResponse(session_id=session.id, responses=list(topics.values()))
+        response = FetchResponse(session_id=session.id, responses=list(topics.values()))
+        if self._leaders:
+            found = map(self._locate, sorted(self._leaders))
+            response.node_endpoints = [endpoint for endpoint in found if endpoint is not None]
+        return response
 
     @staticmethod
     def _add(topics: _Topics, state: FetchPartitionState, data: PartitionData) -> None:

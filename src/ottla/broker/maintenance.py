@@ -156,9 +156,11 @@ class MaintenanceTasks:
         now_ms = self._clock.wall_ms()
         for partition in self._broker.partitions:
             partition.flush_if_due(now_ms)
+        for followed in self._broker.partitions.followed():
+            followed.flush_if_due(now_ms)
 
     def _checkpoint_high_watermarks(self, write: Callable[[], bool]) -> None:
         # An idle broker writes nothing.
-        total = sum(partition.high_watermark for partition in self._broker.partitions)
+        total = sum(log.high_watermark for log in self._broker.logs.all())
         if total != self._watermarks and write():
             self._watermarks = total

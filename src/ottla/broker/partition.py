@@ -1,10 +1,12 @@
 """The leader of one partition: its log, its high watermark, and the requests that wait for it.
 
-A record below the high watermark is committed and visible to consumers. With one replica the high watermark is the log
-end offset, or with `flush.messages`/`flush.ms` the flushed offset: one fsync in a worker thread covers every append
-that arrived during the previous fsync (group commit).
+A record below the high watermark is committed and visible to consumers. With one replica the high watermark is the
+local end: the log end offset, or with `flush.messages`/`flush.ms` the flushed offset: one fsync in a worker thread
+covers every append that arrived during the previous fsync (group commit). With several replicas
+`ottla.replication.leader` computes the high watermark from the local end and the fetches of the followers.
 
-Watchers are notified of each advance on the appender's stack; they must only take note and schedule their work.
+Watchers are notified of each advance, and followers of each append, on the appender's stack; they must only take note
+and schedule their work.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.partition_reading import READ_COMMITTED, READ_UNCOMMITTED, end_of_epoch, out_of_range
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -21,13 +24,15 @@ from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from ottla.common.unread import Unread
 from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
+from ottla.replication.replica import ReplicaFetch
 
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
     from ottla.log.producer_state import Origin
     from ottla.log.transaction_marker import TransactionEnd
+    from ottla.metadata.image import PartitionImage
+    from ottla.replication.leader import IsrDecision, IsrProposal, Leader, Next
 
-READ_COMMITTED = 1
 ACKS_ALL = -1
 
 
@@ -39,6 +44,18 @@ class Watcher(Protocol):
         ...
 
 
+class FollowerWatcher(Protocol):
+    """The fetch of a follower."""
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """Batches of this size were appended, or the partition's state changed (0)."""
+        ...
+
+    def high_watermark_moved(self) -> None:
+        """The high watermark advanced; the follower learns it with its next response."""
+        ...
+
+
 class Partition:
     """Leader of one partition on this node."""
 
@@ -46,10 +63,15 @@ class Partition:
         "_clock",
         "_flush_in_thread",
         "_flushing",
+        "_local_end",
+        "_propose",
+        "_replication",
         "_sequence",
         "_unreported_bytes",
         "_waiting",
+        "_waiting_locally",
         "closed",
+        "followers",
         "high_watermark",
         "is_internal",
         "isr_size",
@@ -72,7 +94,10 @@ class Partition:
         min_insync_replicas: int,
         clock: Clock,
         flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+        replication: Leader | None = None,
+        propose: Callable[[Partition, IsrProposal], None] | None = None,
     ) -> None:
+        """Without `replication` there is one replica; otherwise `propose` sends a change of the ISR."""
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
@@ -82,18 +107,29 @@ class Partition:
         self.min_insync_replicas = min_insync_replicas
         self.isr_size = 1
         self.replica_count = 1
-        self.high_watermark: int = log.log_end_offset
+        # Not used with one replica: its local end is the high watermark.
+        self._local_end: int = log.log_end_offset
+        # After a start, only a single replica may take all of its log as committed.
+        self.high_watermark: int = self._local_end if replication is None else log.high_watermark
         log.high_watermark = self.high_watermark
+        self._replication = replication
+        self._propose = propose
         self.closed = False
         # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
+        self.followers: dict[FollowerWatcher, None] = {}
+        """The waiting fetches of followers."""
         self._waiting: list[tuple[int, int, Completion[None]]] = []
+        # Producers with acks=1, of a partition with several replicas, that wait for a flush.
+        self._waiting_locally: list[tuple[int, int, Completion[None]]] = []
         self._sequence = count()
         self._clock = clock
         self._flush_in_thread = flush_in_thread
         self._flushing = False
         # Appended since the watchers were last notified.
         self._unreported_bytes = 0
+        if replication is not None:
+            self._follow_isr()
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -164,6 +200,9 @@ class Partition:
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
             self._unreported_bytes += len(batch)
+            if self.followers:
+                for watcher in tuple(self.followers):
+                    watcher.partition_changed(len(batch))
             if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
                 # A flush that runs now syncs a rolled segment, and no request has to wait for it.
                 self._advance(self.log.log_end_offset)
@@ -177,6 +216,16 @@ class Partition:
             return None
         completion: Completion[None] = Completion()
         heapq.heappush(self._waiting, (offset, next(self._sequence), completion))
+        return completion
+
+    def when_flushed(self, offset: int) -> Completion[None] | None:
+        """None if all records below `offset` are as durable here as the flush policy demands (acks=1)."""
+        if self._replication is None:
+            return self.when_durable(offset)
+        if offset <= self._local_end:
+            return None
+        completion: Completion[None] = Completion()
+        heapq.heappush(self._waiting_locally, (offset, next(self._sequence), completion))
         return completion
 
     def flush_if_due(self, now_ms: int) -> None:
@@ -204,25 +253,117 @@ class Partition:
         else:
             self._advance(self.log.log_end_offset)
 
-    def _advance(self, high_watermark: int) -> None:
+    def _advance(self, local_end: int) -> None:
+        """Take in that the log is durable here up to `local_end`."""
+        high_watermark = local_end if self._replication is None else self._replicated(local_end)
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= high_watermark:
-            heapq.heappop(waiting)[2].complete(None)
+        if self._waiting:
+            _complete(self._waiting, high_watermark)
         size, self._unreported_bytes = self._unreported_bytes, 0
         if self.watchers:
-            self._notify(size)
+            for watcher in tuple(self.watchers):
+                watcher.partition_changed(size)
+        if self.followers:
+            for follower in self.followers:
+                follower.high_watermark_moved()
 
-    def _notify(self, size: int) -> None:
-        for watcher in tuple(self.watchers):
-            watcher.partition_changed(size)
+    def _replicated(self, local_end: int) -> int:
+        """Return the high watermark that the followers allow."""
+        assert self._replication is not None
+        if local_end > self._local_end:
+            self._local_end = local_end
+            _complete(self._waiting_locally, local_end)
+        return self._replication.high_watermark(self.high_watermark, local_end, self._clock.monotonic_ms())
+
+    def _notify(self) -> None:
+        """Notify every watcher that the state changed."""
+        for watcher in (*self.watchers, *self.followers):
+            watcher.partition_changed(0)
 
     def _fail_waiting(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = [*self._waiting, *self._waiting_locally]
+        self._waiting, self._waiting_locally = [], []
         for _, _, completion in waiting:
             completion.fail(error)
+
+    # -- replication -------------------------------------------------------------------------------------------
+
+    @property
+    def isr(self) -> tuple[int, ...] | None:
+        """The committed in-sync replicas; None with one replica."""
+        return None if self._replication is None else self._replication.isr
+
+    def follow(self, replication: Leader | None, image: PartitionImage) -> None:
+        """Follow newer metadata, in which this node leads; `replication` as for the constructor."""
+        self.leader_epoch = image.leader_epoch
+        if self._replication is None:
+            self._local_end = self.high_watermark
+        self._replication = replication
+        self.isr_size, self.replica_count = len(image.isr), len(image.replicas)
+        if replication is not None:
+            replication.follow(image, self.log.log_end_offset, self._clock.monotonic_ms())
+            self._follow_isr()
+        self._advance(self._local_end)
+
+    @property
+    def replication(self) -> Leader | None:
+        """The state of the followers; None with one replica."""
+        return self._replication
+
+    def configure(self, rules: ProduceRules, min_insync_replicas: int) -> None:
+        """Apply changed settings of the topic."""
+        self.rules = rules
+        self.min_insync_replicas = min_insync_replicas
+        if self._replication is not None:
+            self._replication.min_insync_replicas = min_insync_replicas
+            self._advance(self._local_end)
+
+    def on_follower_fetch(self, fetch: ReplicaFetch) -> None:
+        """Take in the position of a follower whose log does not diverge from this one.
+
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        replication, log = self._replication, self.log
+        if replication is None:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.topic_partition} has one replica")
+        replication.check_replica(fetch)
+        if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
+            raise out_of_range(self.log, fetch.fetch_offset, log.log_end_offset)
+        proposal = replication.on_fetch(
+            fetch,
+            log_end_offset=log.log_end_offset,
+            high_watermark=self.high_watermark,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._advance(self._local_end)
+        if proposal is not None and self._propose is not None:
+            self._propose(self, proposal)
+
+    def check_lag(self) -> None:
+        """Propose an ISR without followers that lag; called by housekeeping."""
+        if self._replication is None or self.closed:
+            return
+        proposal = self._replication.check_lag(self.log.log_end_offset, self._clock.monotonic_ms())
+        # A follower that is not caught up any more does not hold the high watermark either.
+        self._advance(self._local_end)
+        if proposal is not None and self._propose is not None:
+            self._propose(self, proposal)
+
+    def on_isr_answer(self, proposal: IsrProposal, error: ErrorCode, decision: IsrDecision | None) -> Next | None:
+        """Take in the controller's answer to a proposal; None if this node leads no followers any more."""
+        if self.closed or self._replication is None:
+            return None
+        following = self._replication.on_answer(proposal, error, decision)
+        self._follow_isr()
+        self._advance(self._local_end)
+        return following
+
+    def _follow_isr(self) -> None:
+        if self._replication is not None:
+            self.isr_size = len(self._replication.isr)
+            self.replica_count = len(self._replication.followers) + 1
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -239,24 +380,14 @@ class Partition:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and its end offset; (-1, -1) for an unknown later epoch. KIP-320.
-
-        The log contains only epochs in which a record was written. Later epochs without records, the current one
-        among them, begin and end at the log end offset.
-        """
-        log = self.log
-        if epoch > self.leader_epoch:
-            return -1, -1
-        if epoch == self.leader_epoch:
-            return epoch, log.log_end_offset
-        latest = log.epochs.latest
-        if epoch > latest:
-            return (latest if latest >= 0 else epoch), log.log_end_offset
-        return log.offset_for_leader_epoch(epoch)
+        """See `partition_reading.end_of_epoch`."""
+        return end_of_epoch(self.log, self.leader_epoch, epoch)
 
     def visible_end(self, isolation_level: int) -> int:
-        """The first offset that a consumer of this isolation level may not see yet."""
-        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
+        """The first offset that a reader of this isolation level may not see yet."""
+        if isolation_level == READ_UNCOMMITTED:
+            return self.high_watermark
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -273,10 +404,7 @@ class Partition:
             return self.log.look_up(offset, max_bytes, end, min_one_batch=min_one_batch)
         if end <= offset <= self.log.log_end_offset:
             return b""
-        raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Offset {offset} of {self.topic_partition} is outside {self.log.log_start_offset} to {end}",
-        )
+        raise out_of_range(self.log, offset, end)
 
     # -- changes -----------------------------------------------------------------------------------------------
 
@@ -291,7 +419,7 @@ class Partition:
                 f" {self.high_watermark}",
             )
         self.log.delete_records_before(target)
-        self._notify(0)
+        self._notify()
         return self.log.log_start_offset
 
     def close(self, reason: KafkaError | None = None) -> None:
@@ -300,4 +428,9 @@ class Partition:
         self._fail_waiting(
             reason or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted")
         )
-        self._notify(0)
+        self._notify()
+
+
+def _complete(waiting: list[tuple[int, int, Completion[None]]], offset: int) -> None:
+    while waiting and waiting[0][0] <= offset:
+        heapq.heappop(waiting)[2].complete(None)

@@ -1,10 +1,13 @@
 """The partitions of this node, by name or topic id; they follow the metadata image.
 
+A partition with a replica on this node is led, followed, or offline. `get` returns the led ones; a change of the leader
+closes a partition, and its waiting requests fail with NOT_LEADER_OR_FOLLOWER. Listeners are notified of each role.
+
 `publish` is called with each new image, after its records were committed. It closes the partitions of deleted topics
 and passes changed settings on. Work on thousands of partitions is done a few at a time, between other work of the event
 loop: opening the logs of new partitions (earlier if a request needs one), setting aside the logs of deleted topics, and
 applying changed settings. A log on disk that the image does not contain is set aside and never deleted: it may be the
-only copy of its records.
+only copy of its records. The log of a partition that was reassigned to other nodes is deleted: they have its records.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.partition import Partition
+from ottla.broker.replication.followed import FollowedPartition, RoleListener
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -22,10 +26,11 @@ from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
 from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
+from ottla.replication.leader import ClusterView, IsrProposal, Leader
 
 if TYPE_CHECKING:
-    from ottla.log import LogManager
-    from ottla.metadata.image import MetadataImage, TopicImage
+    from ottla.log import Log, LogManager
+    from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +43,7 @@ _CONFIGURED_AT_ONCE = 64
 
 
 class Partitions:
-    """Every partition that this node leads."""
+    """Every partition that has a replica on this node."""
 
     def __init__(
         self,
@@ -59,8 +64,15 @@ class Partitions:
         self._later = later
         self.directory_is_missing = False
         """A log directory of this broker is missing: partitions that existed are offline instead of being recreated."""
+        # The partitions that this node leads; each topic of the image has an entry.
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        self._listeners: list[RoleListener] = []
+        self.cluster = ClusterView(node_id, {})
+        """What the leaders know of the brokers; see `ottla.replication.leader`."""
+        self.send_proposal: Callable[[Partition, IsrProposal], None] | None = None
+        """Sends a change of in-sync replicas to the controller. Without it, the ISR stays as it is."""
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
         # Partitions of the image that are not open yet, by topic, and the settings of their topics.
@@ -117,16 +129,42 @@ class Partitions:
     def _missing(self, topic: str, index: int) -> KafkaError:
         image = self._image
         known = image.topics_by_name.get(topic) if image is not None else None
-        if known is not None and index in known.partitions:
-            # Its log directory failed, or no descriptor was left: the partition exists but cannot be served.
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic}-{index} is offline")
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+        partition = known.partitions.get(index) if known is not None else None
+        if partition is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+        if partition.leader != self._node_id:
+            text = f"Node {partition.leader} leads {topic}-{index} in epoch {partition.leader_epoch}"
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        # Its log directory failed, or no descriptor was left: the partition exists but cannot be served.
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {topic}-{index} is offline")
+
+    def leader_of(self, topic: str | Uuid, index: int) -> tuple[int, int]:
+        """The leader's node id and its epoch, by the metadata that this node has; (-1, -1) if unknown. KIP-951."""
+        image = self._image
+        if image is None:
+            return -1, -1
+        known = image.topics_by_name.get(topic) if isinstance(topic, str) else image.topics_by_id.get(topic)
+        partition = known.partitions.get(index) if known is not None else None
+        return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
+    def followed(self) -> list[FollowedPartition]:
+        """The partitions that this node follows."""
+        return list(self._followed.values())
+
+    def listen(self, listener: RoleListener) -> None:
+        """Notify `listener` of the role of each open partition, now and after each change."""
+        self._listeners.append(listener)
+        for partition in self:
+            listener.leading(partition)
+        for followed in self._followed.values():
+            listener.following(followed)
 
     # -- following the metadata --------------------------------------------------------------------------------
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Follow the image `new`. Errors of one log directory take only its partitions offline."""
         self._image = new
+        self.cluster.brokers = new.brokers
         old_topics = old.topics_by_name if old is not None else {}
         if old_topics is not new.topics_by_name:
             for name, topic in old_topics.items():
@@ -136,8 +174,9 @@ class Partitions:
             if self._undeleted:
                 self._delete_some()
             for name, topic in new.topics_by_name.items():
-                if old_topics.get(name) is not topic:
-                    self._update(topic)
+                known = old_topics.get(name)
+                if known is not topic:
+                    self._update(topic, known)
         if old is None and self.directory_is_missing:
             self._skip_missing()
         if old is not None and old.configs is not new.configs:
@@ -146,6 +185,8 @@ class Partitions:
             self._do_all()
         else:
             self._schedule_slice()
+        if not self._unopened:
+            self._settings.clear()
 
     def _skip_missing(self) -> None:
         for name in list(self._unopened):
@@ -210,34 +251,129 @@ class Partitions:
         self._by_id.pop(topic.topic_id, None)
         self._names.pop(topic.topic_id, None)
         self._settings.pop(topic.name, None)
-        partitions = self._by_topic.pop(topic.name, {})
-        for partition in partitions.values():
+        for partition in self._by_topic.pop(topic.name, {}).values():
             partition.close()
+            self._resigned(partition)
+        for index in topic.partitions:
+            self._unfollow(TopicPartition(topic.name, index))
         self._unopened.pop(topic.name, None)
         self._postponed.pop(topic.name, None)
         # This includes partitions that are not open yet (after a start their logs exist) and offline partitions: a new
         # topic of the same name is created on a disk that works.
         self._undeleted.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partitions))
 
-    def _update(self, topic: TopicImage) -> None:
-        partitions = self._by_topic.setdefault(topic.name, {})
-        self._by_id[topic.topic_id] = partitions
+    def _update(self, topic: TopicImage, known: TopicImage | None) -> None:
+        self._by_topic.setdefault(topic.name, {})
+        self._by_id[topic.topic_id] = self._by_topic[topic.name]
         self._names[topic.topic_id] = topic.name
+        before = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
         for index, image in topic.partitions.items():
-            existing = partitions.get(index)
-            if existing is not None:
-                existing.leader_epoch = image.leader_epoch
-                existing.isr_size = len(image.isr)
-                existing.replica_count = len(image.replicas)
-            elif self._node_id in image.replicas:
-                self._unopened.setdefault(topic.name, {})[index] = None
+            if before.get(index) is not image:
+                self._change(topic, index, image)
+
+    def _change(self, topic: TopicImage, index: int, image: PartitionImage) -> None:
+        """Take the role that a new or changed partition of the image gives to this node."""
+        topic_partition = TopicPartition(topic.name, index)
+        led = self._by_topic[topic.name].get(index)
+        followed = self._followed.get(topic_partition)
+        if self._node_id not in image.replicas:
+            self._leave(topic_partition)
+        elif led is not None:
+            if image.leader == self._node_id:
+                known = led.replication if len(image.replicas) > 1 else None
+                led.follow(known or self._replication(led.log, image, led.min_insync_replicas), image)
+            else:
+                self._resign(led, self._missing(topic.name, index))
+                self._follow(led.log, image)
+        elif followed is None:
+            self._unopened.setdefault(topic.name, {})[index] = None
+        elif image.leader == self._node_id:
+            self._unfollow(topic_partition)
+            self._lead(followed.log, image, self._settings_of(topic.name))
+        elif followed.follow(image):
+            for listener in self._listeners:
+                listener.following(followed)
+
+    # -- roles -------------------------------------------------------------------------------------------------
+
+    def _replication(self, log: Log, image: PartitionImage, min_insync_replicas: int) -> Leader | None:
+        if len(image.replicas) == 1:
+            return None
+        return Leader(
+            self.cluster,
+            image,
+            min_insync_replicas=min_insync_replicas,
+            log_end_offset=log.log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _settings_of(self, topic: str) -> TopicSettings:
+        settings = self._settings.get(topic)
+        if settings is None:
+            settings = self._settings[topic] = TopicSettings.of(topic, self._topic_values(topic))
+        return settings
+
+    def _lead(self, log: Log, image: PartitionImage, settings: TopicSettings) -> None:
+        partition = Partition(
+            log,
+            leader_epoch=image.leader_epoch,
+            rules=settings.rules,
+            min_insync_replicas=settings.min_insync_replicas,
+            clock=self._clock,
+            flush_in_thread=self._flush_in_thread,
+            replication=self._replication(log, image, settings.min_insync_replicas),
+            propose=self._propose,
+        )
+        topic, index = log.topic_partition
+        self._by_topic[topic][index] = partition
+        for listener in self._listeners:
+            listener.leading(partition)
+
+    def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        if self.send_proposal is not None:
+            self.send_proposal(partition, proposal)
+
+    def _resign(self, partition: Partition, reason: KafkaError) -> None:
+        topic, index = partition.topic_partition
+        del self._by_topic[topic][index]
+        partition.close(reason)
+        self._resigned(partition)
+
+    def _resigned(self, partition: Partition) -> None:
+        for listener in self._listeners:
+            listener.resigned(partition)
+
+    def _follow(self, log: Log, image: PartitionImage) -> None:
+        followed = self._followed[log.topic_partition] = FollowedPartition(log, image, self._flush_in_thread)
+        for listener in self._listeners:
+            listener.following(followed)
+
+    def _unfollow(self, topic_partition: TopicPartition) -> None:
+        followed = self._followed.pop(topic_partition, None)
+        if followed is not None:
+            followed.closed = True
+            for listener in self._listeners:
+                listener.unfollowed(followed)
+
+    def _leave(self, topic_partition: TopicPartition) -> None:
+        """Delete the replica of a partition that was reassigned to other nodes."""
+        topic, index = topic_partition
+        led = self._by_topic[topic].get(index)
+        if led is not None:
+            self._resign(led, self._missing(topic, index))
+        self._unfollow(topic_partition)
+        for waiting in (self._unopened, self._postponed):
+            indices = waiting.get(topic, {})
+            indices.pop(index, None)
+            if not indices:
+                waiting.pop(topic, None)
+        if self._logs.get(topic_partition) is not None:
+            self._undeleted[topic_partition] = None
 
     def _open(self, name: str, index: int) -> None:
         assert self._image is not None
         topic = self._image.topics_by_name[name]
-        settings = self._settings.get(name)
-        if settings is None:
-            settings = self._settings[name] = TopicSettings.of(name, self._topic_values(name))
+        settings = self._settings_of(name)
         unopened = self._unopened[name]
         del unopened[index]
         self._postponed.get(name, {}).pop(index, None)
@@ -263,16 +399,10 @@ class Partitions:
             logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - an operator needs no traceback
             return
         image = topic.partitions[index]
-        partition = Partition(
-            log,
-            leader_epoch=image.leader_epoch,
-            rules=settings.rules,
-            min_insync_replicas=settings.min_insync_replicas,
-            clock=self._clock,
-            flush_in_thread=self._flush_in_thread,
-        )
-        partition.isr_size, partition.replica_count = len(image.isr), len(image.replicas)
-        self._by_topic[name][index] = partition
+        if image.leader == self._node_id:
+            self._lead(log, image, settings)
+        else:
+            self._follow(log, image)
 
     def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
         self._settings.clear()
@@ -290,14 +420,19 @@ class Partitions:
     def _configure_some(self) -> None:
         for name in list(islice(self._unconfigured, _CONFIGURED_AT_ONCE)):
             del self._unconfigured[name]
-            partitions = self._by_topic.get(name)
-            if not partitions:
+            led = self._by_topic.get(name, {})
+            topic = self._image.topics_by_name.get(name) if self._image is not None else None
+            indices = topic.partitions if topic is not None and len(led) < len(topic.partitions) else ()
+            followed = [self._followed.get(TopicPartition(name, index)) for index in indices]
+            if not led and not any(followed):
                 continue
             settings = TopicSettings.of(name, self._topic_values(name))
-            for partition in partitions.values():
+            for partition in led.values():
                 partition.log.reconfigure(settings.log)
-                partition.rules = settings.rules
-                partition.min_insync_replicas = settings.min_insync_replicas
+                partition.configure(settings.rules, settings.min_insync_replicas)
+            for other in followed:
+                if other is not None:
+                    other.log.reconfigure(settings.log)
 
     def directory_failed(self, path: str) -> None:
         """Stop serving the partitions of a log directory that failed."""
@@ -306,6 +441,10 @@ class Partitions:
                 if partition.log.log_directory.path == path:
                     del partitions[index]
                     partition.close(self._missing(*partition.topic_partition))
+                    self._resigned(partition)
+        for followed in self.followed():
+            if followed.log.log_directory.path == path:
+                self._unfollow(followed.log.topic_partition)
 
 
 TOPIC_RESOURCE = 2

@@ -182,7 +182,13 @@ class DescribeTopicPartitionsPorts(HasMetadata, HasConfig, Protocol):
     """For `handlers/describe_topic_partitions.py`."""
 
 
-class FetchPorts(HasPartitions, HasClock, HasConfig, Protocol):
+class HasAddresses(Protocol):
+    """The addresses of the nodes."""
+
+    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None: ...
+
+
+class FetchPorts(HasPartitions, HasClock, HasConfig, HasAddresses, Protocol):
     """For `handlers/fetch.py`."""
 
     @property
@@ -235,5 +241,5 @@ class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, Protocol):
     """For the handlers of the start offsets of share groups."""
 
 
-class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, Protocol):
+class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, HasAddresses, Protocol):
     """For `handlers/produce.py`."""

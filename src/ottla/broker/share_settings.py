@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.broker.partition import READ_COMMITTED
+from ottla.broker.partition_reading import READ_COMMITTED
 from ottla.config import BrokerConfig
 from ottla.coordinators.share.limits import ShareLimits
 

@@ -15,7 +15,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.partition import READ_COMMITTED
+from ottla.broker.partition_reading import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.unread import Unread

@@ -35,12 +35,12 @@ def handle(
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
     while broker.partitions.open_some():
         yield
-    for partition in tuple(broker.partitions):
+    for log in broker.logs.all():
         yield
-        topic, index = partition.topic_partition
+        topic, index = log.topic_partition
         if asked is None or (topic, index) in asked:
-            sizes[partition.log.log_directory.path][topic].append(
-                DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size)
+            sizes[log.log_directory.path][topic].append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
             )
     results = []
     for directory in broker.logs.directories():

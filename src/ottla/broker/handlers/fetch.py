@@ -1,8 +1,8 @@
 """Fetch (1): record batches from the requested offsets, with long polling and incremental sessions.
 
 KIP-74 (size limits), KIP-98 (isolation levels), KIP-227 (sessions), KIP-320 (leader epochs), KIP-516 (topic ids from
-version 13). As in Kafka since 4.0, zstd batches are returned to every version. Not implemented: fetching from
-followers (KIP-392), as there are none.
+version 13), KIP-903 (broker epochs of followers), KIP-951 (the current leader with an error). As in Kafka since 4.0,
+zstd batches are returned to every version. Not implemented: fetching from followers (KIP-392).
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
 from ottla.broker.fetching import MOST_AT_ONCE, SLICE_PARTITIONS, TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
+from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
 _WAITING = "fetch"
+REPLICA_STATE_SINCE_VERSION = 15
 
 
 def handle(
@@ -35,6 +37,9 @@ def handle(
         session = _session(broker, request, uses_topic_ids=by_id)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    named_in_state = context.api_version >= REPLICA_STATE_SINCE_VERSION
+    session.replica_id = request.replica_state.replica_id if named_in_state else request.replica_id
+    session.replica_epoch = request.replica_state.replica_epoch
     count = len(session.dirty)
     for requested in request.topics:
         count += len(requested.partitions)
@@ -49,7 +54,7 @@ def handle(
         topic = forgotten.topic_id if by_id else forgotten.topic
         for index in forgotten.partitions:
             session.forget((topic, index))
-    fetch = _begin(broker, request, session)
+    fetch = _begin(broker, context, request, session)
     response = fetch.start()
     if isinstance(response, Completion):
         _cancel_with_connection(context.connection, fetch)
@@ -74,7 +79,7 @@ def _fetch_in_slices(
             for index in forgotten.partitions:
                 yield
                 session.forget((topic, index))
-        fetch = _begin(broker, request, session)
+        fetch = _begin(broker, context, request, session)
         response = yield from fetch.start_in_slices()
         is_waiting = isinstance(response, Completion)
     except KafkaError as error:
@@ -88,7 +93,7 @@ def _fetch_in_slices(
     return response
 
 
-def _begin(broker: FetchPorts, request: FetchRequest, session: FetchSession) -> Fetch:
+def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, session: FetchSession) -> Fetch:
     if not session.partitions and request.session_epoch > INITIAL_EPOCH:
         # The last partition was forgotten: the session ends, and the response contains no session id.
         broker.fetch_sessions.remove(session.id)
@@ -99,9 +104,21 @@ def _begin(broker: FetchPorts, request: FetchRequest, session: FetchSession) -> 
         # `min_bytes` above `max_bytes` is met by a full response.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
-        isolation_level=request.isolation_level,
+        isolation_level=_isolation_level(request, session),
     )
-    return Fetch(broker.partitions, session, limits, broker.worker)
+    listener = context.listener
+
+    def locate(node_id: int) -> NodeEndpoint | None:
+        address = broker.address(node_id, listener)
+        return None if address is None else NodeEndpoint(node_id, *address)
+
+    return Fetch(broker.partitions, session, limits, broker.worker, locate)
+
+
+def _isolation_level(request: FetchRequest, session: FetchSession) -> int:
+    if session.replica_id >= 0:
+        return READ_ALL
+    return READ_COMMITTED if request.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
 
 
 def _session(broker: FetchPorts, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
@@ -124,6 +141,8 @@ def _update(session: FetchSession, topic: str | Uuid, partitions: Iterable[Fetch
         state.max_bytes = wanted.partition_max_bytes
         state.current_leader_epoch = wanted.current_leader_epoch
         state.last_fetched_epoch = wanted.last_fetched_epoch
+        state.follower_log_start = wanted.log_start_offset
+        state.is_repositioned = session.replica_id >= 0
 
 
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:

@@ -1,13 +1,15 @@
 """Produce (0), versions 3-13: append one record batch per partition.
 
 KIP-98 (idempotence and transactions), KIP-467 (record errors from version 8), KIP-890 (verified transactions; from
-version 12 on they need no AddPartitionsToTxn), KIP-516 (topic ids from version 13). acks=0 has no response: a failure
+version 12 on they need no AddPartitionsToTxn), KIP-516 (topic ids from version 13), KIP-951 (the current leader with an
+error, from version 10). acks=0 has no response: a failure
 closes the connection, so that the client refreshes its metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.transaction_verification import Verification
@@ -17,6 +19,7 @@ from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -37,14 +40,18 @@ TOPIC_IDS_SINCE_VERSION = 13
 ABORTABLE_SINCE_VERSION = 11
 ADDS_SINCE_VERSION = 12
 NO_ACKS = 0
+ALL = -1
 VALID_ACKS = (-1, NO_ACKS, 1)
 # A request with more partitions is handled in slices of `SLICE_PARTITIONS`.
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 20
+# A client may wait for weeks; the answer then comes no later than this.
+LONGEST_TIMEOUT_MS = 300_000
 # Fields of a successful response, created once; they must not be changed.
 _NONE = int(ErrorCode.NONE)
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []
 _NO_LEADER = LeaderIdAndEpoch()
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _Waiting: TypeAlias = list[tuple[Completion[None], PartitionProduceResponse]]
 _WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -62,13 +69,15 @@ _WITHOUT_LOG_START = {
 class _Order:
     """What all partitions of a request have in common."""
 
-    __slots__ = ("acks", "verification", "waiting")
+    __slots__ = ("acks", "has_moved", "verification", "waiting")
 
     def __init__(self, acks: int, verification: Verification | None) -> None:
         self.acks = acks
         self.verification = verification
         self.waiting: _Waiting = []
         """Responses that are not committed yet."""
+        self.has_moved = False
+        """Whether this node does not lead one of the partitions."""
 
 
 def handle(
@@ -93,7 +102,7 @@ def handle(
     for topic in request.topic_data:
         responses = _append(broker, context, order, topic, topic.partition_data)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
-    return _answer(context, request, topics, order.waiting)
+    return _answer(broker, context, request, topics, order)
 
 
 def _copy_batches(request: ProduceRequest) -> None:
@@ -160,7 +169,7 @@ def _produce_in_slices(
             responses += _append(broker, context, order, topic, part)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
         yield
-    answer = _answer(context, request, topics, order.waiting)
+    answer = _answer(broker, context, request, topics, order)
     return (yield from result_of(answer)) if isinstance(answer, Completion) else answer
 
 
@@ -198,24 +207,49 @@ def _append(
                 data.index, _NONE, first, append_time_ms, start, _NO_ERRORS, None, _NO_LEADER
             )
             if last >= partition.high_watermark:
-                durable = partition.when_durable(last + 1)
+                durable = partition.when_durable(last + 1) if acks == ALL else partition.when_flushed(last + 1)
                 if durable is not None:
                     order.waiting.append((durable, response))
         except KafkaError as error:
             response = _failure(data.index, error, partition)
+            order.has_moved |= error.code in _MOVED
         responses.append(response)
     return responses
 
 
 def _answer(
-    context: RequestContext, request: ProduceRequest, topics: list[TopicProduceResponse], waiting: _Waiting
+    broker: ProducePorts,
+    context: RequestContext,
+    request: ProduceRequest,
+    topics: list[TopicProduceResponse],
+    order: _Order,
 ) -> ProduceResponse | Completion[ProduceResponse] | None:
     if request.acks == NO_ACKS:
         if any(response.error_code for topic in topics for response in topic.partition_responses):
             context.connection.close()
         return None
     answer = ProduceResponse(responses=topics)
-    return _when_all_durable(answer, waiting) if waiting else answer
+
+    def finished() -> ProduceResponse:
+        return _with_leaders(broker, context, answer) if order.has_moved else answer
+
+    return _when_all_durable(order, request.timeout_ms, finished) if order.waiting else finished()
+
+
+def _with_leaders(broker: ProducePorts, context: RequestContext, answer: ProduceResponse) -> ProduceResponse:
+    """Name the current leaders of partitions that this node does not lead, so that the client need not ask."""
+    leaders: set[int] = set()
+    for topic in answer.responses:
+        for response in topic.partition_responses:
+            if response.error_code in _MOVED:
+                leader, epoch = broker.partitions.leader_of(topic.name or topic.topic_id, response.index)
+                response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.add(leader)
+    for leader in sorted(leaders):
+        address = broker.address(leader, context.listener)
+        if address is not None:
+            answer.node_endpoints.append(NodeEndpoint(leader, *address))
+    return answer
 
 
 def _log_start(partition: Partition | None, error: KafkaError) -> int:
@@ -241,23 +275,37 @@ def _failure(index: int, error: KafkaError, partition: Partition | None) -> Part
 
 
 def _when_all_durable(
-    answer: ProduceResponse, waiting: list[tuple[Completion[None], PartitionProduceResponse]]
+    order: _Order, timeout_ms: int, finished: Callable[[], ProduceResponse]
 ) -> Completion[ProduceResponse]:
+    """Complete when all partitions are committed or failed; after the timeout, the rest get REQUEST_TIMED_OUT."""
     result: Completion[ProduceResponse] = Completion()
-    missing = len(waiting)
+    missing = {id(response): response for _, response in order.waiting}
+
+    def fail(response: PartitionProduceResponse, error: KafkaError) -> None:
+        order.has_moved |= error.code in _MOVED
+        response.error_code = error.code
+        response.error_message = error.message
+        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
 
     def one_done(done: Completion[None], response: PartitionProduceResponse) -> None:
-        nonlocal missing
+        if missing.pop(id(response), None) is None:
+            return
         try:
             done.result()
         except KafkaError as error:
-            response.error_code = error.code
-            response.error_message = error.message
-            response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
-        missing -= 1
+            fail(response, error)
         if not missing:
-            result.complete(answer)
+            timer.cancel()
+            result.complete(finished())
 
-    for completion, response in waiting:
+    def expire() -> None:
+        for response in missing.values():
+            fail(response, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        missing.clear()
+        result.complete(finished())
+
+    seconds = min(max(timeout_ms, 0), LONGEST_TIMEOUT_MS) / 1000
+    timer = asyncio.get_running_loop().call_later(seconds, expire)
+    for completion, response in order.waiting:
         completion.on_done(lambda done, response=response: one_done(done, response))  # type: ignore[misc]
     return result

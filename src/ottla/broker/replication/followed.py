@@ -1,0 +1,85 @@
+"""A partition that this node follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.common.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+    from ottla.common.completion import Completion
+    from ottla.log import Log
+    from ottla.metadata.image import PartitionImage
+
+
+class RoleListener(Protocol):
+    """Is notified when this node becomes the leader or a follower of a partition, with its log open."""
+
+    def leading(self, partition: Partition) -> None:
+        """This node leads the partition from now on, in the epoch `partition.leader_epoch`."""
+        ...
+
+    def resigned(self, partition: Partition) -> None:
+        """This node no longer leads it; the partition is closed already."""
+        ...
+
+    def following(self, partition: FollowedPartition) -> None:
+        """This node follows the partition, or its leader or leader epoch changed."""
+        ...
+
+    def unfollowed(self, partition: FollowedPartition) -> None:
+        """This node no longer follows it: it leads it, has no replica any more, or cannot use the log."""
+        ...
+
+
+class FollowedPartition:
+    """The log of a partition whose leader is another node, `leader_id` (-1: none), in `leader_epoch`."""
+
+    __slots__ = ("_flush_in_thread", "_flushing", "closed", "leader_epoch", "leader_id", "log", "topic_id")
+
+    def __init__(
+        self,
+        log: Log,
+        image: PartitionImage,
+        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+    ) -> None:
+        self.log = log
+        self.topic_id = log.topic_id
+        self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
+        self.closed = False
+        self._flush_in_thread = flush_in_thread
+        self._flushing: Completion[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<FollowedPartition {self.log.topic_partition} of node {self.leader_id}>"
+
+    def follow(self, image: PartitionImage) -> bool:
+        """Take in newer metadata; whether the leader or its epoch changed."""
+        known = self.leader_id, self.leader_epoch
+        self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
+        return known != (image.leader, image.leader_epoch)
+
+    def flush_if_due(self, now_ms: int) -> Completion[None] | None:
+        """Start a flush if the topic's flush policy requires one, or if a rolled segment was never synced.
+
+        Returns a completion if the flush policy requires that the follower does not acknowledge before it is done.
+        """
+        log = self.log
+        must_wait = log.needs_flush(now_ms)
+        flushing = self._flushing
+        if flushing is None or flushing.done:
+            if not must_wait and not log.durability.has_unsynced_segments:
+                return None
+            flushing = self._flushing = self._flush_in_thread(log.flush)
+            flushing.on_done(_log_failure)
+        return flushing if must_wait else None
+
+
+def _log_failure(done: Completion[None]) -> None:
+    try:
+        done.result()
+    except (KafkaError, OSError):
+        # `Log.flush` has taken the directory offline and logged why; its partitions are closed then.
+        return
