@@ -642,9 +642,9 @@ CRASHES = (
     ),
     Mutation(
         "topics are loaded from the log after the snapshot",
-        "broker/metadata_loading.py",
-        "            if header.base_offset >= offset:\n                _replay(",
-        "            if header.base_offset < 20:\n                _replay(",
+        "broker/quorum/replay.py",
+        "                    if not header.is_control:\n",
+        "                    if not header.is_control and header.base_offset < 20:\n",
         (f"{RESTARTS}::test_kill_9_while_topics_are_created_and_deleted",),
     ),
     Mutation(
@@ -1231,9 +1231,9 @@ SHORTAGES = (
     ),
     Mutation(
         "a metadata flush that failed for lack of descriptors is retried",
-        "broker/metadata_log.py",
-        "            if self._retries_flush:\n",
-        "            if self._closed:\n",
+        "broker/quorum/flusher.py",
+        'metadata log: %s", error)\n        self._is_due = True\n',
+        'metadata log: %s", error)\n',
         (f"{METADATA_LOG}::test_flush_without_a_descriptor_is_retried_by_the_next_tick",),
     ),
     Mutation(
@@ -1337,9 +1337,9 @@ STOCK = (
     ),
     Mutation(
         "a record of newer software is not skipped",
-        "broker/metadata_loading.py",
-        "raise snapshots.unknown_record(where, delta.metadata_version, error) from error\n",
-        'logger.warning("Skipping %s: %s", where, error)\n',
+        "broker/quorum/replay.py",
+        "raise snapshots.unknown_record(where, self._delta.metadata_version, error) from error\n",
+        "continue\n",
         (f"{NEWER}::test_unknown_record_in_the_log_is_reported_with_its_offset_and_what_to_do",),
     ),
     Mutation(

@@ -1,50 +1,46 @@
-"""The cluster's metadata on this node: the quorum's log on disk, the controller that changes it, the published image.
+"""The cluster's metadata on this node: the quorum's log, the controller that changes it, the published image.
 
-    shell = MetadataShell.open(directory, NodeIdentity(...), rules, clock)      # loads, is elected
+    shell = MetadataShell.open(directory, NodeIdentity(...), rules, clock)      # loads, enters the quorum
     shell.register(request, clean_shutdown=...)                          # registers this broker, synced to disk
     shell.subscribe(listener); shell.submit(lambda controller: controller.create_topics(request)).on_done(...)
     shell.tick()                                                         # periodically: snapshots, retention
 
-The controller decides a submitted operation on its latest image. The operation's records are appended at once as one
-batch, or as a metadata transaction if they exceed a batch. An fsync in a thread covers everything appended before it
-began; later records wait for the next fsync. A commit then has four steps, in this order: the high watermark advances,
-the image is published, listeners run, completions complete.
+While this node leads the quorum, its controller is the active one. It decides a submitted operation on its latest
+image. The operation's records are appended at once as one batch, or as a metadata transaction if they exceed a batch.
+An fsync in a thread covers everything appended before it began; later records wait for the next fsync. A commit then
+has four steps, in this order: the high watermark advances, the image is published, listeners run, completions complete.
+A node that does not lead replays committed records and publishes the image.
 
+- When this node loses the leadership, operations that wait fail with NOT_CONTROLLER, and the controller's image of
+  uncommitted records is dropped: the next leader decides which of them remain.
 - A failed disk ends the shell: all waiting operations fail with KAFKA_STORAGE_ERROR, and `on_failure` is called.
 - A shortage of descriptors or memory does not: the operation that could not be appended fails, and `tick` retries a
   flush.
 - An unhandled error in an operation fails only that operation; one in a listener is logged.
 
-The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state` (one voter), and
-`bootstrap.checkpoint` beside it. NoOp records are not written.
+The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state`, and
+`bootstrap.checkpoint` beside it. NoOp records are not written. `quorum/` has the replica.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.metadata_batches import batches_of
 from ottla.broker.metadata_loading import load, write_synced
-from ottla.broker.metadata_opening import (
-    check_voters,
-    first_records,
-    open_metadata_log,
-    quorum_config,
-    quorum_controls,
-    read_election,
-    write_election,
-)
+from ottla.broker.metadata_opening import check_level, first_records, open_metadata_log, own_quorum, read_election
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import Snapshotter
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quorum.replay import LogReplay
+from ottla.broker.quorum.replica import Replica, ReplicaParts
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.shortage import ShortageError
 from ottla.common.slices import Slices, finish
 from ottla.controller import ConfigRules, Controller, Outcome
 from ottla.log.log import Log
@@ -52,20 +48,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import encode_metadata_record
-from ottla.raft import (
-    AppendControl,
-    Commit,
-    Effect,
-    Endpoints,
-    Flush,
-    LogEnd,
-    Persist,
-    QuorumDescription,
-    RaftCore,
-    control,
-)
-from ottla.raft.events import Appended, Event, Flushed, Started
-from ottla.records import encode_batch, read_header
+from ottla.raft import Endpoints, QuorumDescription, RaftCore
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
@@ -77,8 +60,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
 Operation: TypeAlias = Callable[[Controller], "Outcome[R] | Slices[Outcome[R]]"]
-
-_CONTROL = 0x20
 
 
 class _Waiting(NamedTuple):
@@ -102,7 +83,6 @@ class MetadataShell:
         self._files = log.files
         self._controller = controller
         self._clock = clock
-        self._run_in_thread = options.run_in_thread
         self._on_failure = options.on_failure
         self._listeners: list[Listener] = []
         self._leader_callbacks: list[Callable[[], None]] = []
@@ -111,20 +91,33 @@ class MetadataShell:
         # Operations are decided one after the other, so that each sees the results of the previous ones.
         self._operations: deque[tuple[Operation[Any], Completion[Any]]] = deque()
         self._deciding = False
-        self._failure: KafkaError | None = None
-        self._flush_held = True
-        self._flush_due = False
-        self._flushing_now = False
-        self._retries_flush = False
         self._closed = False
+        self._opening = True
         self._noted_synced_offset = 0
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         loaded = load(log)
-        self._controls = loaded.controls
-        self._in_transaction = loaded.in_transaction
-        self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread)
-        self.image: MetadataImage = controller.load(loaded.image, log.log_end_offset)
-        self.raft = RaftCore(quorum_config(node, self._controls), read_election(log), options.random)
+        controls = tuple(loaded.controls)
+        check_level(log, controls)
+        config = options.quorum or own_quorum(node, log, controls)
+        is_alone = options.quorum is None
+        parts = ReplicaParts(clock, options.random, options.run_in_thread, options.transport, options.call_later)
+        self.quorum = Replica(log, config, read_election(log, is_only_voter=is_alone), self, parts)
+        """This node's replica: requests of other nodes, changes of the voters, the shutdown."""
+        self._flusher = self.quorum.flusher
+        self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread, self.quorum)
+        self._loaded = loaded
+        self.image: MetadataImage = loaded.image
+        # Counts the elections that this node won; None while it does not lead.
+        self._term: int | None = None
+        self._terms = 0
+        self._in_transaction = False
+        # Replays committed records while this node does not lead.
+        self._replay = LogReplay(log, loaded.image, loaded.snapshot_end)
+
+    @property
+    def raft(self) -> RaftCore:
+        """The state of the quorum, to read."""
+        return self.quorum.core
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -137,10 +130,11 @@ class MetadataShell:
         clock: Clock,
         options: MetadataOptions | None = None,
     ) -> MetadataShell:
-        """Load the metadata log of the log directory `directory`, or create it, and become its leader.
+        """Load the metadata log of the log directory `directory`, or create it, and enter the quorum.
 
-        Nothing is synced before `register` or the first `submit`. Raises OSError, and KafkaError if the metadata
-        belongs to another node or cannot be read by this version.
+        The only voter becomes the leader at once, and has all records of its log in `image`. It syncs nothing before
+        `register`, the first `submit` or the first `tick`. Raises OSError, and KafkaError if the metadata belongs to
+        another node or cannot be read by this version.
         """
         options = options or MetadataOptions()
         log = open_metadata_log(directory, options.files, options.settings, clock)
@@ -156,21 +150,20 @@ class MetadataShell:
         return shell
 
     def _start(self, directory: str) -> None:
-        check_voters(self.log, self._controls, self.node_id)
-        # If only a snapshot is left, the new epoch must be higher than the snapshot's.
-        end = LogEnd(self.log.log_end_offset, max(0, self.log.epochs.latest, self.image.epoch))
-        epochs = tuple((entry.epoch, entry.start_offset) for entry in self.log.epochs.entries)
-        flushed_offset, controls = min(self.log.flushed_offset, end.offset), quorum_controls(self._controls)
-        self._step(Started(end, flushed_offset, epochs, controls, start_offset=self.log.log_start_offset))
-        if self._in_transaction:
-            self._abort_transaction("The controller restarted")
-        if not self._controller.image.features:
-            finish(self._append(first_records(directory, self._files, self._clock.wall_ms())))
-        for name, (finalized, served) in self._controller.check_features().items():
-            logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
+        self._directory = directory
+        self._flusher.hold()
+        self.quorum.start(self._loaded)
+        if self.quorum.failure is not None:
+            raise self.quorum.failure
+        self._opening = False
+        if not self.raft.is_leader:
+            self._flusher.release()
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
-        """Register this node's broker; blocks until all records so far are on disk and in `image`."""
+        """Register this node's broker; blocks until all records so far are on disk and in `image`.
+
+        Only for a node that is the only voter; another one sends the request to the active controller.
+        """
         completion: Completion[BrokerRegistrationResponse] = Completion()
         finish(
             self._decide(
@@ -178,7 +171,7 @@ class MetadataShell:
                 completion,
             )
         )
-        self._flush_now()
+        self._flusher.flush_now()
         return completion.result()
 
     # -- operations --------------------------------------------------------------------------------------------
@@ -200,30 +193,53 @@ class MetadataShell:
         try:
             while self._operations:
                 yield from self._decide(*self._operations.popleft())
-                self._release_flush()
+                self._flusher.release()
                 yield
         finally:
             self._deciding = False
 
     def _decide(self, operation: Operation[R], completion: Completion[R]) -> Slices[None]:
         # Hold flushes until the operation is in the image, because a flush without a thread commits at once.
-        self._flush_held = True
+        self._flusher.hold()
         try:
-            self._check_leads()
-            outcome = operation(self._controller)
-            if not isinstance(outcome, Outcome):
-                outcome = yield from outcome
-                self._check_leads()
-            yield from self._append(outcome.records)
+            response = yield from self._while_leading(self._execute(operation))
         except Exception as error:  # noqa: BLE001 - not swallowed: the caller gets it
             completion.fail(error)
         else:
-            self._complete_when_committed(completion, outcome.response)
+            self._complete_when_committed(completion, response)
 
-    def _check_leads(self) -> None:
-        self._check_open()
-        if not self.raft.is_leader:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the leader of the metadata quorum")
+    def _execute(self, operation: Operation[R]) -> Slices[R]:
+        outcome = operation(self._controller)
+        if not isinstance(outcome, Outcome):
+            outcome = yield from outcome
+        yield from self._append(outcome.records)
+        return outcome.response
+
+    def _while_leading(self, work: Slices[R]) -> Slices[R]:
+        """Run the work as long as this node leads in the present term. Otherwise it would change another image."""
+        term = self._term
+        while True:
+            self._check_leads(term)
+            try:
+                step = next(work)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            yield step
+
+    def _check_leads(self, term: int | None) -> None:
+        if self.quorum.failure is not None:
+            raise self.quorum.failure
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
+        if term is None or term != self._term:
+            raise self._not_controller()
+
+    def _not_controller(self) -> KafkaError:
+        leader = self.leader
+        is_known = leader is not None and leader[0] != self.node_id
+        text = f"The active controller appears to be node {leader[0]}." if leader is not None and is_known else ""
+        return KafkaError(ErrorCode.NOT_CONTROLLER, text or "No controller appears to be active.")
 
     def create_topics(self, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
         """Create internal topics, or topics that a client's request creates automatically."""
@@ -253,7 +269,7 @@ class MetadataShell:
     @property
     def is_active_controller(self) -> bool:
         """Whether this node decides operations: `submit` does not fail with NOT_CONTROLLER."""
-        return self.raft.is_leader and self._failure is None and not self._closed
+        return self._term is not None and self.quorum.failure is None and not self._closed
 
     def on_leader_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` now, and after each change of `leader` or `is_active_controller`."""
@@ -271,9 +287,9 @@ class MetadataShell:
         """
         if self._closed:
             return
-        if self._failure is None:
+        if self.quorum.failure is None:
             try:
-                self._flush_now()
+                self._flusher.flush_now()
             except KafkaError:
                 logger.debug("The flush failed; its waiters were notified")
         self._closed = True
@@ -281,7 +297,8 @@ class MetadataShell:
         self._fail_waiting(closed)
         while self._operations:
             self._operations.popleft()[1].fail(closed)
-        if self._failure is None:
+        self.quorum.close()
+        if self.quorum.failure is None:
             self._note_synced()
         try:
             self.log.close()
@@ -303,33 +320,15 @@ class MetadataShell:
             self._abort_transaction("A shortage kept its last records from being written")
         batches = yield from batches_of(records, self._controller.image.metadata_version)
         for left, values in zip(reversed(range(len(batches))), batches, strict=True):
-            self._check_open()
-            self._append_batch([(None, value) for value in values])
+            self.quorum.append([(None, value) for value in values])
             # Records that exceed one batch are a transaction from the first batch to the last (KIP-868).
             self._in_transaction = left > 0
             yield
 
     def _abort_transaction(self, reason: str) -> None:
         record = m.AbortTransactionRecord(reason=reason)
-        self._append_batch([(None, encode_metadata_record(record, 0))])
+        self.quorum.append([(None, encode_metadata_record(record, 0))])
         self._in_transaction = False
-
-    def _check_open(self) -> None:
-        if self._failure is not None or self._closed:
-            raise self._failure or KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
-
-    def _append_batch(self, pairs: Sequence[tuple[bytes | None, bytes]], attributes: int = 0) -> None:
-        now_ms = self._clock.wall_ms()
-        batch = encode_batch([(now_ms, key, value, ()) for key, value in pairs], attributes=attributes)
-        try:
-            self.log.append_as_leader(batch, read_header(batch), self.raft.epoch, now_ms, origin="raft")
-        except ShortageError:
-            raise
-        except KafkaError as error:
-            self._fail(error)
-            raise
-        self._snapshots.appended(len(batch), now_ms)
-        self._step(Appended(self.log.log_end_offset, self.raft.epoch))
 
     def _complete_when_committed(self, completion: Completion[R], response: R) -> None:
         end_offset = self.log.log_end_offset
@@ -338,92 +337,17 @@ class MetadataShell:
         else:
             self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))
 
-    # -- the quorum's effects ----------------------------------------------------------------------------------
+    # -- reports of the replica ----------------------------------------------------------------------------------
 
-    def _step(self, event: Event) -> None:
-        for effect in self.raft.step(event, self._clock.monotonic_ms()):
-            self._obey(effect)
+    def appended(self, size: int, timestamp_ms: int) -> None:
+        """See `ReplicaOwner`."""
+        self._snapshots.appended(size, timestamp_ms)
 
-    def _obey(self, effect: Effect) -> None:
-        if isinstance(effect, Persist):
-            write_election(self.log, effect)
-        elif isinstance(effect, AppendControl):
-            self._append_batch([control.encode(record) for record in effect.records], _CONTROL)
-        elif isinstance(effect, Flush):
-            self._flush_due = True
-            if not self._flush_held:
-                self._flush()
-        elif isinstance(effect, Commit):
-            self._commit(effect.high_watermark)
-        else:
-            raise TypeError(f"Unexpected effect in a quorum of one voter: {effect}")
-
-    def _release_flush(self) -> None:
-        self._flush_held = False
-        if self._flush_due:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Sync in a thread. The core requests the next flush only after `Flushed` reported this one."""
-        if self._run_in_thread is None:
-            try:
-                self._flush_now()
-            except ShortageError as error:
-                self._flush_later(error)
-            except KafkaError:
-                logger.debug("The flush failed; its waiters were notified")
+    def committed(self, high_watermark: int) -> None:
+        """See `ReplicaOwner`."""
+        if self._term is None:
+            self._publish(self._replay.advance(high_watermark))
             return
-        if self._flushing_now:
-            return
-        self._flush_due = False
-        target = self.log.log_end_offset
-
-        def flushed(done: Completion[None]) -> None:
-            if self._closed:
-                return
-            try:
-                done.result()
-            except ShortageError as error:
-                self._flush_later(error)
-            except KafkaError as error:
-                self._fail(error)
-            except Exception as error:  # noqa: BLE001 - not swallowed: the quorum would wait forever
-                self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot flush {self.log}: {error!r}"))
-            else:
-                self._step(Flushed(target))
-
-        self._run_in_thread(self._flush_log).on_done(flushed)
-
-    def _flush_later(self, error: ShortageError) -> None:
-        """Leave the flush to the next `tick`; operations that wait for it keep waiting."""
-        logger.warning("Postponing the flush of the metadata log: %s", error)
-        self._flush_due = self._retries_flush = True
-
-    def _flush_log(self) -> None:
-        self.log.flush()
-
-    def _flush_now(self) -> None:
-        """Sync on this thread until everything appended is on disk."""
-        self._flush_held = False
-        if self._flushing_now:
-            return  # A listener called this during a commit: the outer call's loop continues.
-        self._flushing_now = True
-        try:
-            while self._flush_due or self.raft.flushed_offset < self.log.log_end_offset:
-                self._flush_due = False
-                target = self.log.log_end_offset
-                self.log.flush()
-                self._step(Flushed(target))
-        except ShortageError:
-            raise
-        except KafkaError as error:
-            self._fail(error)
-            raise
-        finally:
-            self._flushing_now = False
-
-    def _commit(self, high_watermark: int) -> None:
-        self.log.high_watermark = high_watermark
         waiting = self._waiting
         ready: list[_Waiting] = []
         while waiting and waiting[0].end_offset <= high_watermark:
@@ -436,6 +360,53 @@ class MetadataShell:
         for item in ready:
             _notify(item.completion.complete, item.response)
 
+    def snapshot_loaded(self, image: MetadataImage) -> None:
+        """See `ReplicaOwner`."""
+        self._replay = LogReplay(self.log, image, image.offset + 1)
+        self._snapshots.loaded(image.offset + 1)
+
+    def leadership_won(self) -> None:
+        """See `ReplicaOwner`: the controller takes over all records of the log, also those not committed yet."""
+        image = self._controller.load(self._replay.advance(self.log.log_end_offset), self.log.log_end_offset)
+        if self._opening:
+            self.image = image
+        self._terms += 1
+        self._term = self._terms
+        logger.info(
+            "[QuorumController id=%d] Becoming the active controller at epoch %d", self.node_id, self.raft.epoch
+        )
+        if self._replay.in_transaction:
+            self._abort_transaction("The controller restarted")
+        self._controller.begin_sessions(self._clock.monotonic_ms(), self.node_id if self._opening else None)
+        if not image.features:
+            finish(self._append(first_records(self._directory, self._files, self._clock.wall_ms())))
+        for name, (finalized, served) in self._controller.check_features().items():
+            logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
+
+    def leadership_lost(self) -> None:
+        """See `ReplicaOwner`: drop what is not committed."""
+        if self._term is None:
+            return
+        logger.warning("[QuorumController id=%d] Renouncing the leadership", self.node_id)
+        self._term = None
+        self._in_transaction = False
+        self._replay = LogReplay(self.log, self.image, self.image.offset + 1)
+        self._controller.load(self.image)
+        self._fail_waiting(self._not_controller())
+
+    def leader_changed(self) -> None:
+        """See `ReplicaOwner`."""
+        for callback in self._leader_callbacks:
+            _notify(callback)
+
+    def failed(self, error: KafkaError) -> None:
+        """See `ReplicaOwner`."""
+        logger.error("The metadata log failed: %s", error)
+        self._fail_waiting(error)
+        self.leader_changed()
+        if self._on_failure is not None and not self._opening:
+            self._on_failure(error)
+
     def _publish(self, image: MetadataImage) -> None:
         old = self.image
         if image is old:
@@ -443,18 +414,6 @@ class MetadataShell:
         self.image = image
         for listener in self._listeners:
             _notify(listener, old, image)
-
-    def _fail(self, error: KafkaError) -> None:
-        """Stop after a disk failure: appended records may never become durable, so nothing more can be acknowledged."""
-        if self._failure is not None:
-            return
-        self._failure = error
-        logger.error("The metadata log failed: %s", error)
-        self._fail_waiting(error)
-        for callback in self._leader_callbacks:
-            _notify(callback)
-        if self._on_failure is not None:
-            self._on_failure(error)
 
     def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -465,10 +424,10 @@ class MetadataShell:
 
     def tick(self) -> None:
         """Do deferrable work: write a part of a snapshot, delete old snapshots and segments. Takes milliseconds."""
-        if self._failure is None and not self._closed:
-            if self._retries_flush:
-                self._retries_flush = False
-                self._flush()
+        if self.quorum.failure is None and not self._closed:
+            if not self._deciding:
+                self._flusher.release()
+            self.quorum.wake()
             self._note_synced()
             self._snapshots.tick(self.image)
 

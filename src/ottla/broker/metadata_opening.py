@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker import metadata_snapshots as snapshots
@@ -17,7 +17,6 @@ from ottla.log.directory import LogDirectory, Opening
 from ottla.log.recovery import open_log
 from ottla.metadata.features import KRAFT_VERSION, METADATA_VERSION, bootstrap_records
 from ottla.protocol import metadata_records as m
-from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord, encode_control_key
 from ottla.raft import Controls, Election, Persist, QuorumConfig, ReplicaKey, Voter, VoterSet, control, quorum_state
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Level 1 is the level of Kafka 4.3. It is preserved but not advertised, because voters cannot be changed here.
+# The level of Kafka 4.3.
 NEWEST_KRAFT_VERSION = 1
 PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
@@ -48,34 +47,50 @@ def open_metadata_log(directory: str, files: Files, settings: MetadataLogSetting
     )
 
 
-def check_voters(log: Log, controls: Mapping[ControlType, bytes], node_id: int) -> None:
-    """Raise INCONSISTENT_VOTER_SET for a log of another quorum, UNSUPPORTED_VERSION for one that cannot be written."""
-    version = controls.get(ControlType.KRAFT_VERSION)
-    level = KRaftVersionRecord.decode(version, 0).kraft_version if version else 0
-    if level > NEWEST_KRAFT_VERSION:
+def check_level(log: Log, controls: Controls) -> None:
+    """Raise UNSUPPORTED_VERSION for a log of a quorum whose kraft.version cannot be written here."""
+    levels = [record.level for _, record in controls if isinstance(record, control.KRaftVersion)]
+    if levels and levels[-1] > NEWEST_KRAFT_VERSION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{KRAFT_VERSION} {level} of the metadata in {log.directory} is not among 0 to {NEWEST_KRAFT_VERSION},"
+            f"{KRAFT_VERSION} {levels[-1]} of the metadata in {log.directory} is not among 0 to {NEWEST_KRAFT_VERSION},"
             " which this software can write: newer software wrote this directory and must open it",
         )
-    value = controls.get(ControlType.KRAFT_VOTERS)
-    voters = {voter.voter_id for voter in VotersRecord.decode(value, 0).voters} if value else {node_id}
-    if voters != {node_id}:
+
+
+def own_quorum(node: NodeIdentity, log: Log, controls: Controls) -> QuorumConfig:
+    """A quorum of this node alone. The directory that its log names as the only voter's is this directory.
+
+    Raises INCONSISTENT_VOTER_SET for a log of another quorum.
+    """
+    static = VoterSet.of([Voter(ReplicaKey(node.node_id))])
+    recorded = [record for _, record in controls if isinstance(record, VoterSet)]
+    voters = recorded[-1] if recorded else static
+    if voters.ids != {node.node_id}:
         raise KafkaError(
             ErrorCode.INCONSISTENT_VOTER_SET,
-            f"The metadata in {log.directory} belongs to a quorum of the nodes {sorted(voters)}; only a quorum of one"
-            f" voter, this node {node_id}, is supported",
+            f"The metadata in {log.directory} belongs to a quorum of the nodes {sorted(voters.ids)}, and node"
+            f" {node.node_id} is configured as a quorum of its own: set controller.quorum.bootstrap.servers",
         )
+    voter = voters.get(node.node_id)
+    directory_id = voter.key.directory_id if voter is not None and recorded else node.directory_id
+    return QuorumConfig(node.node_id, directory_id, node.cluster_id, static_voters=static)
 
 
-def read_election(log: Log) -> Election:
-    """The node's last vote."""
+def read_election(log: Log, *, is_only_voter: bool) -> Election:
+    """The node's last vote. Raises KAFKA_STORAGE_ERROR if it cannot be read and other voters could notice."""
     path = _election_path(log)
     if not log.files.exists(path):
         return Election()
     try:
         return quorum_state.decode(log.files.read(path).decode())
     except ValueError as error:
+        if not is_only_voter:
+            # A forgotten vote could elect two leaders in one epoch.
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{path} cannot be read: {error}. Restore it from a copy, or format the node with a new directory",
+            ) from error
         # The only voter can have voted only for itself, so that the log's epoch suffices.
         logger.warning("Skipping %s: it cannot be read: %s", path, error)
         return Election()
@@ -85,22 +100,6 @@ def write_election(log: Log, effect: Persist) -> None:
     """Write the vote, and sync it."""
     text = quorum_state.encode(effect.election, effect.voters, effect.kraft_version)
     log.files.write_atomically(_election_path(log), text.encode())
-
-
-def quorum_controls(controls: Mapping[ControlType, bytes]) -> Controls:
-    """The latest kraft.version and voters, as the quorum's core takes them over at the start."""
-    decoded = (control.decode(encode_control_key(kind), value) for kind, value in sorted(controls.items()))
-    # The offsets matter only for later changes of the voters, which one voter does not have.
-    return tuple((0, record) for record in decoded if isinstance(record, control.KRaftVersion | VoterSet))
-
-
-def quorum_config(node: NodeIdentity, controls: Mapping[ControlType, bytes]) -> QuorumConfig:
-    """A quorum of this node alone. The directory that its log names as the only voter's is this directory."""
-    static = VoterSet.of([Voter(ReplicaKey(node.node_id))])
-    recorded = [record for _, record in quorum_controls(controls) if isinstance(record, VoterSet)]
-    voter = recorded[-1].get(node.node_id) if recorded else None
-    directory_id = voter.key.directory_id if voter is not None else node.directory_id
-    return QuorumConfig(node.node_id, directory_id, node.cluster_id, static_voters=static)
 
 
 def _election_path(log: Log) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ottla.broker.internal_topic import CallLater
 from ottla.broker.metadata_snapshotting import MetadataLogSettings, RunInThread
+from ottla.broker.quorum.transport import QuorumTransport
 from ottla.broker.system_random import SystemRandom
 from ottla.broker.work import Worker
 from ottla.common.errors import KafkaError
@@ -13,6 +15,7 @@ from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.controller import ControllerSettings
 from ottla.controller.state import RandomSource
 from ottla.log.files import Files
+from ottla.raft import QuorumConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +39,11 @@ class MetadataOptions:
     """Runs each fsync in a thread; without it, each fsync blocks."""
     on_failure: Callable[[KafkaError], None] | None = None
     """Called once if the disk fails."""
+    quorum: QuorumConfig | None = None
+    """The quorum that this node belongs to; without it, this node is the only voter."""
+    transport: QuorumTransport | None = None
+    """The way to the other nodes of the quorum; without it, they are not reached."""
+    call_later: CallLater | None = None
+    """The timer of elections and fetches; without it, `MetadataShell.tick` has to be called more often."""
     worker: Worker | None = None
     """Decides long operations in slices; without it, each operation is decided at once."""

@@ -7,9 +7,9 @@ in a thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_loading import Loaded
@@ -24,6 +24,7 @@ from ottla.metadata.snapshot import snapshot_records
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
+    from ottla.protocol.control_records import ControlType
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +57,35 @@ class MetadataLogSettings:
         )
 
 
+class SnapshotQuorum(Protocol):
+    """What a snapshot says about the quorum, and the quorum that sends snapshots to other nodes."""
+
+    def controls_at(self, end_offset: int) -> Mapping[ControlType, bytes]:
+        """The kraft.version and the voters below `end_offset`, as far as a snapshot names them."""
+        ...
+
+    def snapshots_changed(self) -> None:
+        """A snapshot was written, and older ones may have been deleted."""
+        ...
+
+
 class Snapshotter:
     """Creates and deletes the snapshots of one metadata log."""
 
     def __init__(
-        self, log: Log, loaded: Loaded, settings: MetadataLogSettings, clock: Clock, run_in_thread: RunInThread | None
+        self,
+        log: Log,
+        loaded: Loaded,
+        settings: MetadataLogSettings,
+        clock: Clock,
+        run_in_thread: RunInThread | None,
+        quorum: SnapshotQuorum,
     ) -> None:
         self._log = log
         self._settings = settings
         self._clock = clock
         self._run_in_thread = run_in_thread
-        self._controls = loaded.controls
+        self._quorum = quorum
         self._end = loaded.snapshot_end
         self._bytes = loaded.bytes_since_snapshot
         self._last_timestamp_ms = loaded.last_timestamp_ms
@@ -80,6 +99,12 @@ class Snapshotter:
         """Count a batch of the log."""
         self._bytes += size
         self._last_timestamp_ms = timestamp_ms
+
+    def loaded(self, end_offset: int) -> None:
+        """The log was replaced by a snapshot of the leader that ends at `end_offset`."""
+        self._writer = None
+        self._bytes = 0
+        self._end = end_offset
 
     def tick(self, image: MetadataImage) -> None:
         """Begin a snapshot of the committed image if one is due, or continue the one in progress."""
@@ -110,7 +135,7 @@ class Snapshotter:
         self._writer = SnapshotWriter(
             snapshot_id,
             ((record, record_version(record, level)) for record in snapshot_records(image)),
-            self._controls,
+            self._quorum.controls_at(snapshot_id.end_offset),
             self._began_ms,
             self._last_timestamp_ms,
         )
@@ -138,6 +163,7 @@ class Snapshotter:
             self._retry_ms = None
             if not self._log.closed:
                 self._clean()
+                self._quorum.snapshots_changed()
 
         self._run(save).on_done(saved)
 

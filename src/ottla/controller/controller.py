@@ -168,9 +168,13 @@ class Controller:
         """Register a new incarnation of a broker. Raises DUPLICATE_BROKER_REGISTRATION and INVALID_REGISTRATION."""
         return brokers.register(self._state, request, now_ms=now_ms, clean_shutdown=clean_shutdown, fenced=fenced)
 
-    def begin_sessions(self, now_ms: int) -> None:
-        """Give each registered broker a full session, when this controller becomes the active one."""
-        self._state.sessions.begin_all(self._state.image.brokers.values(), now_ms)
+    def begin_sessions(self, now_ms: int, restarting: int | None = None) -> None:
+        """Give each registered broker a full session, when this controller becomes the active one.
+
+        The broker `restarting` starts in this process, so that its old registration has ended.
+        """
+        brokers_with_session = (each for each in self._state.image.brokers.values() if each.broker_id != restarting)
+        self._state.sessions.begin_all(brokers_with_session, now_ms)
 
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
         """Extend a broker's session; fence, unfence or stop it. Raises STALE_BROKER_EPOCH."""
