@@ -937,6 +937,31 @@ DISKS = (
     ),
 )
 
+PEERS = f"{UNIT}/broker/test_peers.py"
+BETWEEN_BROKERS = (
+    Mutation(
+        "a partition that its leader does not know yet is not taken for deleted",
+        "broker/peers/markers.py",
+        "    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error\n",
+        "    return error\n",
+        (f"{PEERS}::test_partition_that_its_leader_does_not_know_yet_is_not_taken_for_deleted",),
+    ),
+    Mutation(
+        "a request has one marker of each producer",
+        "broker/peers/markers.py",
+        "        return question.end.producer_id\n",
+        "        return id(question)\n",
+        (f"{PEERS}::test_markers_that_wait_for_a_broker_are_sent_in_one_request",),
+    ),
+    Mutation(
+        "a repeated initialization does not reset share state at another broker",
+        "broker/peers/share_states.py",
+        "        if not isinstance(request, InitializeState) or not request.keeps_existing:\n",
+        "        if request:\n",
+        (f"{PEERS}::test_repeated_initialization_does_not_reset_state_at_another_broker",),
+    ),
+)
+
 RUNTIME = f"{UNIT}/coordinators/test_group_runtime.py"
 GROUPS = (
     Mutation(
@@ -2451,6 +2476,7 @@ MUTATIONS = (
     *ON_DISK,
     *CRASHES,
     *DISKS,
+    *BETWEEN_BROKERS,
     *GROUPS,
     *TIME,
     *LONG,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.metadata_log import MetadataShell
+    from ottla.broker.peers.requests import PeerRequests
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.config import BrokerConfig, Listener
@@ -140,6 +141,11 @@ class Broker:
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
         return self.coordinators.transactions
+
+    @property
+    def peers(self) -> PeerRequests:
+        """What this broker asks of other brokers."""
+        return self.coordinators.peers
 
     # -- settings ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater, InternalTopic
+    from ottla.broker.peers.requests import PeerConnections, PeerRequests
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
     from ottla.metadata.image import MetadataImage, PartitionImage
@@ -51,6 +52,7 @@ class Coordinators:
         """The shards of the coordinators that were created, by the names of their topics."""
         self._groups: GroupRuntime | None = None
         self._shares: ShareGroups | None = None
+        self._connections: PeerConnections | None = None
 
     @cached_property
     def groups(self) -> GroupRuntime:
@@ -93,7 +95,7 @@ class Coordinators:
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
         from ottla.broker.coordinator_shards import CoordinatorOptions
-        from ottla.broker.transaction_markers import write_markers
+        from ottla.broker.peers.markers import write_everywhere
         from ottla.broker.transaction_runtime import TransactionPorts, TransactionRuntime
         from ottla.coordinators.transaction.config import TransactionConfig
 
@@ -103,7 +105,8 @@ class Coordinators:
             self._internal_topic(TRANSACTIONS_TOPIC),
             TransactionPorts(
                 next_producer_id=broker.metadata.next_producer_id,
-                write_markers=lambda end, partitions: broker.worker.submit(write_markers(broker, end, partitions)),
+                write_markers=lambda end, partitions: broker.worker.submit(write_everywhere(broker, end, partitions)),
+                add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
                 transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
             ),
             clock=broker.clock,
@@ -112,6 +115,18 @@ class Coordinators:
         )
         self._running[TRANSACTIONS_TOPIC] = transactions.shards
         return transactions
+
+    @cached_property
+    def peers(self) -> PeerRequests:
+        """What this broker asks of other brokers. A broker that is alone never needs it."""
+        from ottla.broker.peers.requests import PeerConnections, PeerRequests
+
+        broker = self._broker
+        listener = broker.static_config.inter_broker_listener
+        connections = self._connections = PeerConnections(
+            broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
+        )
+        return PeerRequests(connections.connect)
 
     def _internal_topic(self, name: str) -> InternalTopic:
         from ottla.broker.internal_topic import InternalTopic
@@ -152,6 +167,8 @@ class Coordinators:
 
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a new image, after the partitions: load and unload shards, and pass the metadata on."""
+        if self._connections is not None and old.brokers is not new.brokers:
+            self._connections.publish(new)
         if old.topics_by_name is new.topics_by_name:
             if self._groups is not None and old.configs is not new.configs:
                 self._groups.publish(new, has_new_topics=False)
@@ -185,5 +202,7 @@ class Coordinators:
         """Answer waiting requests with NOT_COORDINATOR and stop."""
         if self._shares is not None:
             self._shares.partitions.close()
+        if self._connections is not None:
+            self._connections.close()
         for coordinator in self._running.values():
             coordinator.close()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.metadata_log import MetadataShell
     from ottla.broker.partitions import Partitions
+    from ottla.broker.peers.requests import PeerRequests
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
@@ -222,6 +223,13 @@ class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, Protocol):
 
 class MarkerPorts(HasPartitions, HasGroups, Protocol):
     """For `transaction_markers.py`."""
+
+
+class RemoteMarkerPorts(MarkerPorts, HasMetadata, HasNodeId, Protocol):
+    """For `peers/markers.py`."""
+
+    @property
+    def peers(self) -> PeerRequests: ...
 
 
 class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponseCache, Protocol):

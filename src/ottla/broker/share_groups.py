@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinator_shards import CoordinatorOptions
+from ottla.broker.peers.share_states import ShareStates
 from ottla.broker.share_coordinator import ShareCoordinator
 from ottla.broker.share_fetching import ShareRequests
 from ottla.broker.share_settings import ShareSettings, share_settings
@@ -49,9 +50,10 @@ class ShareGroups:
                 node_id=broker.node_id,
             ),
         )
+        self.states = ShareStates(self.coordinator, broker.node_id, lambda: broker.peers.share_states, call_later)
         self.partitions = SharedPartitions(
             broker.partitions,
-            self.coordinator,
+            self.states,
             self.settings,
             run=broker.worker.submit,
             clock=broker.clock,
@@ -80,20 +82,31 @@ class ShareGroups:
         return self.coordinator.shards.topic.ensure()
 
     def submit(self, request: Request) -> Completion[Result]:
-        """Pass a request to the share coordinator; never fails. State that it replaces is no longer used here."""
+        """Pass a request to the share coordinator of this node; never fails.
+
+        State that it replaces is no longer used here.
+        """
+        self._drop_replaced(request)
+        return self.coordinator.submit(request)
+
+    def ask(self, request: Request) -> Completion[Result]:
+        """Pass a request to the share coordinator of any node; never fails. See `submit`."""
+        self._drop_replaced(request)
+        return self.states.submit(request)
+
+    def _drop_replaced(self, request: Request) -> None:
         if isinstance(request, DeleteState) or (isinstance(request, InitializeState) and not request.keeps_existing):
             self.partitions.drop(request.key)
-        return self.coordinator.submit(request)
 
     def initialize(self, request: InitializeState) -> Completion[Result]:
         """Begin to share a partition, or reset it; call `prepare` first."""
-        return self.submit(request)
+        return self.ask(request)
 
     def delete(self, request: DeleteState) -> Completion[Result]:
         """Delete the state of a share partition. Without `__share_group_state` there is none."""
         if not self.coordinator.shards.topic.partition_count():
             return Completion.of(Result())
-        return self.submit(request)
+        return self.ask(request)
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """End the session of a member that its group removed, and release its records."""

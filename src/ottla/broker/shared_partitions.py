@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
-    from ottla.broker.share_coordinator import ShareCoordinator
+    from ottla.broker.peers.share_states import ShareStates
     from ottla.common.clock import Clock
     from ottla.common.ids import Uuid
 
@@ -41,7 +41,7 @@ class SharedPartitions:
     def __init__(
         self,
         logs: Partitions,
-        storage: ShareCoordinator,
+        storage: ShareStates,
         settings: Callable[[str], ShareSettings],
         *,
         run: Callable[[Slices[SharedPartition]], Completion[SharedPartition]],

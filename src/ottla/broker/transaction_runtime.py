@@ -1,7 +1,7 @@
 """The transaction coordinator of this node: the shards of `__transaction_state`, and the effects that only they have.
 
-Producer ids come from the controller's blocks. This node leads all partitions, so that markers are written without a
-request.
+Producer ids come from the controller's blocks. The partitions of a transaction may be led by other brokers, and so may
+the partition of `__transaction_state` that has the transactions of a producer whose batches arrive here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ottla.coordinators.transaction.events import (
 )
 from ottla.coordinators.transaction.shard import TransactionShard
 from ottla.log.transaction_marker import TransactionEnd
+from ottla.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.list_transactions import TransactionState
@@ -51,6 +52,8 @@ class TransactionPorts:
 
     next_producer_id: Callable[[], Completion[int]]
     write_markers: Callable[[TransactionEnd, Iterable[TopicPartition]], Completion[dict[TopicPartition, ErrorCode]]]
+    add_at: Callable[[int, AddPartitions], Completion[dict[TopicPartition, ErrorCode]]]
+    """Asks the coordinator on another broker; never fails."""
     transaction_version: Callable[[], int]
     """The finalized level of the feature `transaction.version`."""
 
@@ -69,6 +72,7 @@ class TransactionRuntime:
         options: CoordinatorOptions,
     ) -> None:
         self.config = config
+        self._node_id = options.node_id
         self._ports = ports
         self._call_later = call_later
         coordinator = Coordinator(
@@ -90,6 +94,13 @@ class TransactionRuntime:
     def add(self, request: AddPartitions, api_version: int) -> Completion[dict[TopicPartition, ErrorCode]]:
         """Add partitions to a transaction, or verify them; completes with the ErrorCode of each."""
         return self.submit(request.transactional_id, request, api_version=api_version)
+
+    def add_anywhere(self, request: AddPartitions, api_version: int) -> Completion[dict[TopicPartition, ErrorCode]]:
+        """Add or verify partitions of a transaction that any broker coordinates; completes with the error of each."""
+        leader = self.shards.topic.leader_of(request.transactional_id)
+        if leader in (self._node_id, NO_LEADER):
+            return self.add(request, api_version)
+        return self._ports.add_at(leader, request)
 
     def list_transactions(self, question: ListTransactions) -> Slices[tuple[ErrorCode, list[TransactionState]]]:
         """Return (error, transactions) over the shards of this node. An error of one shard is the error of all."""

@@ -29,6 +29,7 @@ _RETRIED = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_COORDINATOR,
     }
 )
@@ -89,7 +90,7 @@ class Verification:
             not self.adds,
             2 if self.adds else 0,
         )
-        return transactions.add(request, api_version).then(lambda errors: self._take(asked, errors))
+        return transactions.add_anywhere(request, api_version).then(lambda errors: self._take(asked, errors))
 
     def _take(self, asked: list[Partition], errors: Errors) -> None:
         for partition in asked:

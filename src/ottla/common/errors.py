@@ -194,6 +194,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_code(number: int) -> ErrorCode:
+    """The error code of another node's response; UNKNOWN_SERVER_ERROR if this version does not know it."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class KafkaError(Exception):
     """A failure with an error code of the protocol; `message` has the problem and the remedy."""
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.peers.batching import PeerQueue
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordinators.transaction.events import AddPartitions
 from ottla.metadata.image import TOPIC
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -345,3 +347,34 @@ def test_offsets_of_an_unknown_topic_or_transaction_are_rejected(producer: Trans
     producer.protocol = V2  # without AddOffsetsToTxn
     assert producer.commit_offset(3) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert OFFSETS_TOPIC in harness.broker.metadata.image.topics_by_name
+
+
+@pytest.mark.parametrize(
+    ("answer", "produced", "committed_offset"),
+    [
+        (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_transaction_of_a_coordinator_on_another_broker_is_verified_there(
+    cluster: BrokerHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: ErrorCode,
+    produced: ErrorCode,
+    committed_offset: ErrorCode,
+) -> None:
+    producer = TransactionalProducer(cluster, V2)
+    producer.init()
+    asked: list[AddPartitions] = []
+
+    def ask(_queue: Any, node_id: int, question: AddPartitions) -> Completion[Any]:
+        assert node_id == 2
+        asked.append(question)
+        return Completion.of(dict.fromkeys(question.partitions, answer))
+
+    monkeypatch.setattr(PeerQueue, "ask", ask)
+    monkeypatch.setattr(cluster.broker.transactions.shards.topic, "leader_of", lambda _id: 2)
+    assert producer.produce("t") is produced
+    assert producer.commit_offset(5) is committed_offset
+    assert [(question.transactional_id, question.verify_only) for question in asked] == [(ID, False)] * 2

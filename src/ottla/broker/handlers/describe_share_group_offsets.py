@@ -105,7 +105,7 @@ class _Description:
         results: dict[ShareKey, Result] = {}
         if topic_id != ZERO_UUID and self._has_state:
             questions = (ReadSummary(ShareKey(self._group_id, topic_id, index)) for index in indexes)
-            results = yield from submit_all(questions, self._broker.shares.submit)
+            results = yield from submit_all(questions, self._broker.shares.ask)
         rows: Elements[DescribeShareGroupOffsetsResponsePartition] = Elements(
             DescribeShareGroupOffsetsResponse, self._version
         )

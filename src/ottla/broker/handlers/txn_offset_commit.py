@@ -64,6 +64,9 @@ def _commit(
     broker: TxnOffsetCommitPorts, context: RequestContext, part: TxnOffsetCommitRequest
 ) -> Slices[TxnOffsetCommitResponse]:
     error = yield from _verify(broker, context, part)
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        # As in Kafka: older producers do not expect it, and retry this one without looking for the coordinator.
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is not ErrorCode.NONE:
         return _refuse(part, error)
     committed = broker.groups.submit(part.group_id, part, api_version=context.api_version)
