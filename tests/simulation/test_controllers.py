@@ -27,7 +27,7 @@ from tests.simulation.world.brokers import Broker, BrokerCluster
 from tests.simulation.world.quorum_parts import Faults, Setup
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "30"))
-UNCLEAN = 1
+PREFERRED, UNCLEAN = 0, 1
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -74,8 +74,9 @@ def check_recovery(cluster: BrokerCluster, administrator: Administrator) -> None
 class Administrator:
     """Changes topics, and remembers what the controllers acknowledged."""
 
-    def __init__(self, cluster: BrokerCluster) -> None:
+    def __init__(self, cluster: BrokerCluster, *, most_topics: int = 100, unclean: float = 0.3) -> None:
         self.cluster = cluster
+        self.most_topics, self.unclean = most_topics, unclean
         self.random = cluster.random
         self.created: dict[str, bytes] = {}
         """The acknowledged topics."""
@@ -87,7 +88,7 @@ class Administrator:
         """Send one random request to the active controller."""
         topics = list(self.cluster.history.image.topics_by_name.values())
         chance = self.random.random()
-        if chance < 0.25 or not topics:
+        if not topics or (chance < 0.25 and len(topics) < self.most_topics):
             self.create()
             return
         topic = self.random.choice(topics)
@@ -114,10 +115,11 @@ class Administrator:
     def create(self) -> None:
         self.count += 1
         name = f"t{self.count}"
-        factor = self.random.randint(1, min(3, len(self.cluster.nodes)))
+        factor = min(self.random.randint(1, 4), 3, len(self.cluster.nodes))
+        is_unclean = self.random.random() < self.unclean
         configs = [
-            CreatableTopicConfig("min.insync.replicas", str(self.random.randint(1, factor))),
-            CreatableTopicConfig("unclean.leader.election.enable", self.random.choice(["true", "false", "false"])),
+            CreatableTopicConfig("min.insync.replicas", str(self.random.randint(1, min(factor, 2)))),
+            CreatableTopicConfig("unclean.leader.election.enable", str(is_unclean).lower()),
         ]
         topic = CreatableTopic(name, self.random.randint(1, 3), factor, configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
@@ -149,7 +151,7 @@ class Administrator:
 
     def elect(self, topic: TopicImage) -> None:
         index = self.random.choice(list(topic.partitions))
-        kind = self.random.choice([0, 0, UNCLEAN])
+        kind = UNCLEAN if self.random.random() < self.unclean else PREFERRED
         if kind == UNCLEAN:
             self.cluster.history.unclean_requested.add((topic.name, index))
         request = ElectLeadersRequest(kind, [TopicPartitions(topic.name, [index])], timeout_ms=1000)

@@ -23,7 +23,7 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from tests.simulation.world.metadata_quorum import MetadataQuorum, Operation
+from tests.simulation.world.metadata_quorum import Callback, MetadataQuorum, Operation
 from tests.simulation.world.quorum_parts import NONE, Faults, Setup
 
 PERIOD_MS = 60
@@ -74,8 +74,12 @@ class BrokerCluster(MetadataQuorum):
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def call(self, source: int, target: int, operation: Operation, callback: Callable[[Any], None]) -> None:
+    def call(self, source: int, target: int, operation: Operation, callback: Callback) -> None:
         """Pass an operation to another node; the callback gets its response, its KafkaError, or REQUEST_TIMED_OUT."""
+        self.request(source, target, lambda respond: self.submit(target, operation, respond), callback)
+
+    def request(self, source: int, target: int, serve: Callable[[Callback], None], callback: Callback) -> None:
+        """Let a node serve a request: `serve` gets the function that answers it. Both messages may be lost."""
         is_done = False
 
         def done(result: Any) -> None:
@@ -89,8 +93,13 @@ class BrokerCluster(MetadataQuorum):
                 self.clock.plan(delay_ms, partial(done, result))
 
         def arrive() -> None:
-            if (source, target) not in self.blocked:
-                self.submit(target, operation, respond)
+            running = self.running.get(target)
+            if running is None or (source, target) in self.blocked:
+                return
+            if running.paused_until_ms > self.clock.now_ms:
+                self.clock.plan(running.paused_until_ms - self.clock.now_ms, arrive)
+            else:
+                serve(respond)
 
         for delay_ms in self.transmit(source, target) if source != target else (0,):
             self.clock.plan(delay_ms, arrive)
@@ -100,6 +109,9 @@ class BrokerCluster(MetadataQuorum):
         """The active controller as far as the node knows."""
         leader = self.core(node).election.leader_id
         return leader if leader > 0 else None
+
+    def on_registered(self, broker: Broker) -> None:
+        """The broker knows its epoch."""
 
     # -- a broker's life ---------------------------------------------------------------------------------------------
 
@@ -133,8 +145,9 @@ class BrokerCluster(MetadataQuorum):
 
         def answer(result: Any) -> None:
             broker.waits = False
-            if not isinstance(result, KafkaError):
+            if not isinstance(result, KafkaError) and self.brokers.get(broker.node) is broker:
                 broker.epoch = result.broker_epoch
+                self.on_registered(broker)
 
         self.call(broker.node, leader, lambda c, now_ms: c.register_broker(request, now_ms=now_ms), answer)
 
@@ -157,9 +170,13 @@ class BrokerCluster(MetadataQuorum):
             if result.code == ErrorCode.STALE_BROKER_EPOCH:
                 self.begin_broker(broker.node, -1)  # It was unregistered, or another incarnation took its place.
         elif result.should_shut_down and broker.stops:
-            self.disks[broker.node].flushed = self.disks[broker.node].end
-            self.clean_epochs[broker.node] = broker.epoch
-            self.crash(broker.node)
+            self.stop(broker)
+
+    def stop(self, broker: Broker) -> None:
+        """End a controlled shutdown: everything is on disk."""
+        self.disks[broker.node].flushed = self.disks[broker.node].end
+        self.clean_epochs[broker.node] = broker.epoch
+        self.crash(broker.node)
 
     # -- in-sync replicas --------------------------------------------------------------------------------------------
 
@@ -193,11 +210,11 @@ class BrokerCluster(MetadataQuorum):
 
         def answer(result: AlterPartitionResponse | KafkaError) -> None:
             if not isinstance(result, KafkaError):
-                self._check_altered(result)
+                self.check_altered(result)
 
         self.call(broker.node, leader, lambda c, _: c.alter_partition(request), answer)
 
-    def _check_altered(self, response: AlterPartitionResponse) -> None:
+    def check_altered(self, response: AlterPartitionResponse) -> None:
         """What the controller answers is committed."""
         for topic in response.topics:
             known = self.history.image.topics_by_id.get(topic.topic_id)
@@ -216,7 +233,8 @@ class BrokerCluster(MetadataQuorum):
         image = self.history.image
         for node in self.nodes:
             broker = image.brokers.get(node)
-            if broker is None or not broker.is_active or broker.epoch != self.brokers[node].epoch:
+            own = self.brokers[node]
+            if broker is None or not broker.is_active or broker.epoch != own.epoch or own.stops:
                 return f"broker {node}: {broker}"
         for topic in image.topics_by_id.values():
             for index, each in topic.partitions.items():

@@ -24,10 +24,10 @@ from ottla.raft.values import SnapshotId
 from tests.simulation.world.metadata_history import MetadataHistory
 from tests.simulation.world.quorum import Quorum
 from tests.simulation.world.quorum_disk import Data, Entry
-from tests.simulation.world.quorum_parts import NONE, Faults, Running, Setup
+from tests.simulation.world.quorum_parts import NONE, Faults, Setup
 from tests.unit.controller.support import Rules
 
-SESSION_TIMEOUT_MS = 900
+SESSION_TIMEOUT_MS = 500
 FENCE_PERIOD_MS = 50
 
 Operation: TypeAlias = Callable[[Controller, int], Any]
@@ -67,13 +67,11 @@ class MetadataQuorum(Quorum):
     # -- operations --------------------------------------------------------------------------------------------------
 
     def submit(self, node: int, operation: Operation, callback: Callback) -> None:
-        """Let the node decide an operation; NOT_CONTROLLER unless it leads. Without an answer its node has failed."""
+        """Let the node decide an operation; NOT_CONTROLLER unless it leads. Without effect if it is down."""
         running, metadata = self.running.get(node), self.metadata.get(node)
         if running is None or metadata is None:
             return
         if running.paused_until_ms > self.clock.now_ms:
-            later = partial(self._submit_later, running, node, operation, callback)
-            self.clock.plan(running.paused_until_ms - self.clock.now_ms, later)
             return
         controller = metadata.controller
         if controller is None or not running.core.is_leader:
@@ -93,10 +91,6 @@ class MetadataQuorum(Quorum):
             self._answer(metadata, running.core.high_watermark)
         else:
             callback(KafkaError(ErrorCode.NOT_CONTROLLER, "This node ceased to lead"))
-
-    def _submit_later(self, running: Running, node: int, operation: Operation, callback: Callback) -> None:
-        if self.running.get(node) is running:
-            self.submit(node, operation, callback)
 
     def _append_records(self, node: int, metadata: Metadata, records: list[Message]) -> None:
         controller = metadata.controller
