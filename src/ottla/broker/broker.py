@@ -7,15 +7,20 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.control.connections import BrokerConnections
+from ottla.broker.control.forwarding import Forwarding
+from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
 from ottla.broker.partitions import Partitions
+from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.response_cache import ResponseCache
+from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -24,8 +29,11 @@ from ottla.common.ids import Uuid
 from ottla.config import TopicResolver
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.metadata.image import BROKER, TOPIC
+from ottla.network.node_channel import NodeChannels
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
+    from ottla.broker.control.envelope import Client
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.metadata_log import MetadataShell
@@ -35,12 +43,15 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Listener
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
+    from ottla.protocol.frames import RequestHeader
     from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
 
 logger = logging.getLogger(__name__)
 
 # One thread per disk that a broker may have; a thread in fsync does not hold the interpreter's lock.
 FLUSH_THREADS = 4
+# How long this broker's own requests wait for the active controller.
+CONTROLLER_TIMEOUT_S = 30.0
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
@@ -110,6 +121,14 @@ class Broker:
         self.response_cache = ResponseCache()
         self.coordinators = Coordinators(self, call_later)
         self._topic_resolver: TopicResolver | None = None
+        self.controller = ControllerChannel(metadata, clock, call_later, NodeChannels(f"broker-{self.node_id}"))
+        """Sends the requests of this broker to the active controller."""
+        self._forwarding_channel = ControllerChannel(
+            metadata, clock, call_later, NodeChannels(f"broker-{self.node_id}-forwarding")
+        )
+        self.forwarding = Forwarding(self._forwarding_channel)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self._controller_dispatcher = Dispatcher(self, CONTROLLER_SERVED)
         self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
         # Listeners of this node that are not registered in the metadata, by name.
         self.unregistered_endpoints: dict[str, Endpoint] = {}
@@ -224,7 +243,27 @@ class Broker:
         from ottla.protocol.messages.create_topics import CreateTopicsRequest
 
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
-        return self.metadata.create_topics(request).then(_failures)
+        return self.controller.send(request, timeout_s=CONTROLLER_TIMEOUT_S).then(_failures)
+
+    def _allocate_producer_ids(self) -> Completion[AllocateProducerIdsResponse]:
+        registered = self.metadata.image.brokers.get(self.node_id)
+        request = AllocateProducerIdsRequest(self.node_id, -1 if registered is None else registered.epoch)
+
+        def check(response: AllocateProducerIdsResponse) -> AllocateProducerIdsResponse:
+            if response.error_code:
+                raise KafkaError(ErrorCode(response.error_code), "The controller allocated no producer ids")
+            return response
+
+        return self.controller.send(request, timeout_s=CONTROLLER_TIMEOUT_S).then(check)
+
+    def handle_forwarded(self, client: Client, data: bytes) -> tuple[RequestHeader, Any]:
+        """Handle a client's request that another broker forwarded; see `Dispatcher.handle_forwarded`."""
+        return self._controller_dispatcher.handle_forwarded(client, data)
+
+    def close_channels(self) -> None:
+        """Close the connections to the active controller; requests that wait for it fail."""
+        self.controller.close()
+        self._forwarding_channel.close()
 
     def create_internal_topic(self, name: str) -> Completion[None]:
         """Create a coordinator's topic; the completion fails with the KafkaError of the topic."""

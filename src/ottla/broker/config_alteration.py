@@ -28,13 +28,14 @@ A = TypeVar("A")
 
 
 def sort_out(
-    node_id: int,
+    node_id: int | None,
     resources: Collection[R],
     is_done_here: Callable[[R], bool],
     answer: Callable[[R, KafkaError | None], A],
 ) -> Slices[tuple[list[R], list[A]]]:
     """Return (resources for the controller to decide, responses for the others).
 
+    `node_id` is None on a controller's listener, where the settings of every broker can be changed.
     `is_done_here` changes a resource that does not belong to the controller and returns True; it may raise KafkaError.
     """
     times: Counter[tuple[int, str]] = Counter()
@@ -48,7 +49,7 @@ def sort_out(
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            if resource.resource_type == BROKER and resource.resource_name:
+            if node_id is not None and resource.resource_type == BROKER and resource.resource_name:
                 check_changes_this_node(node_id, resource.resource_name)
             if is_done_here(resource):
                 answers.append(answer(resource, None))

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.broker.control.requests import Submits, decide
+from ottla.broker.control.requests import Submits, decide, lost_leadership
 from ottla.broker.internal_topic import CallLater, TimerHandle
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -166,7 +166,7 @@ class ControllerChannel:
             self._remove(pending)
             pending.completion.fail(error)
         else:
-            if response.error_code == ErrorCode.NOT_CONTROLLER:
+            if lost_leadership(response):
                 self._retry_later(pending, "the node that was asked is not the active controller")
                 return
             self._remove(pending)

@@ -104,7 +104,7 @@ class Coordinators:
             TransactionConfig.from_settings(broker.static_config.__getitem__),
             self._internal_topic(TRANSACTIONS_TOPIC),
             TransactionPorts(
-                next_producer_id=broker.metadata.next_producer_id,
+                next_producer_id=broker.producer_ids.next_id,
                 write_markers=lambda end, partitions: broker.worker.submit(write_everywhere(broker, end, partitions)),
                 add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
                 transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),

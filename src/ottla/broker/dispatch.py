@@ -19,9 +19,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from types import GeneratorType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
+from ottla.broker.control.envelope import FORWARDABLE, FORWARDED, Client
+from ottla.broker.control.forwarding import handled_by_controller
 from ottla.broker.served import HANDLERS, SERVED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -61,6 +63,22 @@ class Dispatcher:
         self._monotonic_ms = broker.clock.monotonic_ms
         # By API key and version; loaded at the first request.
         self._apis: dict[tuple[int, ...], _Api] = {}
+
+    def handle_forwarded(self, client: Client, data: bytes) -> tuple[frames.RequestHeader, Any]:
+        """Handle the request in an Envelope; returns its header and what its handler returns.
+
+        Raises DecodeError, and KafkaError if the API cannot be forwarded.
+        """
+        frame = memoryview(bytearray(data))
+        header, position = frames.decode_request_header(frame)
+        key, version, correlation_id, client_id = header
+        if key not in FORWARDABLE:
+            text = f"API {key} is not enabled or is not eligible for forwarding"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        decode, most, handle = self._load(key, version)
+        connection = cast("Connection", client)
+        context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
+        return header, handle(self._broker, context, decode(frame, position, most)[0])
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
         """Handle one request; raises KafkaError or DecodeError if the connection must be closed."""
@@ -136,7 +154,8 @@ class Dispatcher:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
         request_class = registry.request_class(key)
-        return request_class.decoder_of(version), request_class.MOST_ELEMENTS, module.handle
+        handle = handled_by_controller(module.handle) if key in FORWARDED else module.handle
+        return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle
 
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:

@@ -7,7 +7,7 @@ only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from ottla.broker.auto_topic_creation import AutoTopicCreation
     from ottla.broker.broker import FlushThreads
     from ottla.broker.control.connections import BrokerConnections
+    from ottla.broker.control.envelope import Client
+    from ottla.broker.control.forwarding import Forwarding
     from ottla.broker.fetch_session import FetchSessionCache
     from ottla.broker.group_runtime import GroupRuntime
     from ottla.broker.metadata_log import MetadataShell
     from ottla.broker.partitions import Partitions
     from ottla.broker.peers.requests import PeerRequests
+    from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Listener, TopicResolver
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
+    from ottla.protocol.frames import RequestHeader
 
 
 class HasMetadata(Protocol):
@@ -146,8 +150,23 @@ class BrokerSessionPorts(BrokerRequestPorts, Protocol):
     def broker_connections(self) -> BrokerConnections: ...
 
 
+class EnvelopePorts(HasMetadata, Protocol):
+    """For `handlers/envelope.py`."""
+
+    def handle_forwarded(self, client: Client, data: bytes) -> tuple[RequestHeader, Any]: ...
+
+
 class ControllerPorts(HasMetadata, HasNodeId, Protocol):
-    """For handlers that change topics or settings."""
+    """For handlers that change topics."""
+
+
+class ConfigPorts(ControllerPorts, Protocol):
+    """For handlers that change settings."""
+
+    @property
+    def forwarding(self) -> Forwarding: ...
+
+    def is_controller_listener(self, listener: str) -> bool: ...
 
 
 class DeleteRecordsPorts(HasPartitions, HasLogs, Protocol):
@@ -211,8 +230,11 @@ class TxnOffsetCommitPorts(HasGroups, HasTransactions, HasMetadata, HasPartition
     """For `handlers/txn_offset_commit.py`."""
 
 
-class InitProducerIdPorts(HasMetadata, HasTransactions, Protocol):
+class InitProducerIdPorts(HasTransactions, Protocol):
     """For `handlers/init_producer_id.py`."""
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
 
 
 class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, Protocol):

@@ -43,6 +43,7 @@ HANDLERS: dict[int, str] = {
     55: "describe_quorum",
     56: "alter_partition",
     57: "update_features",
+    58: "envelope",
     60: "describe_cluster",
     61: "describe_producers",
     62: "broker_registration",
@@ -74,7 +75,7 @@ HANDLERS: dict[int, str] = {
 }
 
 # Requests of brokers and controllers, which only controller listeners serve.
-CONTROLLER_ONLY = frozenset({56, 62, 63, 67, 70, 73})
+CONTROLLER_ONLY = frozenset({56, 58, 62, 63, 67, 70, 73})
 
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS

@@ -271,6 +271,7 @@ class Node:
             self._maintenance.close()
         if self._started:
             self.broker.coordinators.close()
+            self.broker.close_channels()
             self.broker.partitions.close()
         self._listeners.close()
         self._threads.close()

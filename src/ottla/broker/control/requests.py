@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
-from ottla.common.errors import KafkaError
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.message import Message
+from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.registry import response_class
 
 if TYPE_CHECKING:
@@ -55,7 +56,12 @@ def _assign_directories(controller: Controller, request: Any, _version: int, _no
     return controller.assign_replicas_to_dirs(request)
 
 
+def _create_topics(controller: Controller, request: Any, _version: int, _now_ms: int) -> Any:
+    return controller.create_topics(request)
+
+
 OPERATIONS: Mapping[int, Decide] = {
+    19: _create_topics,
     56: _alter_partition,
     62: _register,
     63: _heartbeat,
@@ -63,7 +69,7 @@ OPERATIONS: Mapping[int, Decide] = {
     70: _register_controller,
     73: _assign_directories,
 }
-"""By API key. Client requests have handlers of their own."""
+"""By API key. Requests of clients have handlers of their own; CreateTopics is for topics that brokers create."""
 
 
 def decide(metadata: Submits, clock: Clock, request: Message, version: int) -> Completion[Any]:
@@ -78,8 +84,22 @@ def decide(metadata: Submits, clock: Clock, request: Message, version: int) -> C
 
 
 def _failed(request: Message, error: KafkaError) -> Message:
+    if isinstance(request, CreateTopicsRequest):
+        results = [
+            CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            for topic in request.topics
+        ]
+        return CreateTopicsResponse(topics=results)
     response = response_class(request.API_KEY)()
     response.error_code = error.code  # type: ignore[attr-defined]  # all of these responses have it
     if hasattr(response, "error_message"):
         response.error_message = error.message
     return response
+
+
+def lost_leadership(response: Message) -> bool:
+    """Whether the response comes from a node that is not the active controller."""
+    if isinstance(response, CreateTopicsResponse):
+        return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in response.topics)
+    code: int = response.error_code  # type: ignore[attr-defined]  # all other responses to brokers have it
+    return code == ErrorCode.NOT_CONTROLLER

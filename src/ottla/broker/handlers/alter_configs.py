@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.config_alteration import sort_out
+from ottla.broker.control.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER
@@ -21,17 +22,16 @@ from ottla.protocol.messages.alter_configs import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import ControllerPorts
+    from ottla.broker.ports import ConfigPorts
 
 
-def handle(
-    broker: ControllerPorts, context: RequestContext, request: AlterConfigsRequest
-) -> Slices[AlterConfigsResponse]:
+def handle(broker: ConfigPorts, context: RequestContext, request: AlterConfigsRequest) -> Slices[AlterConfigsResponse]:
     """Replace the settings; a setting that a resource does not name returns to its default."""
-    request.resources, answered = yield from sort_out(broker.node_id, request.resources, _is_done_here, _answer)
+    node_id = None if broker.is_controller_listener(context.listener) else broker.node_id
+    request.resources, answered = yield from sort_out(node_id, request.resources, _is_done_here, _answer)
     try:
-        decided = broker.metadata.submit(lambda controller: controller.alter_configs(request))
-        response = yield from result_of(decided)
+        decided = decide_or_forward(broker, context, request, lambda core: core.alter_configs(request))
+        response: AlterConfigsResponse = yield from result_of(decided)
     except KafkaError as error:
         response = AlterConfigsResponse(responses=[])
         for resource in request.resources:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.config_alteration import sort_out
+from ottla.broker.control.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER
@@ -22,11 +23,11 @@ from ottla.protocol.messages.incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import ControllerPorts
+    from ottla.broker.ports import ConfigPorts
 
 
 def handle(
-    broker: ControllerPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: ConfigPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Slices[IncrementalAlterConfigsResponse]:
     """Change only the named settings."""
 
@@ -37,10 +38,13 @@ def handle(
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True
 
-    request.resources, answered = yield from sort_out(broker.node_id, request.resources, is_done_here, _answer)
+    node_id = None if broker.is_controller_listener(context.listener) else broker.node_id
+    request.resources, answered = yield from sort_out(node_id, request.resources, is_done_here, _answer)
     try:
-        decided = broker.metadata.submit(lambda controller: controller.incremental_alter_configs(request))
-        response = yield from result_of(decided)
+        decided = decide_or_forward(
+            broker, context, request, lambda controller: controller.incremental_alter_configs(request)
+        )
+        response: IncrementalAlterConfigsResponse = yield from result_of(decided)
     except KafkaError as error:
         response = IncrementalAlterConfigsResponse(responses=[])
         for resource in request.resources:

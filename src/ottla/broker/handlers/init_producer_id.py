@@ -33,7 +33,7 @@ def handle(
     def failed(error: KafkaError) -> InitProducerIdResponse:
         return _refuse(error.code)
 
-    return broker.metadata.next_producer_id().then(succeeded).otherwise(failed)
+    return broker.producer_ids.next_id().then(succeeded).otherwise(failed)
 
 
 def _refuse(error: ErrorCode) -> InitProducerIdResponse:
