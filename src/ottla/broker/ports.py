@@ -61,10 +61,23 @@ class HasShares(Protocol):
     def shares(self) -> ShareGroups: ...
 
 
+class HasPartitions(Protocol):
+    """The partitions that this node leads."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+
 class ShareGroupPorts(HasGroups, HasShares, Protocol):
     """The group coordinator, what this node does for share groups, and whether it serves them."""
 
     def serves_share_groups(self) -> bool: ...
+
+
+class ShareLeaderPorts(ShareGroupPorts, HasPartitions, Protocol):
+    """For the requests of members to the leaders of their partitions."""
+
+    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None: ...
 
 
 class HasTransactions(Protocol):
@@ -72,13 +85,6 @@ class HasTransactions(Protocol):
 
     @property
     def transactions(self) -> TransactionRuntime: ...
-
-
-class HasPartitions(Protocol):
-    """The partitions that this node leads."""
-
-    @property
-    def partitions(self) -> Partitions: ...
 
 
 class HasNodeId(Protocol):

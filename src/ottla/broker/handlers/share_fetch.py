@@ -1,26 +1,25 @@
 """ShareFetch (78), versions 1-2: acknowledge records, acquire further ones. KIP-932, KIP-1206, KIP-1222.
 
-The work is done by `broker/share_fetching.py`. Not implemented: `node_endpoints` and `current_leader`, since this node
-leads all partitions that it serves.
+The work is done by `broker/share_fetching.py`. A partition that another node leads has its leader in the response.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.share_leaders import with_leaders
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices
 from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import ShareGroupPorts
+    from ottla.broker.ports import ShareLeaderPorts
 
 
-def handle(
-    broker: ShareGroupPorts, context: RequestContext, request: ShareFetchRequest
-) -> ShareFetchResponse | Slices[ShareFetchResponse]:
+def handle(broker: ShareLeaderPorts, context: RequestContext, request: ShareFetchRequest) -> Slices[ShareFetchResponse]:
     """Acknowledge and acquire records; UNSUPPORTED_VERSION without the finalized feature share.version."""
     if not broker.serves_share_groups():
         return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return broker.shares.requests.fetch(request, context.api_version, context.connection)
+    response = yield from broker.shares.requests.fetch(request, context.api_version, context.connection)
+    return with_leaders(broker, context.listener, response)
