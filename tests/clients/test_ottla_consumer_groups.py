@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from ottla.clients import Admin, AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
-from ottla.clients.admin import GroupState, GroupType
+from ottla.clients.admin import GroupState, GroupType, NewTopic
 from ottla.clients.errors import BrokerError, ConfigurationError, UnknownMember
 from ottla.common.errors import ErrorCode
 from tests.conftest import RunningBroker
@@ -292,3 +292,26 @@ def test_pattern_of_the_broker_needs_its_protocol(broker: RunningBroker) -> None
         pytest.raises(ConfigurationError, match=r"group\.protocol=consumer"),
     ):
         consumer.subscribe(pattern=SubscriptionPattern("x"))
+
+
+def test_commit_for_a_deleted_topic_does_not_count_for_another_of_the_same_name(
+    broker: RunningBroker, make_topic: MakeTopic
+) -> None:
+    topic, group = make_topic(), unique("g")
+    tp = TopicPartition(topic, 0)
+    produce(broker.bootstrap, topic, numbered(3))
+    with (
+        Consumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False) as consumer,
+        Admin(bootstrap_servers=broker.bootstrap) as admin,
+    ):
+        # Without a poll it fetches nothing, and does not learn that the topic was deleted.
+        consumer.assign([tp])
+        consumer.commit({tp: 1})
+        assert consumer.committed([tp])[tp].offset == 1  # type: ignore[union-attr]
+        admin.delete_topics([topic])
+        wait_until(lambda: topic not in admin.list_topics(), "the topic is deleted")
+        admin.create_topics([NewTopic(topic, 1)])
+        with pytest.raises(BrokerError) as raised:
+            consumer.commit({tp: 3})
+        assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert consumer.committed([tp])[tp] is None

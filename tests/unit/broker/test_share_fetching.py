@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.share_leaders import with_leaders
 from ottla.common.completion import Completion
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.share.events import InitializeState, ShareKey
 from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
@@ -157,6 +158,34 @@ def test_members_share_the_records_and_acknowledge_with_the_next_fetch(world: Wo
     assert ack_errors(response) == [0, 0]
     assert acquired(response) == []
     assert world.start_offsets() == [3, 1]
+
+
+def test_response_names_the_leader_of_a_partition_that_has_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, member = world.harness.broker, world.member()
+    member.read()
+    monkeypatch.setattr(broker, "address", lambda node_id, _listener: ("elsewhere", 9092 + node_id, "rack"))
+    monkeypatch.setattr(broker.partitions, "leader_of", lambda _topic, index: (2 + index, 7))
+    for index in (0, 1):
+        partition = world.harness.partition("t", index)
+        partition.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def moved(*_: object) -> None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    monkeypatch.setattr(broker.partitions, "get_by_id", moved)
+    response = with_leaders(broker, "PLAINTEXT", member.fetch())
+    rows = [row for topic in response.responses for row in topic.partitions]
+    leaders = {row.partition_index: row.current_leader for row in rows}
+    assert leaders == {0: share_fetch.LeaderIdAndEpoch(2, 7), 1: share_fetch.LeaderIdAndEpoch(3, 7)}
+    assert response.node_endpoints == [
+        share_fetch.NodeEndpoint(2, "elsewhere", 9094, "rack"),
+        share_fetch.NodeEndpoint(3, "elsewhere", 9095, "rack"),
+    ]
+    fenced = share_acknowledge.PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    topic = share_acknowledge.ShareAcknowledgeTopicResponse(world.topic_id, [fenced])
+    acknowledged = with_leaders(broker, "PLAINTEXT", share_acknowledge.ShareAcknowledgeResponse(responses=[topic]))
+    assert fenced.current_leader == share_acknowledge.LeaderIdAndEpoch(2, 7)
+    assert [node.node_id for node in acknowledged.node_endpoints] == [2]
 
 
 def test_long_poll_is_woken_by_a_produced_record(world: World) -> None:

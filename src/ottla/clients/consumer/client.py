@@ -22,7 +22,7 @@ from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.metrics import metrics, partition_metrics
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.queries import Queries, retry
-from ottla.clients.consumer.requests import COORDINATOR_MOVED, NEWEST_OFFSETS_BY_NAME, read_offsets
+from ottla.clients.consumer.requests import COORDINATOR_MOVED, newest_version, read_offsets
 from ottla.clients.consumer.settings import ConsumerSettings
 from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
 from ottla.clients.events import Rebalanced, Statistics
@@ -30,7 +30,8 @@ from ottla.clients.network import Cluster
 from ottla.clients.network_settings import read_network_settings
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.ids import TopicPartition, uuid_to_text
-from ottla.protocol.message import Message
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
 logger = logging.getLogger("ottla.clients.consumer")
 R = TypeVar("R")
@@ -205,9 +206,10 @@ class ConsumerClient:
         commits = self.core.required_commits()
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
-            response = await self._send_to_coordinator(commits.offset_fetch_request(wanted))
+            request = commits.offset_fetch_request(wanted)
+            response = await self._send_to_coordinator(request)
             try:
-                found = read_offsets(response)
+                found = read_offsets(request, response)
             except BrokerError as error:
                 self._raise_commit_error(error)
                 raise
@@ -216,9 +218,9 @@ class ConsumerClient:
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         return await retry(attempt, self._settings.fetch.backoff, limit_s)
 
-    async def _send_to_coordinator(self, request: Message) -> Any:
+    async def _send_to_coordinator(self, request: OffsetCommitRequest | OffsetFetchRequest) -> Any:
         try:
-            return await self.runner.send(COORDINATOR, request, max_version=NEWEST_OFFSETS_BY_NAME)
+            return await self.runner.send(COORDINATOR, request, max_version=newest_version(request))
         except ClientError as error:
             if not isinstance(error, BrokerError):
                 self._forget_coordinator()

@@ -24,10 +24,11 @@ from ottla.clients.consumer.group_member import GroupMember
 from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.requests import (
     COORDINATOR_MOVED,
-    NEWEST_OFFSETS_BY_NAME,
     commit_request,
+    newest_version,
     offset_fetch_request,
     read_offsets,
+    topic_names,
 )
 from ottla.clients.consumer.settings import GroupSettings
 from ottla.clients.consumer.subscription import Subscription
@@ -46,7 +47,15 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Assignments = Mapping[TopicPartition, PartitionState | None]
 """The states of partitions at one time. A partition that was revoked and assigned again has another state object."""
 _OUTDATED: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_DELETED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _CODES: Final = frozenset(int(code) for code in ErrorCode)
+
+
+class _Lookup(NamedTuple):
+    """A lookup in flight, and the versions of its partitions."""
+
+    request: OffsetFetchRequest
+    versions: dict[TopicPartition, int]
 
 
 class _AutoCommit(NamedTuple):
@@ -73,7 +82,7 @@ class Commits:
         self._subscription = subscription
         self._outbox = outbox
         self._committed: dict[TopicPartition, int] = {}
-        self._lookups: dict[EffectId, dict[TopicPartition, int]] = {}
+        self._lookups: dict[EffectId, _Lookup] = {}
         self._auto_commit: _AutoCommit | None = None
         self._commit_due_ms: float | None = None
         self._recommit_ms = 0.0
@@ -104,13 +113,13 @@ class Commits:
         if states and not self._lookups:
             request = self._lookup_request(states)
             effect_id = self._send(request)
-            self._lookups[effect_id] = self._fetch.positions.begin_lookup(states)
+            self._lookups[effect_id] = _Lookup(request, self._fetch.positions.begin_lookup(states))
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
         """Take the outcome of a lookup or an automatic commit."""
-        versions = self._lookups.pop(effect_id, None)
-        if versions is not None:
-            self._complete_lookup(versions, outcome, now_ms)
+        lookup = self._lookups.pop(effect_id, None)
+        if lookup is not None:
+            self._complete_lookup(lookup, outcome, now_ms)
         elif self._auto_commit is not None and self._auto_commit.id == effect_id:
             request, self._auto_commit = self._auto_commit.request, None
             self._complete_auto_commit(request, outcome, now_ms)
@@ -120,13 +129,13 @@ class Commits:
         return earliest(self._lookup_timer_ms, None if self._auto_commit is not None else self._commit_due_ms)
 
     def _send(self, request: OffsetFetchRequest | OffsetCommitRequest) -> EffectId:
-        return self._outbox.send(Owner.COMMITS, COORDINATOR, request, max_version=NEWEST_OFFSETS_BY_NAME)
+        return self._outbox.send(Owner.COMMITS, COORDINATOR, request, max_version=newest_version(request))
 
     # -- lookups ------------------------------------------------------------------------------------------------
 
     def offset_fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-        """Return the request for committed offsets, in at most version NEWEST_OFFSETS_BY_NAME."""
-        return offset_fetch_request(self._settings.group_id, partitions)
+        """Return the request for committed offsets, in at most its `newest_version`."""
+        return offset_fetch_request(self._settings.group_id, partitions, self._fetch.view)
 
     def _lookup_request(self, states: Iterable[PartitionState]) -> OffsetFetchRequest:
         """Return the request for the committed offsets of assigned partitions.
@@ -141,15 +150,17 @@ class Commits:
             group.member_id, group.member_epoch = member.member_id, member.generation
         return request
 
-    def _complete_lookup(self, versions: Mapping[TopicPartition, int], outcome: Outcome, now_ms: float) -> None:
-        current = self._fetch.positions.end_lookup(versions).values()
+    def _complete_lookup(self, lookup: _Lookup, outcome: Outcome, now_ms: float) -> None:
+        current = self._fetch.positions.end_lookup(lookup.versions).values()
         try:
             if isinstance(outcome, ClientError):
                 raise outcome
             assert isinstance(outcome, OffsetFetchResponse)
-            rows = read_offsets(outcome)
+            rows = read_offsets(lookup.request, outcome)
         except ClientError as error:
             self._check_coordinator(error)
+            if isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_ID:
+                self._fetch.view.invalidate()
             if not error.retriable and not _is_outdated(error):
                 self._outbox.poll_error = error
             for state in current:
@@ -216,7 +227,7 @@ class Commits:
         return {tp: self._fetch.positions.get(tp) for tp in partitions}
 
     def commit_request(self, offsets: Offsets, assignments: Assignments | None = None) -> OffsetCommitRequest:
-        """Return the request that commits, in at most version NEWEST_OFFSETS_BY_NAME.
+        """Return the request that commits, in at most its `newest_version`.
 
         Raises IllegalGeneration if a partition was reassigned since `assignments` were taken: the commit would
         overwrite the offset that its new owner has committed. Raises UnknownMember or RebalanceInProgress if the group
@@ -236,9 +247,9 @@ class Commits:
                 raise error_for(ErrorCode.ILLEGAL_GENERATION, reason)
         group_id = self._settings.group_id
         if not self._commits_as_member:
-            return commit_request(GroupMetadata(group_id), offsets)
+            return commit_request(GroupMetadata(group_id), offsets, self._fetch.view)
         by = GroupMetadata(group_id, member.generation, member.member_id, self._settings.instance_id)
-        return commit_request(by, offsets)
+        return commit_request(by, offsets, self._fetch.view)
 
     def apply_commit(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> ClientError | None:
         """Take the response of a commit. Returns the last error of a partition; the other partitions are committed."""
@@ -248,10 +259,11 @@ class Commits:
             for topic in request.topics
             for row in topic.partitions
         }
+        names = topic_names(request)
         sent_as = (request.generation_id_or_member_epoch, request.member_id)
         for topic in response.topics:
             for row in topic.partitions:
-                tp = TopicPartition(topic.name, row.partition_index)
+                tp = TopicPartition(topic.name or names[topic.topic_id], row.partition_index)
                 if not row.error_code:
                     self._committed[tp] = offsets[tp]
                     continue
@@ -262,8 +274,9 @@ class Commits:
     def _commit_error(self, tp: TopicPartition, offset: int, code: int) -> ClientError:
         text = ErrorCode(code).text if code in _CODES else str(code)
         error = error_for(code, f"Offset {offset} of {tp} is not committed: {self._membership.leave_reason or text}")
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            error.retriable = False  # the topic was deleted
+        if code in _DELETED:
+            error.retriable = False
+            self._fetch.view.invalidate()
         elif code == ErrorCode.STALE_MEMBER_EPOCH:
             error.retriable = True  # the next heartbeat brings the new epoch; `Assignments` protects the retry
         return error

@@ -1,7 +1,8 @@
 """Builds the consumer's requests about offsets, and reads their responses.
 
-OffsetCommit and OffsetFetch must not be sent in a version newer than NEWEST_OFFSETS_BY_NAME: those versions name topics
-by id only.
+Versions of OffsetCommit and OffsetFetch newer than NEWEST_OFFSETS_BY_NAME have only the ids of topics, so that no
+offset of a deleted topic counts for another topic of the same name. The requests have both, and `newest_version` says
+in which version one may be sent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import error_for
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.common.errors import ErrorCode
-from ottla.common.ids import TopicPartition, by_topic
+from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid, by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,13 +35,35 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 NEWEST_OFFSETS_BY_NAME: Final = 9
+NEWEST_OFFSETS_BY_ID: Final = 10
 CONSUMER: Final = -1
 """The replica id of a client."""
 COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 """After these errors, the coordinator is looked up again."""
 
 
-def commit_request(by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetCommitRequest:
+def newest_version(request: OffsetCommitRequest | OffsetFetchRequest) -> int:
+    """The newest version in which the request may be sent: by id only if the ids of all topics are known."""
+    ids = [topic.topic_id for topic in _topics(request)]
+    return NEWEST_OFFSETS_BY_NAME if ZERO_UUID in ids else NEWEST_OFFSETS_BY_ID
+
+
+def topic_names(request: OffsetCommitRequest | OffsetFetchRequest) -> dict[Uuid, str]:
+    """The names of the topics of a request, for its response."""
+    return {topic.topic_id: topic.name for topic in _topics(request)}
+
+
+def _topics(
+    request: OffsetCommitRequest | OffsetFetchRequest,
+) -> Iterable[OffsetCommitRequestTopic | OffsetFetchRequestTopics]:
+    if isinstance(request, OffsetCommitRequest):
+        return request.topics
+    return [topic for group in request.groups for topic in group.topics or ()]
+
+
+def commit_request(
+    by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
+) -> OffsetCommitRequest:
     """Build the request that commits these offsets."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, row in offsets.items():
@@ -57,11 +80,11 @@ def commit_request(by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAnd
         generation_id_or_member_epoch=by.generation,
         member_id=by.member_id,
         group_instance_id=by.instance_id,
-        topics=[OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        topics=[OffsetCommitRequestTopic(name, view.topic_id(name), rows) for name, rows in topics.items()],
     )
 
 
-def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition], view: ClusterView) -> OffsetFetchRequest:
     """Build the request for the committed offsets of these partitions."""
     topics = by_topic(partitions)
     return OffsetFetchRequest(
@@ -70,15 +93,16 @@ def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition]) ->
         groups=[
             OffsetFetchRequestGroup(
                 group_id=group_id,
-                topics=[OffsetFetchRequestTopics(name=t, partition_indexes=ps) for t, ps in topics.items()],
+                topics=[OffsetFetchRequestTopics(t, view.topic_id(t), ps) for t, ps in topics.items()],
             )
         ],
         require_stable=True,
     )
 
 
-def read_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
+def read_offsets(request: OffsetFetchRequest, response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets, without the partitions that have none. Raises BrokerError."""
+    names = topic_names(request)
     topics: list[Any] = list(response.topics)
     codes = [response.error_code]
     for group in response.groups:
@@ -89,7 +113,7 @@ def read_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAn
         for row in topic.partitions:
             codes.append(row.error_code)
             if row.committed_offset >= 0:
-                tp = TopicPartition(topic.name, row.partition_index)
+                tp = TopicPartition(topic.name or names[topic.topic_id], row.partition_index)
                 found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
     code = next((code for code in codes if code), 0)
     if code:
