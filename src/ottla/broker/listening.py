@@ -1,7 +1,7 @@
 """The listening sockets of one node: for clients, and for the controller if it has its own listeners.
 
-All sockets are bound before the broker registers, so that port 0 is replaced by a real port. They accept connections
-when everything else is ready.
+All sockets are bound before the broker registers, so that port 0 is replaced by a real port. Those of clients accept
+connections when everything else is ready; those of a controller with other voters as soon as it is in the quorum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """The sockets, in three steps: `bind`, `open`, and `close`, which may be called at any time."""
+    """The sockets: `bind`, then `open_clients` and `open_controllers`; `close` may be called at any time."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -59,12 +59,15 @@ class Listeners:
         """The controller's listeners, with the bound ports."""
         return _with_ports(self._config.advertised_controllers, self._controllers)
 
-    def open(self, server: Server, controller: Dispatch) -> None:
-        """Accept connections; `controller` handles the requests on the controller's listeners."""
+    def open_clients(self, server: Server) -> None:
+        """Accept connections of clients and other brokers."""
         for listener, sockets in zip(self._config.listeners, self._clients, strict=True):
             for sock in sockets:
                 _log_listening(listener, sock)
                 server.listen(listener.name, sock)
+
+    def open_controllers(self, server: Server, controller: Dispatch) -> None:
+        """Accept connections to the controller; `controller` handles the requests."""
         for listener, sockets in zip(self._config.controller_listeners, self._controllers, strict=True):
             for sock in sockets:
                 _log_listening(listener, sock)

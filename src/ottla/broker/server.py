@@ -4,8 +4,10 @@ The order of the start matters:
 
 1. Lock the log directories, before any file in them is read or changed.
 2. Bind the listeners, so that port 0 is replaced by a real port before the broker registers.
-3. Load the metadata, recover the logs, register the broker, and open its partitions.
-4. Accept connections.
+3. Load the metadata and enter the quorum. A controller with other voters accepts their connections now.
+4. Recover the logs, register the broker, and open its partitions. The only voter registers itself; any other node first
+   registers with the active controller and catches up with it.
+5. Accept connections of clients.
 
 Stopping has the reverse order; the clean-shutdown file is written last.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads
@@ -31,7 +33,11 @@ from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.node.bootstrap import Bootstrap
 from ottla.broker.node.directories import directory_id, missing_directories, open_directories
+from ottla.broker.node.membership import Membership
+from ottla.broker.node.quorum_settings import quorum_settings
 from ottla.broker.node.registration import registration
+from ottla.broker.node.waiting import NodeStoppedError, completed, finished
+from ottla.broker.quorum.transport import ChannelTransport
 from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
@@ -44,10 +50,15 @@ from ottla.network.connection import Connection, Dispatch
 from ottla.network.limits import Limits
 from ottla.network.server import Server
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+from ottla.raft import QuorumConfig
 
 logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 2.0
+CLOSE_WITHIN_S = 1.0
+# How long a clean stop waits until other nodes lead this node's partitions, and until the quorum has another leader.
+LEAVE_WITHIN_S = 60.0
+RESIGN_WITHIN_S = 3.0
 
 
 async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: asyncio.Event) -> None:
@@ -60,6 +71,8 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
     try:
         ready(await node.start())
         await stop.wait()
+    except NodeStoppedError:
+        logger.info("The node stopped before it was ready")
     finally:
         await node.close()
     if node.failure is not None:
@@ -96,6 +109,9 @@ class Node:
         self._listeners = Listeners(config)
         self._logs: LogManager | None = None
         self._metadata: MetadataShell | None = None
+        self._quorum: QuorumConfig | None = None
+        self._transport: ChannelTransport | None = None
+        self._membership: Membership | None = None
         self.network: Server | None = None
         self._maintenance: MaintenanceTasks | None = None
         self._started = False
@@ -104,12 +120,13 @@ class Node:
     # -- starting ----------------------------------------------------------------------------------------------
 
     async def start(self) -> Bootstrap:
-        """Start the node; when this returns, it accepts connections at the returned address."""
+        """Start the node; when this returns, it accepts connections at the returned address.
+
+        A node of a cluster waits for the active controller until `stop` is set: raises NodeStoppedError then.
+        """
         config = self.config
         role = "broker" if config.roles.is_broker else "controller"
         logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
-        if len(config.roles.roles) < 2 or not set(config.roles.voters) <= {config.node_id}:
-            raise StorageError("A node of a cluster with other controllers cannot be started yet")
         self._logs, cluster_id = open_directories(config, self.clock, self.files, self._threads, self._directory_failed)
         self._listeners.bind()
         self._metadata = metadata = self._open_metadata(cluster_id)
@@ -124,17 +141,33 @@ class Node:
             worker=self._worker,
         )
         self.broker.controller_endpoints = self._listeners.advertised_controllers
-        if config.roles.is_broker:
+        if self._quorum is not None or config.controller_listeners:
+            self._membership = Membership(self.broker, self._loop.call_later, self._give_up)
+        if not config.roles.is_broker:
+            self._start_controller(metadata)
+            self._open_controllers()
+        elif metadata.is_active_controller:
             self._start_broker(self._logs, metadata)
+            self._open_controllers()
         else:
-            metadata.subscribe(self._publish)
-        return self._serve()
+            self._open_controllers()  # the other voters have to reach this one before there is a leader
+            await self._join(self._logs, metadata)
+        self._listeners.open_clients(self._server)
+        logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
+        if not config.roles.is_broker:
+            first = self._listeners.advertised_controllers[0]
+            return Bootstrap(first.host, first.port)
+        return Bootstrap(*self.broker.advertised_endpoint(config.listeners[0].name))
 
     def _open_metadata(self, cluster_id: str) -> MetadataShell:
         config = self.config
+        node = NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir))
+        self._quorum = quorum_settings(config, node, self._listeners.advertised_controllers)
+        if self._quorum is not None:
+            self._transport = ChannelTransport(config.node_id)
         return MetadataShell.open(
             config.metadata_log_dir,
-            NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir)),
+            node,
             BrokerConfigRules(config),
             self.clock,
             MetadataOptions(
@@ -147,39 +180,73 @@ class Node:
                 files=self.files,
                 run_in_thread=self._metadata_threads.run,
                 on_failure=lambda error: self._give_up(str(error)),
+                quorum=self._quorum,
+                transport=self._transport,
+                call_later=self._loop.call_later,
                 worker=self._worker,
             ),
         )
 
-    def _start_broker(self, logs: LogManager, metadata: MetadataShell) -> None:
-        """Load the partitions, register the broker, and start what it does in the background."""
-        broker = self.broker
-        logs.load(cache(self._log_config), self._is_stray)
-        missing = missing_directories(logs, metadata.image, self.config.node_id)
-        online = [directory for directory in logs.log_directories() if directory.online]
-        broker.partitions.directory_is_missing = bool(missing) or len(online) < len(logs.log_directories())
-        self._register(
-            registration(self.config, broker.cluster_id, self._listeners.advertised, online, missing),
-            clean_shutdown=all(directory.was_clean for directory in online),
-        )
+    def _start_controller(self, metadata: MetadataShell) -> None:
+        """Follow the metadata; the other parts of a broker stay unused."""
         metadata.subscribe(self._publish)
-        broker.coordinators.start()
         self._started = True
-        self._maintenance = MaintenanceTasks(broker, self._housekeeping, self._threads)
-        self._maintenance.start()
+        self._housekeeping.every("metadata snapshots", 1_000, metadata.tick, first_ms=0)
 
-    def _serve(self) -> Bootstrap:
-        """Accept connections; returns the address that clients connect to first."""
-        broker = self.broker
-        dispatcher = Dispatcher(broker)
-        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, Limits.from_config(broker.config))
-        ReservedFiles.divide(broker.logs, self.network)
-        self._listeners.open(self.network, Dispatcher(broker, CONTROLLER_SERVED))
-        logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
-        if not self.config.roles.is_broker:
-            first = self._listeners.advertised_controllers[0]
-            return Bootstrap(first.host, first.port)
-        return Bootstrap(*broker.advertised_endpoint(self.config.listeners[0].name))
+    def _start_broker(self, logs: LogManager, metadata: MetadataShell) -> None:
+        """Start the broker of the only voter, which registers itself without waiting."""
+        logs.load(cache(self._log_config), self._is_stray)
+        request, clean_shutdown = self._registration(logs)
+        response = metadata.register(request, clean_shutdown=clean_shutdown)
+        if response.error_code:
+            raise StorageError(f"The controller refused this broker with error {response.error_code}")
+        text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
+        logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
+        self._run_broker(metadata)
+        if self._membership is not None:
+            self._membership.begin(request).adopt(response.broker_epoch)
+
+    async def _join(self, logs: LogManager, metadata: MetadataShell) -> None:
+        """Register with the active controller, catch up, load the partitions, and be unfenced."""
+        assert self._membership is not None
+        request, _ = self._registration(logs)
+        lifecycle = self._membership.begin(request)
+        lifecycle.start()
+        # Before that the metadata may lack partitions, whose logs would be set aside.
+        await completed(lifecycle.caught_up, self._stop)
+        logs.load(cache(self._log_config), self._is_stray)
+        self._run_broker(metadata)
+        lifecycle.allow_unfencing()
+        await completed(lifecycle.unfenced, self._stop)
+
+    def _registration(self, logs: LogManager) -> tuple[BrokerRegistrationRequest, bool]:
+        """The registration of this start, and whether the last stop was clean."""
+        directories = logs.log_directories()
+        online = [directory for directory in directories if directory.online]
+        missing = missing_directories(logs, self.broker.metadata.image, self.config.node_id)
+        self.broker.partitions.directory_is_missing = bool(missing) or len(online) < len(directories)
+        request = registration(self.config, self.broker.cluster_id, self._listeners.advertised, online, missing)
+        return request, all(directory.was_clean for directory in online)
+
+    def _run_broker(self, metadata: MetadataShell) -> None:
+        """Open the partitions, and start what the broker does in the background."""
+        metadata.subscribe(self._publish)
+        self.broker.coordinators.start()
+        self._started = True
+        self._maintenance = MaintenanceTasks(self.broker, self._housekeeping, self._threads)
+        self._maintenance.start()
+        ReservedFiles.divide(self.broker.logs, self._server)
+
+    @cached_property
+    def _server(self) -> Server:
+        """The connections of this node."""
+        dispatcher = Dispatcher(self.broker)
+        limits = Limits.from_config(self.broker.config)
+        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, limits)
+        return self.network
+
+    def _open_controllers(self) -> None:
+        self._listeners.open_controllers(self._server, Dispatcher(self.broker, CONTROLLER_SERVED))
 
     @property
     def _kind(self) -> str:
@@ -196,14 +263,6 @@ class Node:
             return True
         image = topic.partitions.get(partition.partition)
         return image is None or self.config.node_id not in image.replicas
-
-    def _register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> None:
-        assert self._metadata is not None
-        response = self._metadata.register(request, clean_shutdown=clean_shutdown)
-        if response.error_code:
-            raise StorageError(f"The controller refused this broker with error {response.error_code}")
-        text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
-        logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of the broker of a new image, partitions before coordinators."""
@@ -244,6 +303,8 @@ class Node:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
         self.broker.partitions.directory_failed(directory.path)
+        if self._membership is not None and self._membership.lifecycle is not None:
+            self._membership.lifecycle.directory_failed(directory.directory_id)
         if not any(each.online for each in self.broker.logs.log_directories()):
             self._give_up(f"The last log directory, {directory.path}, failed: {error}")
 
@@ -254,6 +315,19 @@ class Node:
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
+    async def _leave(self) -> None:
+        """Move the leadership of partitions and of the quorum to other nodes, if there are any. Bounded."""
+        if self._metadata is None or not self._started:
+            return
+        lifecycle = self._membership.lifecycle if self._membership is not None else None
+        has_others = any(
+            not each.fenced for each in self._metadata.image.brokers.values() if each.broker_id != self.config.node_id
+        )
+        if lifecycle is not None and has_others and self.config.bool("controlled.shutdown.enable"):
+            await finished(lifecycle.shut_down(), LEAVE_WITHIN_S)
+        if self._quorum is not None:
+            await finished(self._metadata.quorum.shut_down(), RESIGN_WITHIN_S)
+
     async def close(self, *, clean: bool = True) -> None:
         """Answer the requests in progress, then close everything; also after a failed start.
 
@@ -262,11 +336,15 @@ class Node:
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
+        if clean:
+            await self._leave()
         self._housekeeping.stop()
         if not clean:
             self.drop_connections()
         if self.network is not None:
             await self.network.close(ANSWER_WITHIN_S)
+        if self._membership is not None:
+            await self._membership.close(CLOSE_WITHIN_S)
         if self._maintenance is not None:
             self._maintenance.close()
         if self._started:
@@ -281,8 +359,10 @@ class Node:
             registered = self._metadata.image.brokers.get(self.config.node_id)
             epoch = registered.epoch if registered is not None else -1
             self._metadata.close()
+        if self._transport is not None:
+            await self._transport.aclose(CLOSE_WITHIN_S)
         if self._logs is not None:
-            if self._started and clean:
+            if self._started and clean and self.config.roles.is_broker:
                 self._logs.close(epoch)
             else:
                 self._logs.abandon()
