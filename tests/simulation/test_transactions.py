@@ -176,7 +176,7 @@ class Simulated:
         self.world.send(self, request, 5 if self.version == 2 else 3, answered)
 
     def ended(self, response: Any) -> None:
-        longest_ms = 40_000 if self.random.random() < 0.02 else 300
+        longest_ms = 40_000 if self.world.has_pauses and self.random.random() < 0.02 else 300
         if self.version == 2:
             self.take(response)
             self.later(self.begin, longest_ms)

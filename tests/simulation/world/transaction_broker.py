@@ -179,8 +179,8 @@ class TransactionBroker:
                     self._later(self.random.randrange(30), self._allocate, effect)
         self.shard.validate()
         self._arm()
-        end = len(self.log)
-        self.clock.plan(self.random.choice((0, 0, 5, 40)), lambda: self._commit(end, self.shard))
+        end, shard = len(self.log), self.shard
+        self.clock.plan(self.random.choice((0, 0, 5, 40)), lambda: self._commit(end, shard))
 
     def _append(self, append: Append) -> Effects:
         base, error = len(self.log), ErrorCode.NONE
