@@ -1339,8 +1339,8 @@ STOCK = (
     Mutation(
         "clients do not see a level that is not served",
         "broker/handlers/api_versions.py",
-        "(level := served_level(name, finalized))",
-        "(level := max(finalized, served_level(name, finalized)))",
+        "{name: served_level(name, level) for name, level in",
+        "{name: level for name, level in",
         (f"{UNIT}/broker/test_dispatch.py::test_api_versions_advertises_no_level_that_is_not_served",),
     ),
     Mutation(

@@ -53,11 +53,14 @@ _Api = tuple[Callable[..., tuple[Message, int]], int, Handler]
 class Dispatcher:
     """Answers the requests of all connections of one broker, or of its controller's listeners.
 
-    `served` has the lowest and highest served version of each API.
+    `served` has the lowest and highest served version of each API, `handlers` the module of its handler.
     """
 
-    def __init__(self, broker: Broker, served: Mapping[int, tuple[int, int]] = SERVED) -> None:
+    def __init__(
+        self, broker: Broker, served: Mapping[int, tuple[int, int]] = SERVED, handlers: Mapping[int, str] = HANDLERS
+    ) -> None:
         self._broker = broker
+        self._handlers = handlers
         self._worker = broker.worker
         self._served = served
         self._monotonic_ms = broker.clock.monotonic_ms
@@ -152,7 +155,7 @@ class Dispatcher:
             name = registry.API[key].name
             text = f"Received request for api with key {key} ({name}) and unsupported version {version}"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        module = importlib.import_module(f"ottla.broker.handlers.{HANDLERS[key]}")
+        module = importlib.import_module(f"ottla.broker.handlers.{self._handlers[key]}")
         request_class = registry.request_class(key)
         handle = handled_by_controller(module.handle) if key in FORWARDED else module.handle
         return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle

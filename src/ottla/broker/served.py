@@ -40,10 +40,14 @@ HANDLERS: dict[int, str] = {
     45: "alter_partition_reassignments",
     46: "list_partition_reassignments",
     47: "offset_delete",
+    52: "vote",
+    53: "begin_quorum_epoch",
+    54: "end_quorum_epoch",
     55: "describe_quorum",
     56: "alter_partition",
     57: "update_features",
     58: "envelope",
+    59: "fetch_snapshot",
     60: "describe_cluster",
     61: "describe_producers",
     62: "broker_registration",
@@ -62,6 +66,9 @@ HANDLERS: dict[int, str] = {
     77: "share_group_describe",
     78: "share_fetch",
     79: "share_acknowledge",
+    80: "add_raft_voter",
+    81: "remove_raft_voter",
+    82: "update_raft_voter",
     83: "initialize_share_group_state",
     84: "read_share_group_state",
     85: "write_share_group_state",
@@ -74,8 +81,11 @@ HANDLERS: dict[int, str] = {
     92: "delete_share_group_offsets",
 }
 
+# On the controller's listeners, Fetch is a request of the quorum.
+CONTROLLER_HANDLERS: dict[int, str] = HANDLERS | {1: "metadata_fetch"}
+
 # Requests of brokers and controllers, which only controller listeners serve.
-CONTROLLER_ONLY = frozenset({56, 58, 62, 63, 67, 70, 73})
+CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82})
 
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
@@ -88,6 +98,7 @@ SERVED: dict[int, tuple[int, int]] = {
 SERVED[22] = (0, 5)
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
+_FOR_CLIENTS = frozenset({18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64})
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
-    key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | {18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64})
+    key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | _FOR_CLIENTS | {1})
 }

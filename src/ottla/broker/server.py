@@ -38,7 +38,7 @@ from ottla.broker.node.quorum_settings import quorum_settings
 from ottla.broker.node.registration import registration
 from ottla.broker.node.waiting import NodeStoppedError, completed, finished
 from ottla.broker.quorum.transport import ChannelTransport
-from ottla.broker.served import CONTROLLER_SERVED
+from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
@@ -246,7 +246,7 @@ class Node:
         return self.network
 
     def _open_controllers(self) -> None:
-        self._listeners.open_controllers(self._server, Dispatcher(self.broker, CONTROLLER_SERVED))
+        self._listeners.open_controllers(self._server, Dispatcher(self.broker, CONTROLLER_SERVED, CONTROLLER_HANDLERS))
 
     @property
     def _kind(self) -> str:

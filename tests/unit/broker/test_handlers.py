@@ -10,6 +10,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -17,6 +18,7 @@ from ottla.broker.handlers import (
     alter_share_group_offsets,
     api_versions,
     assign_replicas_to_dirs,
+    begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
     consumer_group_describe,
@@ -39,9 +41,11 @@ from ottla.broker.handlers import (
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
+    end_quorum_epoch,
     end_txn,
     envelope,
     fetch,
+    fetch_snapshot,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -55,6 +59,7 @@ from ottla.broker.handlers import (
     list_partition_reassignments,
     list_transactions,
     metadata,
+    metadata_fetch,
     offset_commit,
     offset_delete,
     offset_fetch,
@@ -62,6 +67,7 @@ from ottla.broker.handlers import (
     produce,
     read_share_group_state,
     read_share_group_state_summary,
+    remove_raft_voter,
     share_acknowledge,
     share_fetch,
     share_group_describe,
@@ -72,10 +78,12 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    update_raft_voter,
+    vote,
     write_share_group_state,
     write_txn_markers,
 )
-from ottla.broker.served import HANDLERS
+from ottla.broker.served import CONTROLLER_HANDLERS, HANDLERS
 
 HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     delete_share_group_offsets.handle,
@@ -144,8 +152,19 @@ HANDLES: tuple[Callable[[Broker, RequestContext, Any], object], ...] = (
     update_features.handle,
     write_share_group_state.handle,
     write_txn_markers.handle,
+    vote.handle,
+    begin_quorum_epoch.handle,
+    end_quorum_epoch.handle,
+    fetch_snapshot.handle,
+    add_raft_voter.handle,
+    remove_raft_voter.handle,
+    update_raft_voter.handle,
+    metadata_fetch.handle,
 )
 
 
 def test_broker_satisfies_the_protocol_of_every_handler() -> None:
-    assert {handle.__module__.rpartition(".")[2] for handle in HANDLES} == set(HANDLERS.values())
+    assert {handle.__module__.rpartition(".")[2] for handle in HANDLES} == {
+        *HANDLERS.values(),
+        *CONTROLLER_HANDLERS.values(),
+    }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.served import CONTROLLER_SERVED, SERVED
 from ottla.common.errors import ErrorCode
-from ottla.metadata.features import served_level
+from ottla.metadata.features import KRAFT_VERSION, served_level
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -47,7 +47,8 @@ def handle(
         context.connection.software_version = version
     # Each new connection sends this request; many of them at once must not delay other requests.
     is_controller = broker.is_controller_listener(context.listener)
-    image, question = broker.metadata.image, ("ApiVersions", context.api_version, is_controller)
+    image, quorum_level = broker.metadata.image, broker.metadata.raft.kraft_version
+    question = ("ApiVersions", context.api_version, is_controller, quorum_level)
     answer = broker.response_cache.get(image, question)
     if answer is None:
         served = CONTROLLER_SERVED if is_controller else SERVED
@@ -64,10 +65,13 @@ def _describe(
         for name, (low, high) in broker.supported_features.items()
         if low > 0 or version >= ZERO_MINIMUM_SINCE_VERSION
     ]
+    levels = {name: served_level(name, level) for name, level in image.features.items()}
+    # The quorum's own feature is not in the metadata's image (KIP-853).
+    levels[KRAFT_VERSION] = broker.metadata.raft.kraft_version
     finalized = [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-        for name, finalized in image.features.items()
-        if (level := served_level(name, finalized)) > 0
+        for name, level in levels.items()
+        if level > 0
     ]
     return ApiVersionsResponse(
         api_keys=served_apis(served),

@@ -16,6 +16,7 @@ from ottla.protocol.messages.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.raft import Endpoint
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -86,8 +87,15 @@ def _replica(replica: ReplicaDescription) -> ReplicaState:
 
 
 def _nodes(broker: DescribeQuorumPorts, quorum: QuorumDescription) -> list[Node]:
-    """The controller listeners of the voters; a node without one has an empty list."""
-    listeners = [
-        Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in broker.controller_endpoints
+    """The controller listeners of the voters; a node whose listeners are not known has an empty list."""
+    own = [Endpoint(each.name, each.host, each.port) for each in broker.controller_endpoints]
+    return [
+        Node(
+            node_id=voter.key.node_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port)
+                for each in (voter.endpoints or (own if voter.key.node_id == quorum.leader_id else ()))
+            ],
+        )
+        for voter in quorum.voters
     ]
-    return [Node(node_id=voter.key.node_id, listeners=listeners) for voter in quorum.voters]

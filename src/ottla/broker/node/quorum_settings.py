@@ -38,6 +38,7 @@ def quorum_settings(config: BrokerConfig, node: NodeIdentity, own: Sequence[List
         endpoints=tuple(Endpoint(each.name, each.host, each.port) for each in own),
         listener=listener,
         can_become_voter=roles.is_controller,
+        auto_join=config.bool("controller.quorum.auto.join.enable"),
         election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
         election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),

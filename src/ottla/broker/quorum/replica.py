@@ -137,7 +137,13 @@ class Replica:
         self._post(e.Started(end, flushed_offset, epochs, controls, self._snapshots(), log.log_start_offset))
 
     def shut_down(self) -> Completion[None]:
-        """Resign; completes when the other voters have another leader, or need none of this node."""
+        """Resign; completes when the other voters have another leader, or need none of this node.
+
+        The only voter leads until its end, because it has no successor.
+        """
+        core = self.core
+        if self._has_stopped or core.voters.is_only_voter(core.config.key):
+            return Completion.of(None)
         if self._stopped is None:
             self._stopped = Completion()
             self._post(e.ShutdownRequested())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.served import CONTROLLER_ONLY, CONTROLLER_SERVED, SERVED
+from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_ONLY, CONTROLLER_SERVED, SERVED
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.alter_partition import (
@@ -27,7 +27,7 @@ STALE = ErrorCode.STALE_BROKER_EPOCH
 
 @pytest.fixture
 def controller(harness: BrokerHarness) -> BrokerHarness:
-    harness.dispatch = Dispatcher(harness.broker, CONTROLLER_SERVED)
+    harness.dispatch = Dispatcher(harness.broker, CONTROLLER_SERVED, CONTROLLER_HANDLERS)
     return harness
 
 

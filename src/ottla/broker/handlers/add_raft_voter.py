@@ -1,0 +1,20 @@
+"""AddRaftVoter (80), versions 0-1, on the controller's listeners: add an observer to the voters of the quorum. KIP-853.
+
+Only the leader of the quorum changes the voters; others respond with NOT_LEADER_OR_FOLLOWER.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
+    from ottla.common.completion import Completion
+    from ottla.protocol.message import Message
+    from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
+
+
+def handle(broker: HasMetadata, context: RequestContext, request: AddRaftVoterRequest) -> Completion[Message]:
+    """Respond when the change is committed, or as the request asks."""
+    return broker.metadata.quorum.receive(request, context.listener)

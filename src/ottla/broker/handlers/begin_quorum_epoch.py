@@ -1,0 +1,17 @@
+"""BeginQuorumEpoch (53), versions 0-1: a new leader announces itself. KIP-595. Served on the controller's listeners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasMetadata
+    from ottla.common.completion import Completion
+    from ottla.protocol.message import Message
+    from ottla.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+
+
+def handle(broker: HasMetadata, context: RequestContext, request: BeginQuorumEpochRequest) -> Completion[Message]:
+    """Follow the leader."""
+    return broker.metadata.quorum.receive(request, context.listener)
