@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -217,6 +217,13 @@ class Broker:
             if endpoint is not None and not broker.fenced:
                 found.append((node_id, endpoint.host, endpoint.port, broker.rack))
         return found
+
+    def controller_id(self, available: Collection[int]) -> int:
+        """The broker that clients use as the controller; -1 if none is available.
+
+        Brokers forward requests, so it may be any broker. This one saves a hop where it is the active controller.
+        """
+        return self.node_id if self.node_id in available else next(iter(available), -1)
 
     def is_controller_listener(self, listener: str) -> bool:
         """Whether requests on that listener are for the controller, not for the broker."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ottla.broker.auto_topic_creation import AutoTopicCreation
     from ottla.broker.broker import FlushThreads
@@ -189,6 +189,8 @@ class DescribeClusterPorts(HasMetadata, HasNodeId, HasClusterId, HasControllerLi
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None: ...
 
+    def controller_id(self, available: Collection[int]) -> int: ...
+
 
 class DescribeConfigsPorts(HasMetadata, HasNodeId, HasConfig, Protocol):
     """For `handlers/describe_configs.py`."""
@@ -206,6 +208,8 @@ class DescribeQuorumPorts(HasMetadata, HasControllerListeners, Protocol):
 
 class DescribeTopicPartitionsPorts(HasMetadata, HasConfig, Protocol):
     """For `handlers/describe_topic_partitions.py`."""
+
+    def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
 
 
 class HasAddresses(Protocol):
@@ -267,6 +271,8 @@ class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponse
     def auto_topic_creation(self) -> AutoTopicCreation: ...
 
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
+
+    def controller_id(self, available: Collection[int]) -> int: ...
 
 
 class OffsetPorts(HasGroups, HasMetadata, Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.common.ids import DIRECTORY_UNASSIGNED
 from ottla.common.slices import Slices
 from ottla.controller.partition_change import ChangeRules, Election, Target, partition_change, without
 from ottla.controller.state import Outcome, State, check_size, refuse
@@ -94,11 +94,7 @@ def _may_lead(state: State, partition: PartitionImage, replica: int, availabilit
 def _directory_online(state: State, partition: PartitionImage, replica: int) -> bool:
     broker = state.image.brokers.get(replica)
     directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(replica, DIRECTORY_UNASSIGNED)
-    if directory == DIRECTORY_LOST or broker is None:
-        return False
-    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) or not broker.directories:
-        return True
-    return directory in broker.directories
+    return broker is not None and broker.has_online_directory(directory)
 
 
 def _eligible_enabled(state: State) -> bool:

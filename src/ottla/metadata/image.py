@@ -7,12 +7,12 @@ images therefore costs one `is` per part, however many topics there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.common.ids import Uuid
+from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 
 if TYPE_CHECKING:
     from ottla.protocol.metadata_records import (
@@ -106,6 +106,14 @@ class BrokerImage(NamedTuple):
         """Whether the broker may lead partitions and be in their ISR."""
         return not (self.fenced or self.in_controlled_shutdown)
 
+    def has_online_directory(self, directory: Uuid) -> bool:
+        """Whether a replica in this directory can be served, or may be in any directory of the broker. KIP-858."""
+        if directory == DIRECTORY_LOST:
+            return False
+        if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) or not self.directories:
+            return True
+        return directory in self.directories
+
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of a listener, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
@@ -145,10 +153,15 @@ class MetadataImage:
         """The finalized level of metadata.version; 0 before the bootstrap records."""
         return self.features.get("metadata.version", 0)
 
-    def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """The replicas whose brokers are not registered or fenced."""
-        brokers = self.brokers
-        return [replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced]
+    def offline_replicas(self, partition: PartitionImage, available: Collection[int]) -> list[int]:
+        """The replicas whose brokers are not `available`, or whose log directories failed."""
+        brokers, directories = self.brokers, dict(zip(partition.replicas, partition.directories, strict=False))
+        return [
+            replica
+            for replica in partition.replicas
+            if replica not in available
+            or not brokers[replica].has_online_directory(directories.get(replica, DIRECTORY_UNASSIGNED))
+        ]
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
         """The dynamic settings of one resource; empty if it has none."""

@@ -25,13 +25,16 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     register(shell)
     for name, partitions in (("a", 3), ("b", 1), ("c", 7)):
         create(shell, name, partitions)
-    broker: Any = SimpleNamespace(metadata=shell, config=SimpleNamespace(int=lambda _: 4))
+    broker: Any = SimpleNamespace(
+        metadata=shell, config=SimpleNamespace(int=lambda _: 4), endpoints=lambda _: [(1, "localhost", 9092, None)]
+    )
+    context: Any = SimpleNamespace(listener="PLAINTEXT")
     seen: list[tuple[str | None, int]] = []
     cursor: RequestCursor | None = None
     pages = 0
     while pages == 0 or cursor is not None:
         request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=100, cursor=cursor)
-        page = finish(handle(broker, Any, request))  # type: ignore[arg-type]
+        page = finish(handle(broker, context, request))
         assert sum(len(topic.partitions) for topic in page.topics) <= 4
         seen += [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
         following = page.next_cursor
@@ -40,7 +43,7 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), *(("c", i) for i in range(7))]
     assert pages == 3
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest("nope"), TopicRequest("b")])
-    page = finish(handle(broker, Any, request))  # type: ignore[arg-type]
+    page = finish(handle(broker, context, request))
     assert [(topic.name, topic.error_code) for topic in page.topics] == [
         ("b", ErrorCode.NONE),
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

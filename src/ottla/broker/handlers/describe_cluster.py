@@ -39,14 +39,17 @@ def handle(
         return DescribeClusterResponse(error_code=code, error_message=message)
     if kind == CONTROLLERS:
         nodes = _controllers(broker, context.listener)
+        leader = broker.metadata.leader
+        controller_id = -1 if leader is None else leader[0]
     else:
         nodes = _brokers(broker, context.listener, include_fenced=request.include_fenced_brokers)
+        controller_id = broker.controller_id([node.broker_id for node in nodes if not node.is_fenced])
     response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=kind,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=controller_id,
         brokers=nodes,
     )
     if request.include_cluster_authorized_operations:
@@ -72,9 +75,15 @@ def _brokers(broker: DescribeClusterPorts, listener: str, *, include_fenced: boo
 
 
 def _controllers(broker: DescribeClusterPorts, listener: str) -> list[DescribeClusterBroker]:
-    """This node, which is the only controller."""
-    return [
-        DescribeClusterBroker(broker_id=broker.node_id, host=endpoint.host, port=endpoint.port)
+    """The registered controllers with this listener; this node also if it has not registered yet."""
+    found = {
+        endpoint.name: DescribeClusterBroker(broker_id=broker.node_id, host=endpoint.host, port=endpoint.port)
         for endpoint in broker.controller_endpoints
-        if endpoint.name == listener
-    ]
+    }
+    nodes = {broker.node_id: found[listener]} if listener in found else {}
+    for controller in broker.metadata.image.controllers.values():
+        for endpoint in controller.end_points:
+            if endpoint.name == listener:
+                node_id = controller.controller_id
+                nodes[node_id] = DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+    return [nodes[node_id] for node_id in sorted(nodes)]

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
+from ottla.broker.availability import leadership
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
 from ottla.common.slices import Slices, sort_in_slices
@@ -33,6 +34,7 @@ def handle(
         code, allowed = ErrorCode.INVALID_REQUEST, operations.NOT_REQUESTED
         return _page([_failed(topic.name, code, allowed) for topic in request.topics], None)
     image = broker.metadata.image
+    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints(context.listener))
     fetch_all = not request.topics
     asked: Collection[str] = image.topics_by_name if fetch_all else {topic.name: None for topic in request.topics}
     first_index = 0
@@ -53,7 +55,7 @@ def handle(
             return _page(topics, ResponseCursor(topic_name=name, partition_index=first_index))
         indexes = [index for index in topic.partitions if index >= first_index]
         first_index = 0
-        topics.append(_topic(image, topic, indexes[:left]))
+        topics.append(_topic(image, available, topic, indexes[:left]))
         if len(indexes) > left:
             return _page(topics, ResponseCursor(topic_name=name, partition_index=indexes[left]))
         left -= len(indexes)
@@ -93,26 +95,31 @@ def _failed(name: str, code: ErrorCode, allowed: int) -> DescribeTopicPartitions
     )
 
 
-def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+def _topic(
+    image: MetadataImage, available: frozenset[int], topic: TopicImage, indexes: list[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, topic.partitions[index]) for index in indexes],
+        partitions=[_partition(image, available, index, topic.partitions[index]) for index in indexes],
         topic_authorized_operations=operations.TOPIC_OPERATIONS,
     )
 
 
-def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    image: MetadataImage, available: frozenset[int], index: int, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    code, leader_id = leadership(image, partition, available)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=code,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=image.offline_replicas(partition),
+        offline_replicas=image.offline_replicas(partition, available),
     )

@@ -9,9 +9,10 @@ cached as bytes until the metadata changes.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker import operations
+from ottla.broker.availability import LISTENER_ERROR_SINCE_VERSION, leadership
 from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
@@ -29,12 +30,21 @@ from ottla.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import MetadataPorts
-    from ottla.metadata.image import MetadataImage, TopicImage
+    from ottla.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 AUTO_CREATION_FLAG_SINCE_VERSION = 4
 TOPIC_IDS_SINCE_VERSION = 12
 # The response to a longer list of topics is not cached: the same list is rarely requested twice.
 MOST_TOPICS_CACHED = 100
+
+
+class _View(NamedTuple):
+    """What one client sees: the metadata, the brokers that it can reach, and what it may do with topics."""
+
+    image: MetadataImage
+    available: frozenset[int]
+    version: int
+    operations: int
 
 
 def handle(
@@ -128,9 +138,11 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     image = broker.metadata.image
     allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
     topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
+    endpoints = broker.endpoints(context.listener)
+    view = _View(image, frozenset(node_id for node_id, _, _, _ in endpoints), context.api_version, allowed)
     if _asks_for_all(context, request):
         for topic in image.topics_by_name.values():
-            topics.append(_topic(image, topic, allowed))
+            topics.append(_topic(view, topic))
             yield
     else:
         # Each topic once, however often it is requested; an id takes precedence over a name.
@@ -142,18 +154,18 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
                 continue
             asked.add(key)
             if topic_id != ZERO_UUID:
-                topics.append(_by_id(image, topic_id, allowed))
+                topics.append(_by_id(view, topic_id))
             else:
-                topics.append(_by_name(image, name or "", allowed))
+                topics.append(_by_name(view, name or ""))
             yield
     check_response_size(topics.size)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in broker.endpoints(context.listener)
+            for node_id, host, port, rack in endpoints
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.controller_id(view.available),
         topics=topics.as_list(),
     )
     if request.include_cluster_authorized_operations:
@@ -161,17 +173,17 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     return response
 
 
-def _by_id(image: MetadataImage, topic_id: bytes, allowed: int) -> MetadataResponseTopic:
-    topic = image.topics_by_id.get(topic_id)
+def _by_id(view: _View, topic_id: bytes) -> MetadataResponseTopic:
+    topic = view.image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _topic(image, topic, allowed)
+    return _topic(view, topic)
 
 
-def _by_name(image: MetadataImage, name: str, allowed: int) -> MetadataResponseTopic:
-    topic = image.topics_by_name.get(name)
+def _by_name(view: _View, name: str) -> MetadataResponseTopic:
+    topic = view.image.topics_by_name.get(name)
     if topic is not None:
-        return _topic(image, topic, allowed)
+        return _topic(view, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         validate_topic_name(name)
@@ -179,27 +191,34 @@ def _by_name(image: MetadataImage, name: str, allowed: int) -> MetadataResponseT
         code = error.code
     # All operations are allowed on a topic that does not exist, too.
     return MetadataResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=allowed
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=view.operations
     )
 
 
-def _topic(image: MetadataImage, topic: TopicImage, allowed: int) -> MetadataResponseTopic:
-    partitions = [
-        MetadataResponsePartition(
-            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=list(partition.replicas),
-            isr_nodes=list(partition.isr),
-            offline_replicas=image.offline_replicas(partition),
-        )
-        for index, partition in topic.partitions.items()
-    ]
+def _topic(view: _View, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
-        topic_authorized_operations=allowed,
+        partitions=[_partition(view, index, partition) for index, partition in topic.partitions.items()],
+        topic_authorized_operations=view.operations,
+    )
+
+
+def _partition(view: _View, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    names_listener = view.version >= LISTENER_ERROR_SINCE_VERSION
+    code, leader_id = leadership(view.image, partition, view.available, names_listener=names_listener)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if view.version == 0 and not view.available.issuperset(replicas):
+        # Clients of version 0 cannot receive replicas without an address.
+        replicas, isr = ([each for each in ids if each in view.available] for ids in (replicas, isr))
+        code = code or ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=view.image.offline_replicas(partition, view.available),
     )
