@@ -114,6 +114,22 @@ def test_policy_forbids_upgrade_and_downgrade() -> None:
     assert classic.owned == {"a": [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_consumer_member_joins_a_group_whose_classic_member_only_has_an_id(driver: GroupDriver, waits: bool) -> None:
+    classic, modern = ClassicConsumer(driver, "a"), Member(driver, "m", "a")
+    answer = driver.ask(classic.join_request())
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    classic.member_id = answer.member_id
+    assert modern.beat() is ErrorCode.NONE
+    assert kind(driver) == "consumer"
+    if waits:  # longer than the id was valid in the classic group
+        settle_all(driver, modern)
+        driver.restart()
+    assert classic.enter() is ErrorCode.NONE
+    settle_all(driver, classic, modern)
+    assert sorted(classic.owned["a"] + modern.partitions["a"]) == [0, 1, 2, 3]
+
+
 def test_group_of_another_protocol_is_not_upgraded(driver: GroupDriver) -> None:
     other = Joiner(driver, protocol_type="connect")
     call = other.join()

@@ -103,7 +103,8 @@ def _stay(
     joins = request.member_epoch == JOIN_EPOCH
     if joins:
         classic = core.groups.get(request.group_id)
-        if classic is not None and not (classic.is_empty and not classic.pending_joins):
+        # As in Kafka, a group whose members have only asked for their ids is empty: they join the consumer group.
+        if classic is not None and not classic.is_empty:
             records = upgrade_records(core, classic)
             return [core.append(records, JoinUpgradedGroup(call, request, classic))]
         group, records = _group_to_join(core, request.group_id)
