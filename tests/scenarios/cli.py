@@ -3,6 +3,7 @@
 ottla WORD...                       run it; `!` marks the lines of standard error, `exit N` a code that is not 0
 sorted ottla WORD...                the same, with the lines in sorted order: partitions are read in any order
 write TOPIC-PARTITION [KEY:]VALUE... [header=VALUE]    append records, a second apart, the first on 2023-11-14 22:13:20
+file NAME LINE...    write a file with these lines, in which backslashes begin escapes
 open ID TOPIC        write a record to partition 0 in a transaction that stays open
 hang TOPIC           write a record to partition 0 in a transaction that no coordinator knows
 
@@ -33,6 +34,7 @@ CHANGING = (
     (r"no connection within \S+ s \((.*)\)$", r"\1"),  # the last attempt before the deadline may have little time
     (r"127\.0\.0\.1:(?!1\b)\d+", "ADDRESS"),
     (r"\b(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{22}\b", "ID"),
+    (r"acknowledged in .*? (ms|s)( \([\d,]+/s\))?(?=[:;]|$)", "acknowledged in TIME"),
     (r"20(?!23)\d\d-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?", "MOMENT"),
 )
 
@@ -60,7 +62,7 @@ class CliScenario:
             hang(self._broker.bootstrap, *arguments)
             return []
         if verb != "write":
-            raise ValueError(f"unknown command {verb}: it must be ottla, sorted, write, open or hang")
+            raise ValueError(f"unknown command {verb}: it must be ottla, sorted, write, file, open or hang")
         topic, _, partition = arguments[0].rpartition("-")
         headers = {name: text.encode() for name, text in options.items()}
         with Producer(bootstrap_servers=self._broker.bootstrap) as producer:
@@ -72,6 +74,13 @@ class CliScenario:
                     partition=int(partition), timestamp_ms=timestamp_ms, headers=headers,
                 ).result(10)  # fmt: skip
                 self._written += 1
+        return []
+
+    def write_file(self, command: str) -> list[str]:
+        """Write a file with the lines that this command names."""
+        _, name, *lines = shlex.split(command)
+        text = "".join(f"{line}\n" for line in lines)
+        (self._directory / name).write_bytes(text.encode().decode("unicode_escape").encode("latin-1"))
         return []
 
     def run_words(self, line: str) -> list[str]:

@@ -90,6 +90,8 @@ def _replay_step(runner: Interpreter, step: str) -> str:
         output = runner.run_words(line)
     elif isinstance(runner, CliScenario) and line.startswith("sorted ottla "):
         output = sorted(runner.run_words(line.removeprefix("sorted ")))
+    elif isinstance(runner, CliScenario) and line.startswith("file "):
+        output = runner.write_file(line)
     else:
         output = runner.run(*parse(line))
     return "\n".join([*comments, line, SEPARATOR, *output])

@@ -32,8 +32,9 @@ COMMAND = Group(
 )
 _SAMPLES = 200_000  # the most latencies that one run measures
 _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
-_DISTINCT_VALUES = 512
+_DISTINCT_VALUES, _VALUES_BYTES = 512, 64 << 20  # of large values fewer different ones
 _COUNT = click.IntRange(min=0)
+_SIZE = click.IntRange(min=0, max=2**31 - 1)  # the largest length of a value
 
 
 def _load_parameters(records: int) -> list[click.Parameter]:
@@ -41,7 +42,7 @@ def _load_parameters(records: int) -> list[click.Parameter]:
     return [
         Argument("topic", "TOPIC"),
         Option("--records N", "number of records", type=_COUNT, default=records, show_default=True),
-        Option("--size BYTES", "size of a value", type=_COUNT, default=100, show_default=True),
+        Option("--size BYTES", "size of a value", type=_SIZE, default=100, show_default=True),
     ]
 
 
@@ -145,7 +146,7 @@ def _send_all(run: _Run, producer: Any, options: Options, values: Sequence[bytes
     start_s = clock()
     try:
         for number in range(options.records):
-            value = values[number % _DISTINCT_VALUES]
+            value = values[number % len(values)]
             key = keys[number % len(keys)] if keys else None
             if number % every == 0:
                 send(topic, value, key, callback=on_delivery(clock()))
@@ -255,7 +256,7 @@ def _e2e(options: Options) -> int:
         def round_trips() -> None:
             """Send each record and wait until the consumer has read it."""
             for number in range(options.records):
-                value = b"%08d" % number + values[number % _DISTINCT_VALUES][8:]
+                value = b"%08d" % number + values[number % len(values)][8:]
                 sent_s = time.perf_counter()
                 producer.send(options.topic, value, partition=partition).result()
                 _await(consumer, value)
@@ -289,7 +290,8 @@ def _values(size: int) -> list[bytes]:
     """Return values that hardly compress: random letters, the same ones in each run."""
     generator = random.Random(1)
     letters = bytes(range(97, 123)) + bytes(range(65, 91)) + b"0123456789-_"
-    return [bytes(generator.choices(letters, k=size)) for _ in range(_DISTINCT_VALUES)]
+    count = max(1, min(_DISTINCT_VALUES, _VALUES_BYTES // max(size, 1)))
+    return [bytes(generator.choices(letters, k=size)) for _ in range(count)]
 
 
 def _percentiles(latencies: Sequence[float]) -> Mapping[str, float]:

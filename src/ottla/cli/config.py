@@ -17,7 +17,7 @@ from ottla.cli import config_quota, values
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
-from ottla.cli.names import missing
+from ottla.cli.names import check_broker, missing
 from ottla.cli.output import Column, Output, output_options
 from ottla.cli.suggestions import did_you_mean
 from ottla.cli.terminal import Failure
@@ -345,10 +345,7 @@ def _resource_of(admin: api.Admin, options: Options) -> api.ConfigResource:
     if kind in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
         if kind is api.ResourceType.BROKER and name in _ALL_BROKERS:
             return api.ConfigResource(kind, "")
-        brokers = [str(broker.node_id) for broker in admin.describe_cluster().brokers]
-        if name not in brokers:
-            shared = ", and `default` for all brokers" if kind is api.ResourceType.BROKER else ""
-            raise Failure(f"there is no broker {name!r}", f"There are: {', '.join(brokers)}{shared}.")
+        check_broker(admin, name, ", and `default` for all brokers" if kind is api.ResourceType.BROKER else "")
     elif kind is api.ResourceType.TOPIC:
         known = [topic.name for topic in admin.list_topics(include_internal=True)]
         if name not in known:

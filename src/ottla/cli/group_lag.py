@@ -35,6 +35,7 @@ class GroupLag(NamedTuple):
         }
 
 
+_LONGEST_INTERVAL_S = 86_400
 PARAMETERS = [
     *name_parameters("group", optional=True),
     Option("-t, --total", "one row per group"),
@@ -59,8 +60,9 @@ def show_lag(options: Options) -> None:
     A partition of a member without a committed offset is shown without lag.
     """
     output = Output(options)
-    if options.interval < 0.1:
-        raise Failure(f"--interval is {options.interval:g}; it must be at least 0.1 seconds", exit_code=2)
+    if not 0.1 <= options.interval <= _LONGEST_INTERVAL_S:  # also false for NaN
+        limits = f"from 0.1 to {_LONGEST_INTERVAL_S:,} seconds"
+        raise Failure(f"--interval is {options.interval:g}; it must be {limits}", exit_code=2)
     admin = connect(options)
     names = existing_groups(admin, options, optional=True)
     before: dict[Any, tuple[float, int]] = {}

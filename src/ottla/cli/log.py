@@ -46,9 +46,9 @@ def _dump(options: Options) -> int:
     found: list[dump.Found] = []
     for path in options.paths:
         try:
+            Path(path).stat()
             below = list(dump.files_below(Path(path)))
             if not below:
-                Path(path).stat()
                 raise Failure(f"{path} is not a file of a log", exit_code=2)
         except OSError as error:
             raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error

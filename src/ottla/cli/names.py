@@ -141,6 +141,13 @@ def existing_groups(
     return choose(wanted, known, "group", regex=options.regex, missing_ok=missing_ok)
 
 
+def check_broker(admin: api.Admin, node_id: str, also: str = "") -> None:
+    """Raise Failure unless a broker has this id; `also` names what else the word may be."""
+    brokers = [str(broker.node_id) for broker in admin.describe_cluster().brokers]
+    if node_id not in brokers:
+        raise Failure(f"there is no broker {node_id!r}", f"There are: {', '.join(brokers)}{also}.")
+
+
 def members_of(kind: Any, words: Iterable[str], noun: str) -> list[Any]:
     """Return the members of an enum, such as the states of a `noun`, for words of the command line."""
     by_name = {member.value.lower(): member for member in kind if member.value != "Unknown"}

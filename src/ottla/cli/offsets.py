@@ -34,7 +34,8 @@ def parse_where(text: str, now_ms: int | None = None) -> Where:
     if text.startswith("@"):
         return Where("time", parse_moment(text[1:], now_ms))
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_OFFSET:
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(MAX_OFFSET))
+    if not is_number or int(digits) > MAX_OFFSET:
         advice = "--json is the option for JSON lines." if word == "json" else f"It may be {_FORMS}."
         raise Failure(f"-o {text!r} is not a start offset", advice, exit_code=2)
     return Where({"": "offset", "+": "after", "-": "before"}[sign], int(digits))
@@ -47,7 +48,8 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     `now`, or a duration before now such as `-1h30m`.
     """
     now = units.now_ms() if now_ms is None else now_ms
-    if text.isascii() and text.isdigit() and len(text) not in (8, 4):  # 8 digits are a date, 20260131
+    # 8 digits are a date, 20260131.
+    if text.isascii() and text.isdigit() and len(text) not in (8, 4) and len(text) <= len(str(MAX_OFFSET)):
         number = int(text)
         if number <= MAX_OFFSET:
             return number * 1000 if number < _MOST_SECONDS else number
@@ -73,6 +75,8 @@ def parse_partitions(words: Iterable[str]) -> list[int]:
         if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
             raise Failure(f"--partition {word!r} is not a number or a range such as 4-6", exit_code=2)
         low, high = int(first), int(last or first)
+        if high < low:  # an empty list would mean all partitions
+            raise Failure(f"--partition {word!r} is an empty range: its end is below its start", exit_code=2)
         if high - low >= 1 << 20:
             raise Failure(f"--partition {word!r} is too large a range", exit_code=2)
         chosen.update(dict.fromkeys(range(low, high + 1)))

@@ -9,7 +9,7 @@ from ottla.cli import values
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
-from ottla.cli.names import confirm, members_of, missing
+from ottla.cli.names import check_broker, confirm, members_of, missing
 from ottla.cli.output import Column, Output, moment, number, output_options
 from ottla.cli.terminal import Failure
 from ottla.clients.errors import TransactionalIdNotFound
@@ -183,7 +183,7 @@ def _find_hanging(options: Options) -> None:
     """
     limit = options.max_transaction_timeout
     # Kafka's tool takes minutes.
-    before_ms = units.now_ms() - (int(limit) * 60_000 if limit.isdecimal() else values.milliseconds(limit))
+    before_ms = units.now_ms() - values.milliseconds(f"{limit}min" if limit.isdecimal() else limit)
     output, admin = Output(options), connect(options)
     rows: list[dict[str, Any]] = []
     partitions = _searched(admin, options.topics, options.broker)
@@ -199,18 +199,21 @@ def _find_hanging(options: Options) -> None:
 
 
 def _searched(admin: api.Admin, words: Sequence[str], broker: int | None) -> list[TopicPartition]:
+    if broker is not None:
+        check_broker(admin, str(broker))
     single = [_partition(word) for word in words if "/" in word]
     known = [topic.name for topic in admin.list_topics(include_internal=True)]
     for name in [word for word in words if "/" not in word] + [partition.topic for partition in single]:
         if name not in known:
             raise Failure(*missing(name, known, "topic"))
     described = admin.describe_topics([word for word in words if "/" not in word] if words else known)
-    return single + [
+    searched = single + [
         TopicPartition(name, each.partition)
         for name, topic in described.items()
         for each in topic.partitions
         if broker is None or broker in each.replicas
     ]
+    return list(dict.fromkeys(searched))
 
 
 def _hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

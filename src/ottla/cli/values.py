@@ -56,7 +56,10 @@ def broker_value(name: str, value: str) -> str:
     count, unit = amount
     factor = units.UNITS_MS.get(unit) if is_time(name) else units.size_factor(unit) if is_size(name) else None
     if factor is not None:
-        return str(round(count * factor))
+        try:
+            return str(units.whole(count * factor, value))
+        except ValueError as error:
+            raise Failure(f"{name}: {error}", exit_code=2) from error
     if is_time(name) or is_size(name):
         names = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
         raise Failure(f"{name}={value}: {unit!r} is not a unit of this setting", f"It may be {names}.", exit_code=2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, Final
 
 from ottla.clients import foreign_settings
@@ -18,6 +19,7 @@ from ottla.common.settings import Setting
 
 REQUIRED: Final[Any] = type("_Required", (), {"__repr__": lambda _: "REQUIRED"})()
 INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 
 
@@ -43,11 +45,18 @@ class Option(Setting):
             read = next((choice for choice in self.choices if choice.lower() == read.strip().lower()), read)
         if self.choices and any(item not in self.choices for item in (read if self.kind == "list" else [read])):
             raise ConfigurationError(f"{self.name} is {value!r}; it must be one of {', '.join(self.choices)}")
-        if self.low is not None and read < self.low:
-            raise ConfigurationError(f"{self.name} is {value!r}; it must be at least {self.low:g}")
-        if self.high is not None and read > self.high:
-            raise ConfigurationError(f"{self.name} is {value!r}; it must be at most {self.high:g}")
+        low, high = self.low, self.high
+        if self.kind in ("int", "float"):  # The largest numbers of Kafka's settings have 64 bits.
+            low, high = -LONG_MAX if low is None else low, LONG_MAX if high is None else high
+        if low is not None and read < low:
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be at least {_number(low)}")
+        if high is not None and read > high:
+            raise ConfigurationError(f"{self.name} is {value!r}; it must be at most {_number(high)}")
         return read
+
+
+def _number(limit: float) -> str:
+    return str(int(limit)) if float(limit).is_integer() else f"{limit:g}"
 
 
 def _read_int(value: object) -> int | None:
@@ -67,9 +76,10 @@ def _read_float(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        return float(value)
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
+    return number if isfinite(number) else None
 
 
 def _read_bool(value: object) -> bool | None:
@@ -80,14 +90,24 @@ def _read_bool(value: object) -> bool | None:
 
 
 def _read_str(value: object) -> str | None:
-    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return None
+    return str(value) if _is_text(str(value)) else None
+
+
+def _is_text(value: str) -> bool:
+    """Whether the value has a form on the wire: a word of a command line that is not UTF-8 has lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_list(value: object) -> list[str] | None:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    if isinstance(value, Sequence) and all(isinstance(part, str) for part in value):
-        return list(value)
+    parts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if isinstance(parts, Sequence) and all(isinstance(part, str) and _is_text(part) for part in parts):
+        return list(parts)
     return None
 
 
@@ -104,9 +124,9 @@ _KIND_TEXT: Final = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "str": "a string",
-    "password": "a string",
-    "list": "a list of strings, or one string with commas",
+    "str": "a string of UTF-8 text",
+    "password": "a string of UTF-8 text",
+    "list": "a list of strings of UTF-8 text, or one string with commas",
     "object": "something other than None",
 }
 

@@ -10,8 +10,12 @@ from typing import Final
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_NAMES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZES: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_TOO_LARGE: Final = 2.0**63
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_ISO_DURATION = re.compile(r"P(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?", re.ASCII)
+_ISO_DURATION = re.compile(
+    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
+)
 
 
 def parse_amount(text: str) -> tuple[float, str] | None:
@@ -29,17 +33,27 @@ def parse_duration(text: str) -> int:
     """Return the milliseconds of `90s`, `1h30min`, `7d` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
     iso = _ISO_DURATION.fullmatch(text.strip().upper())
     if iso is not None and any(iso.groups()):
-        parts = zip(iso.groups(), ("w", "d", "h", "m", "s"), strict=True)
-        return round(sum(float(number) * UNITS_MS[unit] for number, unit in parts if number))
-    amounts = _AMOUNT.findall(text)
-    if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
-        raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
+        amounts = [
+            (number, unit) for number, unit in zip(iso.groups(), ("w", "d", "h", "m", "s"), strict=True) if number
+        ]
+    else:
+        amounts = _AMOUNT.findall(text)
+        if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
+            raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
     try:
-        return round(sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts))
+        milliseconds = sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts)
     except KeyError as error:
         raise ValueError(
             f"{text!r} is not a duration: the unit {error.args[0]!r} is not one of {', '.join(UNITS_MS)}"
         ) from None
+    return whole(milliseconds, text)
+
+
+def whole(amount: float, text: str) -> int:
+    """Round to a whole number; raises ValueError for the amount of a `text` that 64 bits cannot hold."""
+    if not abs(amount) < _TOO_LARGE:
+        raise ValueError(f"{text[:40]!r} is too large: the number must fit into 64 bits")
+    return round(amount)
 
 
 def size(count: int | None) -> str:

@@ -134,7 +134,7 @@ def expiry_of(token: str) -> int | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):  # JSON may be nested more deeply than Python reads it
         return None
     expires_s = claims.get("exp") if isinstance(claims, dict) else None
     if not isinstance(expires_s, (int, float)) or isinstance(expires_s, bool):

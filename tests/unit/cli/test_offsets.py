@@ -58,7 +58,7 @@ def test_time_without_a_time_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> N
 def test_partitions_are_parsed_from_numbers_and_ranges() -> None:
     assert parse_partitions(["0,2", "4-6", "2"]) == [0, 2, 4, 5, 6]
     assert parse_partitions([]) == []
-    for text in ("x", "-1", "1-", "0-99999999"):
+    for text in ("x", "-1", "1-", "0-99999999", "5-4"):
         with pytest.raises(Failure):
             parse_partitions([text])
 

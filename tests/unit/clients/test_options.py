@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import ottla.clients
 from ottla.clients import errors
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import BrokerError, ClientError, ConfigurationError, error_for
-from ottla.clients.options import COMMON_OPTIONS, Option, parse_servers, read_options
+from ottla.clients.options import COMMON_OPTIONS, LONG_MAX, Option, parse_servers, read_options
+from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.errors import ErrorCode
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
@@ -93,3 +99,50 @@ def test_names_are_exported_on_first_use() -> None:
 def test_importing_the_package_imports_neither_asyncio_nor_pyarrow() -> None:
     script = "import sys, ottla.clients; print([m for m in ('asyncio', 'pyarrow', 'uvloop') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+_NUMBERS = (10**30, -(10**30), 10**400, "9" * 30, "9" * 5000, "1e999", math.nan, "nan", math.inf, "-inf", 1.5, "0x10")
+_HOSTILE = (*_NUMBERS, "", " ", "\0", "\udcff", "a,\udcff", ["\udcff"], b"x", [], [1], {"a": 1}, object(), True, None)
+_TYPES: dict[str, type] = {
+    "int": int, "float": float, "bool": bool, "str": str, "password": str, "list": list,
+}  # fmt: skip
+_ROWS = {row.name: row for row in (*COMMON_OPTIONS, *PRODUCER_OPTIONS, *CONSUMER_OPTIONS)}
+
+
+@pytest.mark.parametrize("name", [name for name, row in _ROWS.items() if row.kind != "object"])
+def test_value_is_of_the_type_of_its_setting_or_an_error(name: str) -> None:
+    """A client must not fail later, in its own threads, because of a value that it has accepted."""
+    row = _ROWS[name]
+    for value in _HOSTILE:
+        try:
+            read = row.read(value)
+        except ConfigurationError as error:
+            problem = str(error)
+        else:
+            problem = ""
+        if problem:
+            assert problem.startswith(f"{name} is ")
+            assert not row.sensitive or not isinstance(value, str) or not value.strip() or value not in problem
+        elif value is not None:
+            assert type(read) is _TYPES[row.kind], value
+            assert not isinstance(read, float | int) or abs(read) <= LONG_MAX
+            for text in [read] if isinstance(read, str) else read if row.kind == "list" else []:
+                text.encode()
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("Producer", PRODUCER_OPTIONS), ("Consumer", CONSUMER_OPTIONS)])
+def test_clients_start_with_the_largest_value_of_each_setting(
+    kind: str, rows: tuple[Option, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    create: Callable[..., Any] = getattr(ottla.clients, kind)
+    for row in rows:
+        if row.kind not in ("int", "float"):
+            continue
+        largest = LONG_MAX if row.high is None else int(row.high)
+        with caplog.at_level(logging.ERROR, "asyncio"):
+            try:
+                client = create({"bootstrap.servers": "127.0.0.1:1", row.name: largest})
+            except ConfigurationError:
+                continue  # settings that limit each other
+            client.close(0.0)
+        assert not caplog.records, f"{row.name}={largest}: {caplog.text}"

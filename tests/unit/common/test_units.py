@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.common import units
 
@@ -15,7 +17,9 @@ def test_duration_is_parsed(text: str, milliseconds: int) -> None:
     assert units.parse_duration(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "90", "soon", "1h30", "5 parsecs", "PT"])
+@pytest.mark.parametrize(
+    "text", ["", "90", "soon", "1h30", "5 parsecs", "PT", "PT.S", "PT1.2.3S", "P1", "-1h", "nan s"]
+)
 def test_text_that_is_not_a_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         units.parse_duration(text)
@@ -42,3 +46,56 @@ def test_sizes_and_durations_are_formatted_briefly() -> None:
     assert [units.duration(ms) for ms in (None, 250, 0.5, 4_200, 200_000, 18_120_000, 604_800_000)] == [
         "-", "250 ms", "0.5 ms", "4.2 s", "3 min 20 s", "5 h 2 min", "7 d",
     ]  # fmt: skip
+
+
+_PARTS = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(sorted(units.UNITS_MS))), min_size=1, max_size=4)
+
+
+@given(_PARTS)
+def test_parts_of_a_duration_are_added(parts: list[tuple[int, str]]) -> None:
+    expected = sum(count * units.UNITS_MS[unit] for count, unit in parts)
+    assert units.parse_duration("".join(f"{count}{unit}" for count, unit in parts)) == expected
+    assert units.parse_duration(" ".join(f"{count} {unit.upper()}" for count, unit in parts)) == expected
+
+
+@given(st.integers(0, 10**5), st.integers(0, 10**5), st.integers(0, 10**5), st.integers(0, 10**5))
+def test_iso_8601_and_units_name_the_same_duration(days: int, hours: int, minutes: int, seconds: int) -> None:
+    iso = f"P{days}DT{hours}H{minutes}M{seconds}S"
+    assert units.parse_duration(iso) == units.parse_duration(f"{days}d{hours}h{minutes}min{seconds}s")
+
+
+@given(st.integers(0, 10**13))
+def test_formatted_duration_is_read_back_without_its_smallest_part(milliseconds: int) -> None:
+    text = units.duration(milliseconds)
+    smallest_ms = units.UNITS_MS[{"h": "h", "min": "min", "s": "s", "ms": "ms", "d": "h"}[text.split()[-1]]]
+    assert abs(units.parse_duration(text) - milliseconds) <= max(smallest_ms, 50)
+
+
+@given(st.integers(0, 2**60))
+def test_formatted_size_is_read_back_to_a_tenth_of_its_unit(count: int) -> None:
+    amount = units.parse_amount(units.size(count))
+    assert amount is not None
+    factor = units.size_factor(amount[1])
+    if factor is None:  # PiB are formatted, not read
+        assert count >= 1 << 49
+        return
+    assert abs(amount[0] * factor - count) <= factor / 20
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "d", "9999999999999999999s", "P" + "9" * 400 + "D"])
+def test_duration_that_no_setting_can_hold_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        units.parse_duration(text)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b c"]), st.sets(st.integers(0, 40), min_size=1), max_size=2))
+def test_ranges_of_partitions_name_each_partition_once(by_topic: dict[str, set[int]]) -> None:
+    text = units.ranges({topic: list(partitions) for topic, partitions in by_topic.items()})
+    found: dict[str, set[int]] = {}
+    for part in [] if text == "nothing" else text.split("; "):
+        topic, _, runs = part.rpartition(" ")
+        ends = [tuple(map(int, run.split("-"))) for run in runs.split(",")]
+        members = [number for end in ends for number in range(end[0], end[-1] + 1)]
+        assert members == sorted(set(members))
+        found[topic] = set(members)
+    assert found == by_topic

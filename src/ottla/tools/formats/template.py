@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import re
 import string
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 
@@ -130,6 +131,13 @@ def _braces(text: str, start: int) -> tuple[str, int]:
     raise FormatError(f"the brace after {text[:start]!r} in the format is never closed; write a brace as %{{")
 
 
+def _check_strftime(pattern: str) -> None:
+    try:
+        datetime(2000, 1, 1, tzinfo=UTC).strftime(pattern)
+    except ValueError as error:
+        raise FormatError(f"{pattern!r} in the format is not a pattern of strftime: {error}") from error
+
+
 def _checked(letter: str, name: str, encoding: str) -> str:
     if name in _BYTES:
         encoding = {"esc": "escaped"}.get(encoding, encoding)
@@ -139,6 +147,7 @@ def _checked(letter: str, name: str, encoding: str) -> str:
         known = NUMBER_ENCODINGS
         if name == "timestamp":
             if encoding.startswith("strftime[") and encoding.endswith("]"):
+                _check_strftime(encoding[len("strftime[") : -1])
                 return encoding
             known = ("iso", "strftime[...]", *known)
     if encoding and encoding not in known:
