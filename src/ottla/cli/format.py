@@ -25,8 +25,8 @@ from ottla.raft import Endpoint, VoterSet
 EXAMPLES = """
 ottla format --data ./data
 ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
-ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qk --standalone
-ottla format --config server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qk -I 1@a:9093:JEXY6aqzQY-32P5TStzaFg
+ottla format --config c.properties -t MkU3OEVBNTcwNTJENDM2Qk --standalone
+ottla format --config c.properties -t MkU3O... -I 1@a:9093:JEXY6...
 """
 
 
