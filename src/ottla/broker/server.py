@@ -146,7 +146,7 @@ class Node:
         if not config.roles.is_broker:
             self._start_controller(metadata)
             self._open_controllers()
-        elif metadata.is_active_controller:
+        elif self._has_no_other_broker(metadata):
             self._start_broker(self._logs, metadata)
             self._open_controllers()
         else:
@@ -158,6 +158,15 @@ class Node:
             first = self._listeners.advertised_controllers[0]
             return Bootstrap(first.host, first.port)
         return Bootstrap(*self.broker.advertised_endpoint(config.listeners[0].name))
+
+    def _has_no_other_broker(self, metadata: MetadataShell) -> bool:
+        """Whether this broker can register itself unfenced, with the in-sync replicas as they were.
+
+        Next to other brokers it must leave the in-sync replicas first: its last records may be lost.
+        """
+        if not metadata.is_active_controller:
+            return False
+        return self._membership is None or metadata.image.brokers.keys() <= {self.config.node_id}
 
     def _open_metadata(self, cluster_id: str) -> MetadataShell:
         config = self.config
@@ -172,11 +181,7 @@ class Node:
             self.clock,
             MetadataOptions(
                 settings=MetadataLogSettings.from_config(config),
-                controller_settings=ControllerSettings(
-                    num_partitions=config.int("num.partitions"),
-                    default_replication_factor=config.int("default.replication.factor"),
-                    delete_topic_enable=config.bool("delete.topic.enable"),
-                ),
+                controller_settings=ControllerSettings.from_config(config),
                 files=self.files,
                 run_in_thread=self._metadata_threads.run,
                 on_failure=lambda error: self._give_up(str(error)),

@@ -113,5 +113,5 @@ ROWS = (
         MEDIUM, WORKS, low=1),
     ServerSetting("unclean.leader.election.enable", BOOLEAN, False,
         "Whether a replica that is not in sync may become leader if no other can, which loses records.",
-        MEDIUM, REPORTED),
+        MEDIUM, WORKS),
 )  # fmt: skip

@@ -99,6 +99,11 @@ def _unsupported(state: State, name: str, level: int) -> str | None:
         first, last = ranges.get(name, (0, 0))
         if not first <= level <= last:
             return f"Broker {broker.broker_id} only supports versions {first}-{last}"
+    for controller in state.image.controllers.values():
+        found = {each.name: (each.min_supported_version, each.max_supported_version) for each in controller.features}
+        first, last = found.get(name, (0, 0))
+        if controller.controller_id != state.node_id and not first <= level <= last:
+            return f"Controller {controller.controller_id} only supports versions {first}-{last}"
     return None
 
 

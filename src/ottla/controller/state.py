@@ -13,6 +13,7 @@ from ottla.metadata.image import MetadataImage, PartitionImage
 from ottla.protocol.message import Message
 
 if TYPE_CHECKING:
+    from ottla.config import BrokerConfig
     from ottla.metadata.image import TopicImage
 
 R = TypeVar("R")
@@ -43,6 +44,16 @@ class ControllerSettings:
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     topic_policy: Callable[[str, int, int, dict[str, str]], None] | None = None
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> ControllerSettings:
+        """Read the settings of this node."""
+        return cls(
+            num_partitions=config.int("num.partitions"),
+            default_replication_factor=config.int("default.replication.factor"),
+            delete_topic_enable=config.bool("delete.topic.enable"),
+            broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+        )
 
 
 class State:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from ottla.broker.control.duties import ControllerDuties, DutySettings
 from ottla.broker.control.lifecycle import BrokerLifecycle, LifecyclePorts, LifecycleSettings
 from ottla.broker.control.probe import Prober
+from ottla.broker.control.registrar import ControllerRegistrar
 from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.node.registration import controller_registration
 from ottla.network.node_channel import NodeChannels
 
 if TYPE_CHECKING:
@@ -33,7 +35,13 @@ class Membership:
         self._heartbeats = ControllerChannel(broker.metadata, broker.clock, call_later, self._channels)
         self._prober = Prober()
         self._duties: ControllerDuties | None = None
+        self._registrar: ControllerRegistrar | None = None
         if config.roles.is_controller:
+            registrar = ControllerRegistrar(
+                controller_registration(config.node_id, broker.controller_endpoints), self._heartbeats, call_later
+            )
+            self._registrar = registrar
+            broker.metadata.subscribe(lambda _, image: registrar.metadata_published(image))
             self._duties = ControllerDuties(
                 broker.metadata,
                 broker.clock,
@@ -59,6 +67,8 @@ class Membership:
             self.lifecycle.close()
         if self._duties is not None:
             self._duties.close()
+        if self._registrar is not None:
+            self._registrar.close()
         self._prober.close()
         self._heartbeats.close()
         await self._channels.aclose(timeout_s)

@@ -1,4 +1,4 @@
-"""What a broker tells the controller about itself. KIP-631."""
+"""What a broker and a controller tell the active controller about themselves. KIP-631, KIP-919."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
+from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.controller_registration import Feature as ControllerFeature
+from ottla.protocol.messages.controller_registration import Listener as ControllerListener
 
 if TYPE_CHECKING:
     from ottla.common.ids import Uuid
@@ -44,4 +47,20 @@ def registration(
         rack=config.rack,
         log_dirs=[*(directory.directory_id for directory in online), *missing],
         previous_broker_epoch=online[0].broker_epoch,
+    )
+
+
+def controller_registration(node_id: int, listeners: Iterable[Listener]) -> ControllerRegistrationRequest:
+    """The registration of one start of the controller, which has a new incarnation id."""
+    return ControllerRegistrationRequest(
+        controller_id=node_id,
+        incarnation_id=os.urandom(16),
+        listeners=[
+            ControllerListener(name=each.name, host=each.host, port=each.port, security_protocol=PLAINTEXT)
+            for each in listeners
+        ],
+        features=[
+            ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
     )
