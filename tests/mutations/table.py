@@ -1131,6 +1131,7 @@ LONG = (
 )
 
 SHORT, MISSING = f"{STORAGE}/test_shortage.py", f"{STORAGE}/test_missing_files.py"
+REPLICA = f"{UNIT}/broker/quorum"
 METADATA_LOG = f"{UNIT}/broker/test_metadata_log.py"
 SHORTAGES = (
     Mutation(
@@ -1253,6 +1254,62 @@ SHORTAGES = (
         "        if not self.has_descriptor():\n",
         "        if home is None:\n",
         (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
+    ),
+    Mutation(
+        "a leader that lost its leadership fails its waiting operations",
+        "broker/metadata_log.py",
+        "        self._fail_waiting(self._not_controller())\n",
+        "        pass\n",
+        (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
+    ),
+    Mutation(
+        "a leader that lost its leadership drops its uncommitted metadata",
+        "broker/metadata_log.py",
+        "        self._controller.load(self.image)\n",
+        "",
+        (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
+    ),
+    Mutation(
+        "a truncation lowers the offset that the log must reach at the next start",
+        "broker/quorum/replica.py",
+        "        lower_synced(self.log, offset)\n",
+        "",
+        (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
+    ),
+    Mutation(
+        "a voter does not forget its vote",
+        "broker/metadata_opening.py",
+        "        if not is_only_voter:\n",
+        "        if not path:\n",
+        (f"{REPLICA}/test_quorum.py::test_unreadable_vote_of_a_voter_is_an_error",),
+    ),
+    Mutation(
+        "a replica publishes committed metadata only",
+        "broker/metadata_log.py",
+        "            self._publish(self._replay.advance(high_watermark))\n",
+        "            self._publish(self._replay.advance(self.log.log_end_offset))\n",
+        (f"{REPLICA}/test_commits.py::test_records_that_are_not_committed_are_not_published",),
+    ),
+    Mutation(
+        "a follower rejects a batch of a future epoch",
+        "broker/quorum/fetched.py",
+        "<= epoch:\n",
+        "<= epoch + 9:\n",
+        (f"{REPLICA}/test_fetched.py::test_other_batches_are_rejected",),
+    ),
+    Mutation(
+        "a follower rejects a corrupt batch of its leader",
+        "broker/quorum/fetched.py",
+        "        if not check_crc(records, position, header.size):\n",
+        "        if header.size < 0:\n",
+        (f"{REPLICA}/test_fetched.py::test_other_batches_are_rejected",),
+    ),
+    Mutation(
+        "a closed connection of the leader begins an election",
+        "broker/quorum/sender.py",
+        "self._post(Disconnected(node_id), None)",
+        "None",
+        (f"{REPLICA}/test_quorum.py::test_killed_leader_is_replaced_when_its_connections_close",),
     ),
     Mutation(
         "a metadata flush that failed for lack of descriptors is retried",

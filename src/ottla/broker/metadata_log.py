@@ -99,9 +99,9 @@ class MetadataShell:
         controls = tuple(loaded.controls)
         check_level(log, controls)
         config = options.quorum or own_quorum(node, log, controls)
-        is_alone = options.quorum is None
+        self._is_alone = options.quorum is None
         parts = ReplicaParts(clock, options.random, options.run_in_thread, options.transport, options.call_later)
-        self.quorum = Replica(log, config, read_election(log, is_only_voter=is_alone), self, parts)
+        self.quorum = Replica(log, config, read_election(log, is_only_voter=self._is_alone), self, parts)
         """This node's replica: requests of other nodes, changes of the voters, the shutdown."""
         self._flusher = self.quorum.flusher
         self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread, self.quorum)
@@ -132,9 +132,9 @@ class MetadataShell:
     ) -> MetadataShell:
         """Load the metadata log of the log directory `directory`, or create it, and enter the quorum.
 
-        The only voter becomes the leader at once, and has all records of its log in `image`. It syncs nothing before
-        `register`, the first `submit` or the first `tick`. Raises OSError, and KafkaError if the metadata belongs to
-        another node or cannot be read by this version.
+        The only voter becomes the leader at once, and has all records of its log in `image`. Without `options.quorum`
+        it syncs nothing before `register`, the first `submit` or the first `tick`. Raises OSError, and KafkaError if
+        the metadata belongs to another node or cannot be read by this version.
         """
         options = options or MetadataOptions()
         log = open_metadata_log(directory, options.files, options.settings, clock)
@@ -156,7 +156,7 @@ class MetadataShell:
         if self.quorum.failure is not None:
             raise self.quorum.failure
         self._opening = False
-        if not self.raft.is_leader:
+        if not self._is_alone:
             self._flusher.release()
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -50,9 +51,11 @@ class QuorumNode:
         self.node_id = node_id
         self.is_controller = is_controller
         self.cluster_id = CLUSTER_ID
+        self.directory = directory_id(node_id)
         self.path = quorum.path / str(node_id)
         self.path.mkdir()
         self.port = _free_port()
+        self.starts_later = False
         self.failures: list[KafkaError] = []
         self.settings = MetadataLogSettings()
         self.shell: MetadataShell | None = None
@@ -73,9 +76,9 @@ class QuorumNode:
         return self.shell
 
     def config(self) -> QuorumConfig:
-        return QuorumConfig(
+        config = QuorumConfig(
             node_id=self.node_id,
-            directory_id=directory_id(self.node_id),
+            directory_id=self.directory,
             cluster_id=self.cluster_id,
             static_voters=self.quorum.static_voters,
             bootstrap=tuple(Node(-2 - i, HOST, each.port) for i, each in enumerate(self.quorum.controllers)),
@@ -89,6 +92,7 @@ class QuorumNode:
             fetch_max_bytes=4096,
             fetch_snapshot_max_bytes=500,
         )
+        return replace(config, **self.quorum.timeouts)
 
     def start(self) -> None:
         """Open the metadata log and accept connections."""
@@ -98,7 +102,7 @@ class QuorumNode:
         self._transport = ChannelTransport(self.node_id, OPTIONS)
         shell = self.shell = MetadataShell.open(
             str(self.path),
-            NodeIdentity(self.node_id, self.cluster_id, directory_id(self.node_id)),
+            NodeIdentity(self.node_id, self.cluster_id, self.directory),
             Rules(),
             clock,
             MetadataOptions(
@@ -155,6 +159,7 @@ class Quorum:
     def __init__(self, path: Path, voters: int = 3, observers: int = 0, *, static: bool = False) -> None:
         self.path = path
         self.static_voters = VoterSet()
+        self.timeouts: dict[str, Any] = {}
         self.nodes: dict[int, QuorumNode] = {}
         for node_id in range(1, voters + 1):
             self.nodes[node_id] = QuorumNode(self, node_id)
@@ -183,7 +188,8 @@ class Quorum:
 
     async def __aenter__(self) -> Self:
         for node in self.nodes.values():
-            node.start()
+            if not node.starts_later:
+                node.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
