@@ -26,6 +26,7 @@ ELECTIONS, REPLICATION = f"{UNIT}/raft/test_elections.py", f"{UNIT}/raft/test_re
 VOTERS = f"{UNIT}/raft/test_voter_changes.py"
 REPLICAS = f"{UNIT}/replication"
 REPLICAS_WORLD = f"{REPLICAS}/test_world.py::test_committed_records_survive"
+REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 
@@ -2522,6 +2523,44 @@ PARTITION_REPLICATION = (
         "    if requested[:3] != present[:3]:\n",
         "    if False:\n",
         (f"{REPLICAS}/test_follower.py::test_answer_to_another_position_or_epoch_changes_nothing",),
+    ),
+    Mutation(
+        "a follower does not truncate to its high watermark",
+        "broker/replication/fetcher.py",
+        "        self._delayed.pop(key, None)\n        self._want_flushed(key, followed)\n",
+        "        partition.log.truncate_to(partition.log.high_watermark)\n        self._want(key, partition)\n",
+        (f"{REPLICATED}::test_follower_of_a_new_leader_retains_acknowledged_records_above_its_high_watermark",),
+    ),
+    Mutation(
+        "acks=all waits for the in-sync replicas",
+        "broker/partition.py",
+        "self._replicated(local_end)\n        if high_watermark",
+        "local_end\n        if high_watermark",
+        (
+            f"{REPLICATED}::test_records_are_acknowledged_when_all_replicas_have_them",
+            f"{REPLICATED}::test_acknowledged_records_survive_failures",
+        ),
+    ),
+    Mutation(
+        "the leader compares the epochs of a follower's fetch",
+        "broker/fetching.py",
+        "            if diverging is not None:\n",
+        "            if False:\n",
+        (f"{REPLICATED}::test_acknowledged_records_survive_failures",),
+    ),
+    Mutation(
+        "a new leader does not take records as committed that it has not seen to be",
+        "broker/partition.py",
+        "self._local_end if replication is None else log.high_watermark\n",
+        "self._local_end\n",
+        (f"{UNIT}/broker/test_replicated_partition.py::test_new_leader_shows_only_what_it_knows_to_be_committed",),
+    ),
+    Mutation(
+        "the CRC of fetched batches is checked",
+        "log/follower.py",
+        "        if header.last_offset_delta < 0 or not check_crc(view, position, size):\n",
+        "        if header.last_offset_delta < 0:\n",
+        (f"{STORAGE}/test_follower.py::test_corrupt_batch_is_not_appended",),
     ),
 )
 

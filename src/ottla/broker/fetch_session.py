@@ -23,6 +23,8 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
 NO_SESSION = 0
+# No partition has such an offset, so that the next response contains the partition.
+NOT_REPORTED = -2
 
 PartitionKey = tuple[str | Uuid, int]
 """A topic, by name (versions up to 12) or id, and a partition index."""
@@ -57,8 +59,7 @@ class FetchPartitionState:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
-        # No partition has these offsets, so that the first response always contains the partition.
-        self.high_watermark = self.last_stable_offset = self.log_start_offset = -2
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = NOT_REPORTED
 
     def partition_changed(self, appended_bytes: int) -> None:
         """Called by the partition: mark it dirty."""
@@ -141,6 +142,14 @@ class FetchSession:
         state = self.partitions.pop(key, None)
         if state is not None:
             state.unwatch()
+
+    def follow_replica(self, replica_id: int, replica_epoch: int) -> None:
+        """Note which follower fetches. With a new broker epoch it reports all its positions again (KIP-903)."""
+        if replica_id >= 0 and replica_epoch != self.replica_epoch:
+            for key, state in self.partitions.items():
+                state.is_repositioned = True
+                self.dirty[key] = state
+        self.replica_id, self.replica_epoch = replica_id, replica_epoch
 
     def check_open(self) -> None:
         """Raise FETCH_SESSION_ID_NOT_FOUND if the session was evicted."""

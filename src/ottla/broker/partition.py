@@ -306,6 +306,7 @@ class Partition:
             replication.follow(image, self.log.log_end_offset, self._clock.monotonic_ms())
             self._follow_isr()
         self._advance(self._local_end)
+        self.check_joining()
 
     @property
     def replication(self) -> Leader | None:
@@ -338,8 +339,7 @@ class Partition:
             now_ms=self._clock.monotonic_ms(),
         )
         self._advance(self._local_end)
-        if proposal is not None and self._propose is not None:
-            self._propose(self, proposal)
+        self._send(proposal)
 
     def check_lag(self) -> None:
         """Propose an ISR without followers that lag; called by housekeeping."""
@@ -348,6 +348,14 @@ class Partition:
         proposal = self._replication.check_lag(self.log.log_end_offset, self._clock.monotonic_ms())
         # A follower that is not caught up any more does not hold the high watermark either.
         self._advance(self._local_end)
+        self._send(proposal)
+
+    def check_joining(self) -> None:
+        """Propose a follower that can join the ISR; see `Leader.check_joining`."""
+        if self._replication is not None and self.isr_size < self.replica_count and not self.closed:
+            self._send(self._replication.check_joining(self.high_watermark))
+
+    def _send(self, proposal: IsrProposal | None) -> None:
         if proposal is not None and self._propose is not None:
             self._propose(self, proposal)
 
@@ -358,6 +366,8 @@ class Partition:
         following = self._replication.on_answer(proposal, error, decision)
         self._follow_isr()
         self._advance(self._local_end)
+        if decision is not None:
+            self.check_joining()
         return following
 
     def _follow_isr(self) -> None:

@@ -15,17 +15,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.partition import Partition
 from ottla.broker.replication.followed import FollowedPartition, RoleListener
+from ottla.broker.topic_settings import TopicSettings
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
-from ottla.log.config import LogConfig
-from ottla.records import ProduceRules
+from ottla.metadata.image import TOPIC
 from ottla.replication.leader import ClusterView, IsrProposal, Leader
 
 if TYPE_CHECKING:
@@ -181,6 +181,9 @@ class Partitions:
             self._skip_missing()
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
+        if old is not None and old.brokers is not new.brokers:
+            for partition in self:
+                partition.check_joining()
         if self._later is None:
             self._do_all()
         else:
@@ -289,7 +292,7 @@ class Partitions:
             self._unopened.setdefault(topic.name, {})[index] = None
         elif image.leader == self._node_id:
             self._unfollow(topic_partition)
-            self._lead(followed.log, image, self._settings_of(topic.name))
+            self._promote(followed, image)
         elif followed.follow(image):
             for listener in self._listeners:
                 listener.following(followed)
@@ -312,6 +315,16 @@ class Partitions:
         if settings is None:
             settings = self._settings[topic] = TopicSettings.of(topic, self._topic_values(topic))
         return settings
+
+    def _promote(self, followed: FollowedPartition, image: PartitionImage) -> None:
+        log = followed.log
+        try:
+            if not followed.is_truncation_synced:
+                log.flush()
+        except KafkaError as error:
+            logger.error("Partition %s is offline: %s", log.topic_partition, error)  # noqa: TRY400 - as in `_open`
+            return
+        self._lead(log, image, self._settings_of(log.topic_partition.topic))
 
     def _lead(self, log: Log, image: PartitionImage, settings: TopicSettings) -> None:
         partition = Partition(
@@ -386,7 +399,7 @@ class Partitions:
         try:
             log = self._logs.get(topic_partition)
             if log is None:
-                overrides = self._image.config(TOPIC_RESOURCE, name)
+                overrides = self._image.config(TOPIC, name)
                 log = self._logs.create(topic_partition, topic.topic_id, settings.log, overrides)
             else:
                 log.reconfigure(settings.log)
@@ -410,8 +423,8 @@ class Partitions:
             key for key in old.configs.keys() | new.configs.keys() if old.configs.get(key) != new.configs.get(key)
         }
         # A broker-wide default may reach every topic.
-        names = {name for kind, name in changed if kind == TOPIC_RESOURCE}
-        if any(kind != TOPIC_RESOURCE for kind, _ in changed):
+        names = {name for kind, name in changed if kind == TOPIC}
+        if any(kind != TOPIC for kind, _ in changed):
             names = set(self._by_topic)
         self._unconfigured.update(dict.fromkeys(names))
         if self._unconfigured:
@@ -445,45 +458,3 @@ class Partitions:
         for followed in self.followed():
             if followed.log.log_directory.path == path:
                 self._unfollow(followed.log.topic_partition)
-
-
-TOPIC_RESOURCE = 2
-
-
-class TopicSettings(NamedTuple):
-    """The values of a topic's settings, which all its partitions share."""
-
-    log: LogConfig
-    rules: ProduceRules
-    min_insync_replicas: int
-
-    @classmethod
-    def of(cls, topic: str, values: dict[str, object]) -> TopicSettings:
-        """Read the effective settings `values`, by Kafka's names."""
-        min_insync_replicas = int_value(values, "min.insync.replicas")
-        return cls(LogConfig.from_topic_config(values), produce_rules(topic, values), min_insync_replicas)
-
-
-def int_value(values: dict[str, object], name: str) -> int:
-    """An integer setting from typed values."""
-    value = values[name]
-    if not isinstance(value, int):
-        raise TypeError(f"{name} is {value!r}, not a whole number")
-    return value
-
-
-def produce_rules(topic: str, values: dict[str, object]) -> ProduceRules:
-    """The rules for batches that are produced to this topic."""
-    compression = str(values["compression.type"])
-    level = values.get(f"compression.{compression}.level")
-    policies = values["cleanup.policy"]
-    return ProduceRules(
-        topic=topic,
-        max_message_bytes=int_value(values, "max.message.bytes"),
-        compression_type=compression,
-        compression_level=level if isinstance(level, int) else None,
-        timestamp_type=str(values["message.timestamp.type"]),
-        before_max_ms=int_value(values, "message.timestamp.before.max.ms"),
-        after_max_ms=int_value(values, "message.timestamp.after.max.ms"),
-        compacted=isinstance(policies, (list, tuple, frozenset, set)) and "compact" in policies,
-    )

@@ -52,7 +52,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int, now_ms: int
         is_cut = header.base_offset < end == start
         if is_cut:
             # The leader's log starts inside of this batch, and so must this one.
-            log.truncate_fully(header.base_offset)
+            restart_at(log, header.base_offset)
         elif header.base_offset < end:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -63,6 +63,16 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int, now_ms: int
             log.advance_start(start, "the leader's log start")
         appended += size
     return appended
+
+
+def restart_at(log: Log, offset: int) -> None:
+    """Drop all records and continue at `offset`. Raises KafkaError(KAFKA_STORAGE_ERROR), with the directory offline."""
+    log.context.check_online()
+    try:
+        log.truncate_fully(offset)
+    except OSError as error:
+        log.log_directory.take_offline(error)
+        log.context.fail(error, "truncate")
 
 
 def _append(log: Log, batch: memoryview, header: BatchHeader, now_ms: int) -> None:

@@ -201,14 +201,27 @@ class Leader:
         """
         replica = self.check_replica(fetch)
         replica.on_fetch(fetch, log_end_offset, now_ms)
-        if (
-            self.pending is None
-            and fetch.node_id not in self.isr
-            and fetch.fetch_offset >= max(high_watermark, self.epoch_start_offset)
-            and self._is_eligible(replica)
-        ):
-            return self._propose((*self.isr, fetch.node_id), self._maximal_isr | {fetch.node_id})
+        return None if fetch.node_id in self.isr else self._expand(replica, high_watermark)
+
+    def check_joining(self, high_watermark: int) -> IsrProposal | None:
+        """A proposal with a follower that can join the ISR now.
+
+        Call it when the brokers in the metadata have changed, and after an answer to a proposal: a follower of an idle
+        partition may have reported its position before it was eligible.
+        """
+        for node_id, replica in self.followers.items():
+            proposal = None if node_id in self.isr else self._expand(replica, high_watermark)
+            if proposal is not None:
+                return proposal
         return None
+
+    def _expand(self, replica: Replica, high_watermark: int) -> IsrProposal | None:
+        """A proposal with a follower that is not in the ISR, if it has everything committed and its broker is live."""
+        if self.pending is not None or replica.log_end_offset < max(high_watermark, self.epoch_start_offset):
+            return None
+        if not self._is_eligible(replica):
+            return None
+        return self._propose((*self.isr, replica.node_id), self._maximal_isr | {replica.node_id})
 
     def check_replica(self, fetch: ReplicaFetch) -> Replica:
         """Return the follower that fetches. Raises UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; see `on_fetch`."""

@@ -48,6 +48,8 @@ class ReplicaSession:
         # Differences from what the leader knows.
         self._changed: dict[Key, None] = {}
         self._forgotten: dict[Key, None] = {}
+        # Partitions that moved or were dropped since the last request: its answer to them is outdated.
+        self._outdated: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -57,17 +59,19 @@ class ReplicaSession:
         if self._wanted.get(key) != position:
             self._wanted[key] = position
             self._changed[key] = None
+            self._outdated.add(key)
             self._forgotten.pop(key, None)
 
     def drop(self, key: Key) -> None:
         """Fetch the partition no longer, or not for now."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
+            self._outdated.add(key)
             self._forgotten[key] = None
 
     def requested(self, key: Key) -> Position | None:
-        """The position that the last request, or the next one, names; None if the partition is not fetched."""
-        return self._wanted.get(key)
+        """The position that the last request named; None if the partition has moved or was dropped since."""
+        return None if key in self._outdated else self._wanted.get(key)
 
     def repeat(self, key: Key) -> None:
         """Name a partition in the next request although its position is the same: the answer was not used."""
@@ -92,6 +96,7 @@ class ReplicaSession:
             forgotten_topics_data=self._forgotten_topics(),
         )
         self._changed, self._forgotten = {}, {}
+        self._outdated.clear()
         return request
 
     def _topics(self) -> list[FetchTopic]:

@@ -103,3 +103,17 @@ def test_session_epoch_wraps_to_one() -> None:
     session._epoch = LAST_EPOCH
     session.on_response(FetchResponse(session_id=9))
     assert session.build(7).session_epoch == 1
+
+
+def test_answer_is_outdated_for_a_partition_that_moved_or_was_dropped_after_the_request() -> None:
+    session = opened()
+    assert session.requested(A) == at(0)
+    session.want(A, at(0))
+    assert session.requested(A) == at(0)
+    session.want(A, at(3))
+    session.drop(B)
+    session.want(B, at(5))
+    assert session.requested(A) is None
+    assert session.requested(B) is None
+    session.build(7)
+    assert (session.requested(A), session.requested(B)) == (at(3), at(5))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession
+from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
 from ottla.broker.fetching import MOST_AT_ONCE, SLICE_PARTITIONS, TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
 from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.common.completion import Completion
@@ -38,8 +38,8 @@ def handle(
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     named_in_state = context.api_version >= REPLICA_STATE_SINCE_VERSION
-    session.replica_id = request.replica_state.replica_id if named_in_state else request.replica_id
-    session.replica_epoch = request.replica_state.replica_epoch
+    replica_id = request.replica_state.replica_id if named_in_state else request.replica_id
+    session.follow_replica(replica_id, request.replica_state.replica_epoch)
     count = len(session.dirty)
     for requested in request.topics:
         count += len(requested.partitions)
@@ -142,7 +142,10 @@ def _update(session: FetchSession, topic: str | Uuid, partitions: Iterable[Fetch
         state.current_leader_epoch = wanted.current_leader_epoch
         state.last_fetched_epoch = wanted.last_fetched_epoch
         state.follower_log_start = wanted.log_start_offset
-        state.is_repositioned = session.replica_id >= 0
+        if session.replica_id >= 0:
+            state.is_repositioned = True
+            # A follower ignores an answer that is outdated, and names the partition again: report all offsets again.
+            state.high_watermark = NOT_REPORTED
 
 
 def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:

@@ -1,7 +1,8 @@
 """ListOffsets (2), versions 1-11: offsets of the log's ends, or by timestamp.
 
-KIP-79, KIP-320 (leader epochs), KIP-734 (max timestamp), KIP-405 and KIP-1005 (local and tiered ends: without tiered
-storage the local start is the log's start, and the tiered end is unknown), KIP-1023 (earliest pending upload: unknown).
+KIP-79, KIP-207 (new leaders), KIP-320 (leader epochs), KIP-734 (max timestamp), KIP-405 and KIP-1005 (local and tiered
+ends: without tiered storage the local start is the log's start, and the tiered end is unknown), KIP-1023 (earliest
+pending upload: unknown).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.protocol.messages.list_offsets import (
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
+OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
 
 # Segments whose timestamps are looked up in one slice: on a slow disk each look-up may take almost a millisecond.
 SLICE = 4
@@ -70,7 +73,11 @@ def _answer(
             while not log.learn_timestamps(SLICE):
                 yield
         partition = broker.partitions.get(topic, index)
-        timestamp, offset, epoch = _find(partition, wanted, request.isolation_level)
+        isolation_level = READ_ALL if request.replica_id >= 0 else min(request.isolation_level, READ_COMMITTED)
+        found = _find(partition, wanted, isolation_level)
+        if isolation_level != READ_ALL:
+            _check_settled(partition, wanted.timestamp, found, context.api_version)
+        timestamp, offset, epoch = found
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
     return ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
@@ -99,6 +106,16 @@ def _find(partition: Partition, wanted: ListOffsetsPartition, isolation_level: i
     if found is None or found[1] >= end:
         return UNKNOWN
     return found
+
+
+def _check_settled(partition: Partition, timestamp: int, found: tuple[int, int, int], version: int) -> None:
+    """Raise OFFSET_NOT_AVAILABLE if a new leader does not know yet whether there are later offsets. KIP-207."""
+    replication = partition.replication
+    if replication is None or partition.high_watermark >= replication.epoch_start_offset:
+        return
+    if timestamp == LATEST or (timestamp >= 0 and found == UNKNOWN):
+        known = version >= OFFSET_NOT_AVAILABLE_SINCE_VERSION
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _earliest_epoch(partition: Partition) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
-    from ottla.common.completion import Completion
     from ottla.log import Log
     from ottla.metadata.image import PartitionImage
 
@@ -37,7 +37,16 @@ class RoleListener(Protocol):
 class FollowedPartition:
     """The log of a partition whose leader is another node, `leader_id` (-1: none), in `leader_epoch`."""
 
-    __slots__ = ("_flush_in_thread", "_flushing", "closed", "leader_epoch", "leader_id", "log", "topic_id")
+    __slots__ = (
+        "_flush_in_thread",
+        "_flushing",
+        "closed",
+        "is_truncation_synced",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "topic_id",
+    )
 
     def __init__(
         self,
@@ -49,6 +58,8 @@ class FollowedPartition:
         self.topic_id = log.topic_id
         self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
         self.closed = False
+        self.is_truncation_synced = True
+        """False from a truncation until it is on disk. Nothing may be appended meanwhile: see `truncated`."""
         self._flush_in_thread = flush_in_thread
         self._flushing: Completion[None] | None = None
 
@@ -75,6 +86,30 @@ class FollowedPartition:
             flushing = self._flushing = self._flush_in_thread(log.flush)
             flushing.on_done(_log_failure)
         return flushing if must_wait else None
+
+    def truncated(self) -> Completion[None]:
+        """Sync a truncation; the completion fails with KafkaError or OSError.
+
+        If new records were appended before, a power cut could retain them without the truncation: a dropped batch would
+        stand between records of the leader, as valid as they are.
+        """
+        self.is_truncation_synced = False
+        synced: Completion[None] = Completion()
+
+        def flush(_: object) -> None:
+            # A flush that began before the truncation does not cover it.
+            self._flushing = self._flush_in_thread(self.log.flush)
+            self._flushing.on_done(finished)
+
+        def finished(done: Completion[None]) -> None:
+            self.is_truncation_synced = done.error is None
+            synced.follow(done)
+
+        if self._flushing is None or self._flushing.done:
+            flush(None)
+        else:
+            self._flushing.on_done(flush)
+        return synced
 
 
 def _log_failure(done: Completion[None]) -> None:

@@ -1,0 +1,47 @@
+"""The settings of a topic, as its partitions use them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.log.config import LogConfig
+from ottla.records import ProduceRules
+
+
+class TopicSettings(NamedTuple):
+    """The values of a topic's settings, which all its partitions share."""
+
+    log: LogConfig
+    rules: ProduceRules
+    min_insync_replicas: int
+
+    @classmethod
+    def of(cls, topic: str, values: dict[str, object]) -> TopicSettings:
+        """Read the effective settings `values`, by Kafka's names."""
+        min_insync_replicas = int_value(values, "min.insync.replicas")
+        return cls(LogConfig.from_topic_config(values), produce_rules(topic, values), min_insync_replicas)
+
+
+def int_value(values: dict[str, object], name: str) -> int:
+    """An integer setting from typed values."""
+    value = values[name]
+    if not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, not a whole number")
+    return value
+
+
+def produce_rules(topic: str, values: dict[str, object]) -> ProduceRules:
+    """The rules for batches that are produced to this topic."""
+    compression = str(values["compression.type"])
+    level = values.get(f"compression.{compression}.level")
+    policies = values["cleanup.policy"]
+    return ProduceRules(
+        topic=topic,
+        max_message_bytes=int_value(values, "max.message.bytes"),
+        compression_type=compression,
+        compression_level=level if isinstance(level, int) else None,
+        timestamp_type=str(values["message.timestamp.type"]),
+        before_max_ms=int_value(values, "message.timestamp.before.max.ms"),
+        after_max_ms=int_value(values, "message.timestamp.after.max.ms"),
+        compacted=isinstance(policies, (list, tuple, frozenset, set)) and "compact" in policies,
+    )
