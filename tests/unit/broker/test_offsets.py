@@ -32,7 +32,7 @@ def listed(
 ) -> Any:
     """(error, timestamp, offset, leader epoch)"""
     wanted = ListOffsetsPartition(index, epoch, timestamp)
-    request = ListOffsetsRequest(isolation_level=isolation, topics=[ListOffsetsTopic("t", [wanted])])
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic("t", [wanted])])
     answer = harness.ask(request, version).topics[0].partitions[0]
     return answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch
 
@@ -140,7 +140,7 @@ def test_errors_of_list_offsets(log: BrokerHarness) -> None:
         ListOffsetsPartition(0, -1, EARLIEST),
         ListOffsetsPartition(1, -1, -1),
     ]
-    answers = log.ask(ListOffsetsRequest(topics=[ListOffsetsTopic("t", twice)])).topics[0].partitions
+    answers = log.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", twice)])).topics[0].partitions
     assert [(answer.partition_index, answer.error_code) for answer in answers] == [
         (0, ErrorCode.INVALID_REQUEST),
         (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
