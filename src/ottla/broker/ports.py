@@ -282,6 +282,9 @@ class OffsetPorts(HasGroups, HasMetadata, Protocol):
 class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, Protocol):
     """For the handlers of the start offsets of share groups."""
 
+    @property
+    def peers(self) -> PeerRequests: ...
+
 
 class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, HasAddresses, Protocol):
     """For `handlers/produce.py`."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.peers.batching import MOST_IN_REQUEST, PeerQueue
+from ottla.broker.peers.end_offsets import EndOffsetKind
 from ottla.broker.peers.markers import MarkerKind, Markers, write_everywhere
 from ottla.broker.peers.share_states import ATTEMPTS, REQUEST_TYPES, ShareStateKind, ShareStates
 from ottla.broker.peers.transaction_partitions import AddPartitionsKind
@@ -316,3 +317,15 @@ def test_questions_about_one_group_are_one_request(shares: Shares) -> None:
     assert all(answer.done for answer in answers)
     sizes = [(request.group_id, len(request.topics[0].partitions)) for _, request in shares.other.requests]
     assert sizes == [("g", 1), ("h", 2), ("g", 1)]
+
+
+def test_end_offsets_are_those_of_the_leaders(other: OtherBroker) -> None:
+    other.harness.create("t", partitions=2)
+    other.harness.append("t", b"a", b"b", index=1)
+    queue = PeerQueue(EndOffsetKind(), other)
+    assert [queue.ask(OTHER, ("t", index)).result() for index in (0, 1)] == [0, 2]
+    missing = queue.ask(OTHER, ("missing", 0)).result()
+    assert isinstance(missing, KafkaError)
+    assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    other.lost = True
+    assert queue.ask(OTHER, ("t", 0)).result() is LOST

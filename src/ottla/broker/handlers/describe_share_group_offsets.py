@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from ottla.broker.response_size import check_response_size
 from ottla.broker.share_coordinator import submit_all
 from ottla.broker.share_state_requests import UNAVAILABLE
+from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.share.events import ListShares
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, ReadSummary, Result, ShareKey
+from ottla.metadata.image import NO_LEADER
 from ottla.protocol.elements import Elements, as_list, encode_element
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -29,6 +31,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.peers.end_offsets import EndOffset
     from ottla.broker.ports import ShareOffsetPorts
 
 UNKNOWN_COUNT = -1
@@ -109,30 +112,53 @@ class _Description:
         rows: Elements[DescribeShareGroupOffsetsResponsePartition] = Elements(
             DescribeShareGroupOffsetsResponse, self._version
         )
+        found: list[tuple[DescribeShareGroupOffsetsResponsePartition, Completion[EndOffset] | None]] = []
         for index in indexes:
             result = results.get(ShareKey(self._group_id, topic_id, index))
-            rows.append(self._row(name, index, result))
+            found.append(self._row(name, index, result))
+            yield
+        for row, asked in found:
+            rows.append(row if asked is None else _with_lag(row, (yield from result_of(asked))))
             yield
         self._topics.append(
             DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows.as_list())
         )
 
-    def _row(self, name: str, index: int, result: Result | None) -> DescribeShareGroupOffsetsResponsePartition:
+    def _row(
+        self, name: str, index: int, result: Result | None
+    ) -> tuple[DescribeShareGroupOffsetsResponsePartition, Completion[EndOffset] | None]:
+        """The row of a partition. Add the end offset, if it is returned too, to `lag`."""
         row = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNCHOSEN_OFFSET)
         if result is None:
-            return row
+            return row, None
         if result.error in UNAVAILABLE:
             raise KafkaError(result.error)
         if result.error is not ErrorCode.NONE:
-            return row
+            return row, None
         row.start_offset, row.leader_epoch = result.start_offset, result.leader_epoch
         if result.start_offset == UNCHOSEN_OFFSET or result.delivery_complete_count == UNKNOWN_COUNT:
-            return row
+            return row, None
+        row.lag = -result.start_offset - result.delivery_complete_count
+        return row, self._end_offset(name, index)
+
+    def _end_offset(self, name: str, index: int) -> Completion[EndOffset]:
+        """The high watermark, from the partition's leader."""
+        partitions = self._broker.partitions
         try:
-            end_offset = self._broker.partitions.get(name, index).high_watermark
+            return Completion.of(partitions.get(name, index).high_watermark)
         except KafkaError as error:
-            return DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, error_code=error.code, error_message=str(error)
-            )
-        row.lag = end_offset - result.start_offset - result.delivery_complete_count
-        return row
+            leader, _ = partitions.leader_of(name, index)
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or leader == NO_LEADER:
+                return Completion.of(error)
+        return self._broker.peers.end_offsets.ask(leader, (name, index))
+
+
+def _with_lag(
+    row: DescribeShareGroupOffsetsResponsePartition, end_offset: EndOffset
+) -> DescribeShareGroupOffsetsResponsePartition:
+    if isinstance(end_offset, KafkaError):
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=row.partition_index, error_code=end_offset.code, error_message=str(end_offset)
+        )
+    row.lag += end_offset
+    return row

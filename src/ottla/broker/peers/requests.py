@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.peers.batching import PeerQueue
 from ottla.broker.peers.channels import PeerChannels
+from ottla.broker.peers.end_offsets import EndOffsetKind
 from ottla.broker.peers.markers import MarkerKind, Markers
 from ottla.broker.peers.share_states import REQUEST_TYPES, ShareStateKind
 from ottla.broker.peers.transaction_partitions import AddPartitionsKind
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.broker.peers.channels import Peers
+    from ottla.broker.peers.end_offsets import EndOffset
     from ottla.broker.peers.markers import Outcomes
     from ottla.broker.peers.transaction_partitions import Errors
     from ottla.metadata.image import Endpoint, MetadataImage
@@ -39,6 +41,11 @@ class PeerRequests:
     def transactions(self) -> PeerQueue[AddPartitions, Errors]:
         """Partitions of transactions, for their coordinators."""
         return PeerQueue(AddPartitionsKind(), self._connect("add-partitions-to-txn"))
+
+    @cached_property
+    def end_offsets(self) -> PeerQueue[tuple[str, int], EndOffset]:
+        """High watermarks, from the leaders of partitions."""
+        return PeerQueue(EndOffsetKind(), self._connect("partition-metadata"))
 
     @cached_property
     def share_states(self) -> Mapping[type, PeerQueue[Any, Result]]:
