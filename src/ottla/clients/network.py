@@ -24,10 +24,11 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
+from ottla.clients.connection_totals import ConnectionTotals
 from ottla.clients.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -56,6 +57,7 @@ from ottla.network.client import (
     UnknownHost,
     UnsupportedRequest,
 )
+from ottla.network.errors import address_of
 from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -71,21 +73,6 @@ CLOSE_S = 0.5
 class _Bootstrap(NamedTuple):
     host: str
     port: int
-
-
-@dataclass(slots=True)
-class _Totals:
-    """The number of connections ever opened, and the traffic of the closed ones."""
-
-    connections: int = 0
-    requests: int = 0
-    sent_bytes: int = 0
-    received_bytes: int = 0
-
-    def add(self, connection: ClientConnection) -> None:
-        self.requests += connection.requests
-        self.sent_bytes += connection.sent_bytes
-        self.received_bytes += connection.received_bytes
 
 
 Target: TypeAlias = int | _Bootstrap
@@ -133,7 +120,7 @@ class Cluster:
         self.view = ClusterView(max_age_ms=settings.metadata_max_age_ms, backoff=self.retry)
         self.reporter = Reporter(settings.on_event, settings.client_id)
         self.closed = False
-        self._totals = _Totals()
+        self._totals = ConnectionTotals()
         self._statistics_timer: asyncio.TimerHandle | None = None
         self._connections: dict[tuple[Target, str], ClientConnection] = {}
         self._connecting: dict[tuple[Target, str], asyncio.Task[ClientConnection]] = {}
@@ -431,6 +418,7 @@ class Cluster:
             else:
                 self.view.apply(response, loop.time() * 1000, is_complete=names is None)
                 self._adopt_bootstrap_connections()
+                self._close_outdated()
                 self._close_idle()
                 return
             await asyncio.sleep(delay_s)
@@ -446,6 +434,17 @@ class Cluster:
                     self._connections[key] = self._connections.pop((target, purpose))
                     connection.on_close(functools.partial(self._lost, node_id, "", connection))
                     break
+
+    def _close_outdated(self) -> None:
+        """Close the connections to former addresses of brokers, and to brokers that left the cluster.
+
+        Their requests fail now and can be sent again to where they belong: a broker that hangs might never answer.
+        """
+        for (target, _), connection in list(self._connections.items()):
+            if isinstance(target, int) and self.view.nodes:
+                node = self.view.nodes.get(target)
+                if node is None or connection.address != address_of(node.host, node.port):
+                    connection.abort()
 
     # -- coordinators ------------------------------------------------------------------------------------------
 

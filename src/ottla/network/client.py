@@ -31,6 +31,7 @@ from ottla.network.errors import (
     TlsRefused,
     UnknownHost,
     UnsupportedRequest,
+    address_of,
     connect_error,
     tls_problem,
 )
@@ -169,7 +170,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         Raises ConnectFailed; its subclasses will not pass by themselves.
         """
         loop = asyncio.get_running_loop()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = address_of(host, port)
         connection = cls(address, client_id, loop)
         is_ready = False
         stage = "no token to log in with"

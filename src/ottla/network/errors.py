@@ -59,6 +59,11 @@ _NO_COMMON_VERSION: Final = frozenset(
 )
 
 
+def address_of(host: str, port: int) -> str:
+    """How addresses are written in messages, and in `ClientConnection.address`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def connect_error(address: str, error: Exception, timeout_s: float, *, stage: str, is_tls: bool) -> ConnectFailed:
     """Return the exception for a failed connect; `stage` describes the problem if it was a timeout."""
     if isinstance(error, (TimeoutError, NoAnswer)):

@@ -74,6 +74,17 @@ T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
 P0, P1, P2 = "t-0", "t-1", "t-2"
 
 
+def test_broker_that_leaves_the_cluster_does_not_hold_up_a_call_to_all_brokers(view: ClusterView) -> None:
+    story = Story(call(Route.BROKERS, None), view)
+    first, second = story.next().sends
+    story.answer(first, **{str(first.node_id): "answer"})
+    story.progress.failed(second, ConnectionLost("lost"))
+    assert story.next().refresh is not None
+    view.apply(metadata(nodes=[1], controller=1), 0)
+    assert story.ended()
+    assert story.progress.outcome.all() == {1: "answer"}
+
+
 def test_each_leader_gets_one_request_for_all_its_partitions(view: ClusterView) -> None:
     story = Story(call(Route.LEADERS, [T0, T1, T2]), view)
     sends = story.next().sends

@@ -42,11 +42,12 @@ class Pair:
         self.one, self.two = FakeBroker(self._answer), FakeBroker(self._answer)
         self.answers: list[Answer] = []
         self.refreshes = 0
+        self.listed = [(1, self.one), (2, self.two)]
 
     def _answer(self, _: RequestHeader, request: Message) -> Answer:
         if isinstance(request, MetadataRequest):
             self.refreshes += 1
-            rows = [MetadataResponseBroker(i, "127.0.0.1", b.port) for i, b in ((1, self.one), (2, self.two))]
+            rows = [MetadataResponseBroker(i, "127.0.0.1", b.port) for i, b in self.listed]
             return MetadataResponse(brokers=rows, cluster_id="c", controller_id=2)
         if isinstance(request, HeartbeatRequest):
             return HeartbeatResponse(request.generation_id)
@@ -119,6 +120,38 @@ def test_unreachable_broker_is_retried_with_backoff_until_it_returns() -> None:
             assert 2 <= attempts <= 12
             await pair.two.start()
             assert (await ours.send(2, HeartbeatRequest("g", 5, "m"))).throttle_time_ms == 5
+            await ours.close()
+
+    run(story())
+
+
+def test_request_to_a_broker_that_hangs_fails_when_the_metadata_no_longer_has_it() -> None:
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address, **{"request.timeout.ms": 15_000})
+            await ours.start()
+            hung = asyncio.create_task(ours.send(2, FindCoordinatorRequest("g")))
+            while not any(isinstance(request, FindCoordinatorRequest) for _, request in pair.two.seen):
+                await asyncio.sleep(0.01)
+            pair.listed = [(1, pair.one)]
+            await ours.refresh()
+            with pytest.raises(ConnectionLost):
+                await hung
+            await ours.close()
+
+    run(story())
+
+
+def test_broker_that_returns_at_another_address_is_reached_there() -> None:
+    async def story() -> None:
+        async with Pair() as pair, FakeBroker(pair._answer) as moved:
+            ours = cluster(pair.one.address)
+            await ours.start()
+            await ours.send(2, HeartbeatRequest("g", 1, "m"))
+            pair.listed = [(1, pair.one), (2, moved)]
+            await ours.refresh()
+            await ours.send(2, HeartbeatRequest("g", 1, "m"))
+            assert [type(request) for _, request in moved.seen] == [HeartbeatRequest]
             await ours.close()
 
     run(story())

@@ -242,6 +242,12 @@ class Progress(Generic[K, V]):
             return self._to_coordinators(wait_ms)
         refresh: frozenset[str] | None = frozenset() if self._view_is_wrong else None
         self._view_is_wrong = False
+        if self.call.route is Route.BROKERS and self.call.keys is None:
+            # What a broker had that left the cluster is at other brokers now, or will be soon.
+            for key in [key for key in self._pending if key not in view.nodes]:
+                self._settle(key)
+            if not self._pending:
+                return None
         if self.call.route is Route.BROKERS:
             sends = tuple(self._send(cast("int", key), [key]) for key in self._pending)
             return Round(wait_ms, refresh, sends=sends)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ottla.clients.cluster import ClusterView, check_topics
+from ottla.clients.cluster import ClusterView, Node, check_topics
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
@@ -39,6 +39,7 @@ from ottla.records.column_kernels import whole_batches
 logger = logging.getLogger("ottla.clients.share")
 
 _RENEW_VERSION: Final = 2
+_LEADER_MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _FATAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 
 
@@ -377,6 +378,8 @@ class ShareCore:
             if not error.retriable:
                 self.outbox.poll_error = error
             return
+        for endpoint in response.node_endpoints:
+            self._view.add_node(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
         left = dict(sent.queued)
         for topic in response.responses:
             for row in topic.partitions:
@@ -396,6 +399,13 @@ class ShareCore:
         """Take the records of one partition."""
         name = self._view.topic_name(key.topic_id)
         if row.error_code:
+            hint = row.current_leader
+            if (
+                row.error_code in _LEADER_MOVED
+                and name is not None
+                and self._view.set_leader(name, key.partition, hint.leader_id, hint.leader_epoch)
+            ):
+                return  # KIP-951: the response names the new leader
             self._sessions[node].not_before_ms = now_ms + self._settings.group.backoff.initial_ms
             self._view.invalidate()
             if row.error_code in _FATAL:
