@@ -61,8 +61,15 @@ LEAVE_WITHIN_S = 60.0
 RESIGN_WITHIN_S = 3.0
 
 
-async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: asyncio.Event) -> None:
-    """Run a broker until `stop` is set; `ready` is called once it serves.
+async def serve(
+    config: BrokerConfig,
+    ready: Callable[[Bootstrap], None],
+    stop: asyncio.Event,
+    leaves: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run a node until `stop` is set; `ready` is called once it serves.
+
+    `leaves()` tells at the end whether leaderships move to other nodes: not if all nodes of the cluster stop.
 
     Raises StorageError, OSError (an address in use) or KafkaError if the broker cannot start. Raises StorageError if
     the disk of the metadata log, or the last log directory, fails later.
@@ -74,6 +81,7 @@ async def serve(config: BrokerConfig, ready: Callable[[Bootstrap], None], stop: 
     except NodeStoppedError:
         logger.info("The node stopped before it was ready")
     finally:
+        node.leaves = leaves()
         await node.close()
     if node.failure is not None:
         raise StorageError(node.failure)
@@ -115,6 +123,8 @@ class Node:
         self.network: Server | None = None
         self._maintenance: MaintenanceTasks | None = None
         self._started = False
+        self.leaves = True
+        """Whether a clean stop moves leaderships to other nodes first."""
         self.broker: Broker
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -341,7 +351,7 @@ class Node:
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
-        if clean:
+        if clean and self.leaves:
             await self._leave()
         self._housekeeping.stop()
         if not clean:

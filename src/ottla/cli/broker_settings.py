@@ -28,13 +28,9 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
         for name in _LISTENER_SETTINGS:
             properties.pop(name, None)
         properties["listeners"] = _listener(listen)
-    if options.data is not None and not options.data.strip():
-        raise Failure("--data is empty; it must name the data directory", exit_code=2)
-    if options.data:
+    if options.data is not None or ("log.dirs" not in properties and "log.dir" not in properties):
         properties.pop("log.dir", None)
-        properties["log.dirs"] = _directory("--data", options.data)
-    elif "log.dirs" not in properties and "log.dir" not in properties:
-        properties["log.dirs"] = _directory("the data directory", default_data_directory())
+        properties["log.dirs"] = data_directory(options)
     if options.node_id is not None:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
@@ -50,6 +46,15 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
     return config
 
 
+def data_directory(options: SimpleNamespace) -> str:
+    """Return the directory that `--data` names, or the default one; raises Failure."""
+    if options.data is None:
+        return _directory("the data directory", default_data_directory())
+    if not options.data.strip():
+        raise Failure("--data is empty; it must name the data directory", exit_code=2)
+    return _directory("--data", options.data)
+
+
 def _directory(what: str, path: str) -> str:
     """Return the path; raises Failure for a path that the list `log.dirs` cannot contain."""
     if "," in path:
@@ -60,7 +65,8 @@ def _directory(what: str, path: str) -> str:
     return path
 
 
-def _listener(text: str) -> str:
+def listen_address(text: str) -> tuple[str, int]:
+    """Return the host and the port of `--listen`; raises Failure."""
     bare_port = text.removeprefix(":")
     try:
         # A port alone must not open the broker to the network: there is no authentication.
@@ -69,4 +75,9 @@ def _listener(text: str) -> str:
         raise Failure(f"--listen: {error}", exit_code=2) from error
     if port > 65535:
         raise Failure(f"--listen: {port} is above 65535, the highest port", exit_code=2)
+    return host, port
+
+
+def _listener(text: str) -> str:
+    host, port = listen_address(text)
     return f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"

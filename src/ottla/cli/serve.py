@@ -34,13 +34,16 @@ _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats that of the terminal.
 _ONE_REQUEST_S = 0.5
 _GC_THRESHOLDS = (20_000, 10, 50)
+SUPERVISED = "OTTLA_SUPERVISED"
+"""The environment variable that makes a node stop when its standard input ends."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
-_PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--log-level")
+_PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level")
 
 
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
-    options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, log_level="info", overrides=())
+    options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
+    options.log_level = "info"
     rest = iter(words)
     for word in rest:
         name, separator, value = word.partition("=")
@@ -58,10 +61,15 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Run a broker until a signal arrives."""
+    """Run a node until a signal arrives, or a cluster of several nodes."""
+    if options.brokers is not None and options.brokers != "1":
+        from ottla.cli import supervise
+
+        return supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
     start_logging(options.log_level)
     config = broker_settings.broker_config(options)
+    _refuse_cluster(config)
     for warning in config.warnings:
         logger.warning("%s", warning)
     _raise_file_limit()
@@ -73,6 +81,13 @@ def run(options: SimpleNamespace) -> int:
         except OSError as error:
             raise _explain(config, error) from error
     return 0
+
+
+def _refuse_cluster(config: BrokerConfig) -> None:
+    """Raise Failure if the data directory is that of a cluster: a new broker in it would seem to have lost the data."""
+    home = config.log_dirs[0]
+    if os.path.exists(f"{home}/node-1/data/meta.properties") and not os.path.exists(f"{home}/meta.properties"):
+        raise Failure(f"{home} has the data of a cluster", "Start it with --brokers N, or choose another --data DIR.")
 
 
 async def _serve(config: BrokerConfig) -> None:
@@ -99,7 +114,18 @@ async def _serve(config: BrokerConfig) -> None:
 
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
-    await serve(config, lambda bootstrap: _announce(config, bootstrap), stop)
+    cluster_ends = False
+
+    def stop_with_cluster() -> None:
+        """The process that runs all nodes of the cluster closed this one's standard input."""
+        nonlocal cluster_ends
+        loop.remove_reader(sys.stdin.fileno())
+        cluster_ends = True
+        stop.set()
+
+    if os.environ.get(SUPERVISED):
+        loop.add_reader(sys.stdin.fileno(), stop_with_cluster)
+    await serve(config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends)
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)

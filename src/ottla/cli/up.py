@@ -1,6 +1,10 @@
 """Start a broker in the foreground; Ctrl-C or SIGTERM stops it cleanly, a second one at once.
 
 Its first line on standard output is `bootstrap=HOST:PORT`, once clients can connect. Log lines go to standard error.
+
+With --brokers N a whole cluster runs on this machine, each broker in a process of its own: it uses N cores, and from
+three brokers on it survives the end of any one. Ports follow each other from that of --listen. The data of node I is in
+DIR/node-I; the same command starts the cluster again. Nodes on several machines: one `ottla up --config` each.
 """
 
 from ottla.cli import serve
@@ -13,6 +17,8 @@ ottla up --data ./data --listen 127.0.0.1:0    on a port that is free
 ottla up --listen 9095                         on another port of this machine
 ottla up --listen 0.0.0.0:9092                 on every interface: no login
 ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
+ottla up --data ./cluster --brokers 3          on 127.0.0.1:9092 to 9094
+ottla up --config server.properties            a node of a cluster, as Kafka's
 """
 
 
@@ -23,6 +29,7 @@ _PARAMETERS = [
         "the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
         "free one, host 0.0.0.0 is every interface",
     ),
+    Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(
         "--log-level LEVEL",
         "the least level of log lines on standard error: debug, info, warning or error; default: info",

@@ -16,7 +16,7 @@ Errors of single topics, resources or partitions are in the response; KafkaError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.common.slices import Slices, finish
@@ -197,6 +197,13 @@ class Controller:
     def note_disconnected(self, broker_id: int) -> Outcome[None]:
         """Note that the broker's connection was closed: its next process may register before the session expires."""
         self._state.sessions.note_disconnected(broker_id)
+        return Outcome([], None)
+
+    def note_silent(self, is_connected: Callable[[int], bool]) -> Outcome[None]:
+        """Note the brokers that are not connected to this controller, as `note_disconnected` does."""
+        for broker_id in self._state.image.brokers:
+            if not is_connected(broker_id):
+                self._state.sessions.note_disconnected(broker_id)
         return Outcome([], None)
 
     def extend_sessions(self, by_ms: int) -> Outcome[None]:

@@ -127,7 +127,7 @@ def fence_one_expired(state: State, now_ms: int) -> Outcome[bool]:
         broker = state.image.brokers.get(broker_id)
         if broker_id == state.node_id:
             # The broker of this process lives as long as this controller, even if its heartbeats are late.
-            state.sessions.touch(broker_id, epoch, now_ms)
+            state.sessions.prolong(broker_id, epoch, now_ms)
             continue
         if broker is not None and broker.epoch == epoch and not broker.fenced:
             # The session ends when the image shows the broker as fenced. If the append fails, the next call retries.

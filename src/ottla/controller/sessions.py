@@ -49,8 +49,12 @@ class Sessions:
 
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """Note a contact of a registered broker."""
-        self._contacts[broker_id] = (epoch, now_ms)
+        self.prolong(broker_id, epoch, now_ms)
         self._disconnected.discard(broker_id)
+
+    def prolong(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """Give the broker a full session without a contact."""
+        self._contacts[broker_id] = (epoch, now_ms)
 
     def expire(self, broker_id: int, epoch: int) -> None:
         """Let the session of this registration expire now."""

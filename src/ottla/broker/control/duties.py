@@ -188,6 +188,9 @@ class ControllerDuties:
     def _probe_silent(self) -> None:
         """Probe the brokers that did not connect to this new active controller."""
         self._grace = None
+        # The next process on the same directories need not wait until the session ends. The published image may lack
+        # brokers that registered last, because this controller has committed nothing yet.
+        self._submit(lambda controller: controller.note_silent(self._connections.is_connected))
         for broker in self._metadata.image.brokers.values():
             if not self._connections.is_connected(broker.broker_id):
                 self._examine(broker, remote_host=None)

@@ -165,6 +165,18 @@ def test_new_controller_probes_the_brokers_that_do_not_connect() -> None:
     assert world.fenced == [2]
 
 
+def test_broker_that_restarted_before_the_election_registers_without_waiting() -> None:
+    world = World(elected=False)
+    world.elect()
+    world.connections.note(3, world.clients[3])
+    world.loop.advance(100)
+    world.cluster.now_ms = world.loop.monotonic_ms()
+    for broker_id in (1, 2):
+        assert world.cluster.start(broker_id, incarnation=2) > 0
+    with pytest.raises(KafkaError):
+        world.cluster.start(3, incarnation=2)
+
+
 def test_loopback_address_of_another_machine_proves_nothing() -> None:
     world = World()
     world.clients[2].remote_host = "10.0.0.2"

@@ -1,0 +1,166 @@
+"""The nodes of `ottla up --brokers N`: their directories below one, their ports, and their settings.
+
+DIR/node-1, DIR/node-2, ... each have `server.properties`, which is written again at each start, and `data`. The first
+three nodes are controllers too; with fewer than three only the first, because a quorum of two survives no failure.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from ottla.broker.formatting import NodeFormat, format_node
+from ottla.cli.broker_settings import LOOPBACK, data_directory, listen_address
+from ottla.cli.storage import random_uuid, unusable
+from ottla.cli.terminal import Failure
+from ottla.cli.values import name_and_value, read_properties
+from ottla.common.clock import SystemClock
+from ottla.common.ids import uuid_to_text
+from ottla.config import BrokerConfig, ConfigError
+from ottla.log.files import Files
+from ottla.log.storage import META_PROPERTIES, StorageError, read_meta
+
+DEFAULT_PORT = 9092
+MOST_BROKERS = 64
+CONTROLLERS = 3
+# `--brokers` decides these settings.
+_OWN = (
+    "advertised.listeners",
+    "broker.id",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "metadata.log.dir",
+    "node.id",
+    "process.roles",
+)
+
+
+class LocalNode(NamedTuple):
+    """One node, with the file of its settings."""
+
+    node_id: int
+    properties_file: Path
+    data: Path
+
+
+def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
+    """Write the settings of each node, and format the new ones; raises Failure."""
+    home = Path(data_directory(options)).absolute()
+    _check_home(home, brokers)
+    given = _given(options)
+    nodes = [LocalNode(i, home / f"node-{i}" / "server.properties", home / f"node-{i}" / "data") for i in _ids(brokers)]
+    settings = _settings(options, brokers, given)
+    try:
+        for node, own in zip(nodes, settings, strict=True):
+            properties = given | own | {"log.dirs": str(node.data)}
+            try:
+                BrokerConfig(properties)
+            except ConfigError as error:
+                raise Failure(str(error), exit_code=2) from error
+            node.properties_file.parent.mkdir(parents=True, exist_ok=True)
+            node.properties_file.write_text("".join(f"{name}={_escaped(properties[name])}\n" for name in properties))
+        _format(nodes)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise unusable(str(error.filename or home), error) from error
+    return nodes
+
+
+def _ids(brokers: int) -> range:
+    return range(1, brokers + 1)
+
+
+def _check_home(home: Path, brokers: int) -> None:
+    if (home / META_PROPERTIES).exists():
+        raise Failure(
+            f"{home} has the data of a single broker",
+            "Choose another directory for a cluster with --data DIR, or start it without --brokers.",
+        )
+    known = [path for path in home.glob("node-*") if (path / "data" / META_PROPERTIES).exists()]
+    if len(known) > brokers:
+        raise Failure(
+            f"{home} has a cluster of {len(known)} brokers",
+            f"Start all of them: --brokers {len(known)}. `ottla broker drain` removes a broker from a running cluster.",
+        )
+
+
+def _given(options: SimpleNamespace) -> dict[str, str]:
+    """The settings of the user, for every node."""
+    properties = read_properties(options.config) if options.config else {}
+    for name in _OWN:
+        properties.pop(name, None)
+    overrides = dict(name_and_value(override, "-X") for override in options.overrides)
+    own = sorted(overrides.keys() & set(_OWN))
+    if own or options.node_id is not None:
+        problem = f"--brokers sets {own[0] if own else 'node.id'} of each node itself"
+        raise Failure(problem, "Nodes with settings of their own: one `ottla up --config FILE` each.", exit_code=2)
+    return properties | overrides
+
+
+def _settings(options: SimpleNamespace, brokers: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    host, port = listen_address(options.listen) if options.listen else (LOOPBACK, DEFAULT_PORT)
+    if port + brokers - 1 > 65535:
+        raise Failure(f"--listen: the ports {port} to {port + brokers - 1} are not all below 65536", exit_code=2)
+    shown = f"[{host}]" if ":" in host else host
+    controllers = list(_ids(CONTROLLERS if brokers >= CONTROLLERS else 1))
+    # Static voters may have other ports after each start, because all of them start together.
+    ports = dict(zip(controllers, _free_ports(len(controllers)), strict=True))
+    replicas, in_sync = min(brokers, 3), 2 if brokers >= 3 else 1
+    common = {
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{i}@{LOOPBACK}:{ports[i]}" for i in controllers),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    common |= {
+        name: str(value)
+        for name, value in {
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": in_sync,
+        }.items()
+        if name not in given
+    }
+    settings = []
+    for node_id in _ids(brokers):
+        listeners = f"PLAINTEXT://{shown}:{port + node_id - 1 if port else 0}"
+        if node_id in ports:
+            listeners += f",CONTROLLER://{LOOPBACK}:{ports[node_id]}"
+        roles = "broker,controller" if node_id in ports else "broker"
+        settings.append(common | {"node.id": str(node_id), "process.roles": roles, "listeners": listeners})
+    return settings
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _format(nodes: list[LocalNode]) -> None:
+    """Format the new nodes for the cluster of the others, or for a new one."""
+    files = Files()
+    metas = [read_meta(files, str(node.data)) if node.data.is_dir() else None for node in nodes]
+    cluster_id = next((meta.cluster_id for meta in metas if meta is not None), uuid_to_text(b"o" + os.urandom(15)))
+    for node in nodes:
+        wanted = NodeFormat(node.node_id, cluster_id, [str(node.data)], str(node.data))
+        format_node(files, wanted, random_uuid, SystemClock().wall_ms(), ignore_formatted=True)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

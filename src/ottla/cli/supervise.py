@@ -1,0 +1,207 @@
+"""`ottla up --brokers N`: runs the nodes of a cluster on this machine as processes, until a signal stops them.
+
+Ctrl-C and SIGTERM stop all nodes cleanly, a second one at once. A node that ends by itself is named and not restarted;
+the others go on, and the exit code is 1. A node ends when its standard input is closed, so that no node outlives this
+process.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.cli.local_nodes import MOST_BROKERS, LocalNode, prepare
+from ottla.cli.serve import SUPERVISED
+from ottla.cli.terminal import Failure, discard_standard_output, start_logging
+from ottla.common.style import Style
+
+logger = logging.getLogger("ottla.up")
+
+_ANNOUNCEMENT = b"bootstrap="
+_READY_WITHIN_S = 120.0
+_STOP_WITHIN_S = 90.0
+_CHUNK = 1 << 16
+
+
+def run(options: SimpleNamespace) -> int:
+    """Run the nodes until a signal arrives; returns the exit code."""
+    try:
+        brokers = int(options.brokers)
+    except ValueError:
+        brokers = 0
+    if not 1 <= brokers <= MOST_BROKERS:
+        raise Failure(f"--brokers {options.brokers} is not a number from 1 to {MOST_BROKERS}", exit_code=2)
+    start_logging(options.log_level)
+    nodes = prepare(options, brokers)
+    return asyncio.run(_Supervisor(nodes, options.log_level).run())
+
+
+class _Process:
+    """One node's process."""
+
+    def __init__(self, node: LocalNode, process: asyncio.subprocess.Process) -> None:
+        self.node = node
+        self.process = process
+        self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def read_output(self) -> None:
+        """Read the address that the node announces; skip the rest of its standard output."""
+        assert self.process.stdout is not None
+        first = b""
+        while chunk := await self.process.stdout.read(_CHUNK):
+            if not self.address.done():
+                first += chunk
+                line, newline, _ = first.partition(b"\n")
+                if newline:
+                    self.address.set_result(line.removeprefix(_ANNOUNCEMENT).decode())
+
+    async def copy_log(self, prefix: bytes) -> None:
+        """Copy the node's log lines to standard error, each after `prefix`."""
+        assert self.process.stderr is not None
+        rest = b""
+        while chunk := await self.process.stderr.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines:
+                sys.stderr.buffer.write(b"".join(prefix + line + b"\n" for line in lines))
+                sys.stderr.buffer.flush()
+        if rest:
+            sys.stderr.buffer.write(prefix + rest + b"\n")
+            sys.stderr.buffer.flush()
+
+    def stop(self) -> None:
+        """Stop it cleanly, as one of a cluster that ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+
+class _Supervisor:
+    def __init__(self, nodes: list[LocalNode], log_level: str) -> None:
+        self._nodes = nodes
+        self._log_level = log_level
+        self._processes: list[_Process] = []
+        self._stop = asyncio.Event()
+        self._signals = 0
+        self._died = False
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop_on, number)
+        watchers: list[asyncio.Task[None]] = []
+        try:
+            for node in self._nodes:
+                started = await self._start(node)
+                self._processes.append(started)
+                watchers.append(asyncio.create_task(self._watch(started)))
+            if await self._all_ready():
+                self._announce()
+                await self._stop.wait()
+        finally:
+            self._stop.set()
+            for each in self._processes:
+                each.stop()
+            await self._wait_for_end(watchers)
+        if not self._died:
+            logger.info("Stopped all %d nodes", len(self._processes))
+        return 1 if self._died else 0
+
+    async def _start(self, node: LocalNode) -> _Process:
+        words = ["-m", "ottla.cli.main", "up", "--config", str(node.properties_file), "--log-level", self._log_level]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *words,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=os.environ | {SUPERVISED: "1"},
+            process_group=0,  # Ctrl-C reaches this process only, which stops the nodes in its own way
+        )
+        return _Process(node, process)
+
+    async def _watch(self, started: _Process) -> None:
+        """Copy the output of a node until it ends, and report an end that was not ordered."""
+        style = Style.of(sys.stderr)
+        prefix = style.dim(f"{started.node.node_id} |") + " "
+        await asyncio.gather(started.read_output(), started.copy_log(prefix.encode()))
+        code = await started.process.wait()
+        if not started.address.done():
+            started.address.set_result("")
+        if self._stop.is_set() and code in (0, -signal.SIGKILL):
+            return
+        self._died = True
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        logger.error("Node %d %s; the others go on", started.node.node_id, how)
+        if not self._stop.is_set():
+            logger.error("Start it again in another terminal: ottla up --config %s", started.node.properties_file)
+        if all(each.process.returncode is not None for each in self._processes):
+            self._stop.set()
+
+    async def _all_ready(self) -> bool:
+        """Wait for the addresses of all nodes; False if one ended before, or a signal arrived."""
+        stopped = asyncio.create_task(self._stop.wait())
+        try:
+            for each in self._processes:
+                waiting: list[asyncio.Future[Any]] = [each.address, stopped]
+                await asyncio.wait(waiting, timeout=_READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+                if self._stop.is_set():
+                    return False
+                if not each.address.done() or not each.address.result():
+                    self._died = True
+                    logger.error("Node %d is not ready: stopping all nodes", each.node.node_id)
+                    return False
+        finally:
+            stopped.cancel()
+        return True
+
+    def _announce(self) -> None:
+        bootstrap = ",".join(each.address.result() for each in self._processes)
+        first = self._processes[0].address.result()
+        style = Style.of(sys.stdout)
+        home = self._nodes[0].data.parent.parent
+        replicas = min(3, len(self._nodes))
+        up = style.green(f"{len(self._nodes)} brokers are up.")
+        lines = [
+            f"bootstrap={bootstrap}",
+            "",
+            f"  {up} Any Kafka client can connect to {style.bold(first)}",
+            "",
+            f"  {style.dim('data')}     {home}/node-*",
+            f"  {style.dim('copies')}   {replicas} of each partition, unless a topic is created with another number",
+            f"  {style.dim('write')}    echo hello | ottla produce greetings --create -b {first}",
+            f"  {style.dim('read')}     ottla tail greetings -b {first}",
+            f"  {style.dim('look')}     ottla cluster -b {first}",
+            f"  {style.dim('stop')}     Ctrl-C; the same command starts the cluster again",
+            "",
+        ]
+        try:
+            print("\n".join(lines), flush=True)
+        except BrokenPipeError:
+            discard_standard_output()
+
+    def _stop_on(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            logger.warning("Stopping at once: received %s a second time", number.name)
+            self._kill_all()
+            return
+        logger.info("Stopping %d nodes: %s", len(self._processes), number.name)
+        self._stop.set()
+
+    def _kill_all(self) -> None:
+        for each in self._processes:
+            if each.process.returncode is None:
+                each.process.kill()
+
+    async def _wait_for_end(self, watchers: list[asyncio.Task[None]]) -> None:
+        if not watchers:
+            return
+        _, late = await asyncio.wait(watchers, timeout=_STOP_WITHIN_S)
+        if late:
+            self._died = True
+            logger.error("%d nodes do not stop: killing them", len(late))
+            self._kill_all()
+            await asyncio.wait(late)
