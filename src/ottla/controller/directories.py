@@ -8,9 +8,8 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices
-from ottla.controller import leaders
 from ottla.controller.brokers import check_epoch
-from ottla.controller.leaders import UNCHANGED, Availability
+from ottla.controller.leaders import UNCHANGED, Availability, TopicChanges
 from ottla.controller.partition_change import Target, without
 from ottla.controller.state import Outcome, State, check_size, refuse
 from ottla.metadata.features import DIRECTORIES_FROM
@@ -71,4 +70,4 @@ def _assign(state: State, broker: BrokerImage, topic: TopicImage, index: int, di
     if directory not in broker.directories and broker.broker_id in partition.isr:
         target = target._replace(isr=without(partition.isr, (broker.broker_id,)))
         availability = Availability(departed=broker.broker_id)
-    return [*leaders.change(state, topic, index, target, availability=availability)]
+    return [*TopicChanges(state, topic, availability=availability).records(index, target)]

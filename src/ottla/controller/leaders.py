@@ -9,11 +9,11 @@ Cost: the records for one broker read every partition once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import DIRECTORY_UNASSIGNED
+from ottla.common.ids import DIRECTORY_UNASSIGNED, Uuid
 from ottla.common.slices import Slices
 from ottla.controller.partition_change import ChangeRules, Election, Target, partition_change, without
 from ottla.controller.state import Outcome, State, check_size, refuse
@@ -52,49 +52,81 @@ def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, in
                 yield topic, index, partition
 
 
-def change(
-    state: State,
-    topic: TopicImage,
-    index: int,
-    target: Target,
-    election: Election | None = None,
-    availability: Availability = UNCHANGED,
-) -> list[m.PartitionChangeRecord]:
-    """Return the record that brings a partition to the target; none if it is there.
+class TopicChanges:
+    """Builds the records of changes of one topic's partitions. What they have in common is looked up once.
 
     Without `election`, the topic's `unclean.leader.election.enable` decides.
     """
-    partition = topic.partitions[index]
-    if election is None:
-        election = Election.UNCLEAN if unclean_allowed(state, topic.name) else Election.ONLINE
-    replicas = partition.replicas if target.replicas is None else target.replicas
-    added = {replica: state.directory_of(replica) for replica in replicas if replica not in partition.replicas}
-    version = state.image.metadata_version
-    rules = ChangeRules(
-        acceptable=frozenset(r for r in replicas if _may_lead(state, partition, r, availability)),
-        min_isr=effective_min_isr(state, topic),
-        election=election,
-        eligible_enabled=_eligible_enabled(state),
-        shrink_starts_epoch=version < _SHRINK_RETAINS_EPOCH_FROM,
-        names_directories=version >= DIRECTORIES_FROM,
-    )
-    target = target._replace(directories={**added, **target.directories})
-    record = partition_change(topic.topic_id, index, partition, target, rules)
-    return [] if record is None else [record]
+
+    __slots__ = ("_availability", "_rules", "_state", "_topic")
+
+    def __init__(
+        self, state: State, topic: TopicImage, election: Election | None = None, availability: Availability = UNCHANGED
+    ) -> None:
+        if election is None:
+            election = Election.UNCLEAN if unclean_allowed(state, topic.name) else Election.ONLINE
+        version = state.image.metadata_version
+        self._state = state
+        self._topic = topic
+        self._availability = availability
+        self._rules = ChangeRules(
+            acceptable=frozenset(),
+            min_isr=effective_min_isr(state, topic),
+            election=election,
+            eligible_enabled=_eligible_enabled(state),
+            shrink_starts_epoch=version < _SHRINK_RETAINS_EPOCH_FROM,
+            names_directories=version >= DIRECTORIES_FROM,
+        )
+
+    def records(self, index: int, target: Target) -> list[m.PartitionChangeRecord]:
+        """Return the record that brings a partition to the target; none if it is there."""
+        partition = self._topic.partitions[index]
+        replicas = partition.replicas if target.replicas is None else target.replicas
+        directories = partition.directories
+        if target.replicas is not None or len(directories) != len(replicas):
+            known = dict(zip(partition.replicas, directories, strict=False))
+            directories = tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas)
+            added = {each: self._state.directory_of(each) for each in replicas if each not in partition.replicas}
+            target = target._replace(directories={**added, **target.directories})
+        in_directories = zip(replicas, directories, strict=True)
+        acceptable = frozenset([replica for replica, where in in_directories if self._may_lead(replica, where)])
+        rules = self._rules._replace(acceptable=acceptable)
+        record = partition_change(self._topic.topic_id, index, partition, target, rules)
+        return [] if record is None else [record]
+
+    def _may_lead(self, replica: int, directory: Uuid) -> bool:
+        arrived, departed, any_directory = self._availability
+        if replica == departed:
+            return False
+        broker = self._state.image.brokers.get(replica)
+        if replica == arrived:
+            return any_directory or (broker is not None and broker.has_online_directory(directory))
+        return broker is not None and broker.is_active and broker.has_online_directory(directory)
 
 
-def _may_lead(state: State, partition: PartitionImage, replica: int, availability: Availability) -> bool:
-    if replica == availability.departed:
-        return False
-    if replica == availability.arrived:
-        return availability.any_directory or _directory_online(state, partition, replica)
-    return state.is_active(replica) and _directory_online(state, partition, replica)
+def change(
+    state: State, topic: TopicImage, index: int, target: Target, election: Election | None = None
+) -> list[m.PartitionChangeRecord]:
+    """Return the record that brings one partition to the target; none if it is there. See `TopicChanges`."""
+    return TopicChanges(state, topic, election).records(index, target)
 
 
-def _directory_online(state: State, partition: PartitionImage, replica: int) -> bool:
-    broker = state.image.brokers.get(replica)
-    directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(replica, DIRECTORY_UNASSIGNED)
-    return broker is not None and broker.has_online_directory(directory)
+def _changes(
+    state: State,
+    broker_id: int,
+    target_of: Callable[[PartitionImage], Target | None],
+    availability: Availability = UNCHANGED,
+) -> list[Message]:
+    """Change the partitions of a broker for which `target_of` returns a target."""
+    records: list[Message] = []
+    for topic in state.image.topics_by_name.values():
+        changes = None
+        for index, partition in topic.partitions.items():
+            target = target_of(partition) if broker_id in partition.replicas else None
+            if target is not None:
+                changes = TopicChanges(state, topic, availability=availability) if changes is None else changes
+                records += changes.records(index, target)
+    return records
 
 
 def _eligible_enabled(state: State) -> bool:
@@ -104,35 +136,35 @@ def _eligible_enabled(state: State) -> bool:
 
 def records_for_departure(state: State, broker_id: int, *, unclean: bool = False) -> list[Message]:
     """Remove an unavailable broker from leadership and the ISR; after an unclean stop it is not eligible, either."""
-    records: list[Message] = []
     lost = broker_id if unclean and _eligible_enabled(state) else None
-    for topic, index, partition in partitions_of(state, broker_id):
+
+    def target_of(partition: PartitionImage) -> Target | None:
         if broker_id in partition.isr or (lost is not None and broker_id in partition.eligible_leader_replicas):
-            target = Target(isr=without(partition.isr, (broker_id,)), unclean_shutdown=lost)
-            records += change(state, topic, index, target, availability=Availability(departed=broker_id))
-    return records
+            return Target(isr=without(partition.isr, (broker_id,)), unclean_shutdown=lost)
+        return None
+
+    return _changes(state, broker_id, target_of, Availability(departed=broker_id))
 
 
 def records_for_arrival(state: State, broker_id: int, *, any_directory: bool = False) -> list[Message]:
     """Elect leaders of partitions without one, now that the broker is available."""
-    records: list[Message] = []
     availability = Availability(arrived=broker_id, any_directory=any_directory)
-    for topic, index, partition in partitions_of(state, broker_id):
-        if partition.leader == NO_LEADER:
-            records += change(state, topic, index, Target(), availability=availability)
-    return records
+    return _changes(state, broker_id, lambda each: Target() if each.leader == NO_LEADER else None, availability)
 
 
 def records_for_offline_directories(state: State, broker_id: int, directories: Iterable[bytes]) -> list[Message]:
     """Remove the broker from leadership and ISR of the partitions in directories that failed. KIP-858."""
     lost = set(directories)
-    records: list[Message] = []
-    for topic, index, partition in partitions_of(state, broker_id):
+
+    def target_of(partition: PartitionImage) -> Target | None:
         directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(broker_id)
-        if directory in lost and broker_id in partition.isr:
-            target = Target(isr=without(partition.isr, (broker_id,)))
-            records += change(state, topic, index, target, availability=Availability(departed=broker_id))
-    return records
+        return (
+            Target(isr=without(partition.isr, (broker_id,)))
+            if directory in lost and broker_id in partition.isr
+            else None
+        )
+
+    return _changes(state, broker_id, target_of, Availability(departed=broker_id))
 
 
 def records_for_restart(state: State, broker_id: int) -> list[Message]:

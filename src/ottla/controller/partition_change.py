@@ -87,15 +87,12 @@ def partition_change(
 
 
 def _plan(partition: PartitionImage, target: Target) -> _Plan:
-    def choose(wanted: Replicas | None, present: Replicas) -> Replicas:
-        return present if wanted is None else wanted
-
     return _Plan(
-        replicas=choose(target.replicas, partition.replicas),
-        isr=choose(target.isr, partition.isr),
-        adding=choose(target.adding, partition.adding_replicas),
-        removing=choose(target.removing, partition.removing_replicas),
-        elr=partition.eligible_leader_replicas,
+        partition.replicas if target.replicas is None else target.replicas,
+        partition.isr if target.isr is None else target.isr,
+        partition.adding_replicas if target.adding is None else target.adding,
+        partition.removing_replicas if target.removing is None else target.removing,
+        partition.eligible_leader_replicas,
     )
 
 
@@ -159,24 +156,17 @@ def _last_known_leads(partition: PartitionImage, plan: _Plan, rules: ChangeRules
 
 
 def _differences(partition: PartitionImage, plan: _Plan, target: Target, rules: ChangeRules) -> dict[str, Any]:
-    present: dict[str, Replicas] = {
-        "isr": partition.isr,
-        "replicas": partition.replicas,
-        "adding_replicas": partition.adding_replicas,
-        "removing_replicas": partition.removing_replicas,
-        "eligible_leader_replicas": partition.eligible_leader_replicas,
-        "last_known_elr": partition.last_known_elr,
-    }
-    future: dict[str, Replicas] = {
-        "isr": plan.isr,
-        "replicas": plan.replicas,
-        "adding_replicas": plan.adding,
-        "removing_replicas": plan.removing,
-        # Without the feature, those of a stock cluster are retained until the partition has a leader.
-        "eligible_leader_replicas": plan.elr if rules.eligible_enabled or plan.leader == NO_LEADER else (),
-        "last_known_elr": _last_known(partition, plan),
-    }
-    changes: dict[str, Any] = {name: list(value) for name, value in future.items() if value != present[name]}
+    # Without the feature, those of a stock cluster are retained until the partition has a leader.
+    eligible = plan.elr if rules.eligible_enabled or plan.leader == NO_LEADER else ()
+    values = (
+        ("isr", partition.isr, plan.isr),
+        ("replicas", partition.replicas, plan.replicas),
+        ("adding_replicas", partition.adding_replicas, plan.adding),
+        ("removing_replicas", partition.removing_replicas, plan.removing),
+        ("eligible_leader_replicas", partition.eligible_leader_replicas, eligible),
+        ("last_known_elr", partition.last_known_elr, _last_known(partition, plan)),
+    )
+    changes: dict[str, Any] = {name: list(future) for name, present, future in values if future != present}
     if _starts_epoch(partition, plan, rules):
         changes["leader"] = plan.leader
     state = partition.leader_recovery_state if target.recovery_state is None else target.recovery_state
@@ -204,6 +194,8 @@ def _starts_epoch(partition: PartitionImage, plan: _Plan, rules: ChangeRules) ->
 
 
 def _directories(partition: PartitionImage, plan: _Plan, target: Target) -> tuple[Uuid, ...]:
+    if plan.replicas is partition.replicas and not target.directories:
+        return partition.directories
     # A replica of the partition has its directory there; the directories of new replicas are in the target.
     known = dict(zip(partition.replicas, partition.directories, strict=False))
     known.update(target.directories)
