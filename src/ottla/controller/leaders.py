@@ -53,7 +53,7 @@ def partitions_of(state: State, broker_id: int) -> Iterator[tuple[TopicImage, in
 
 
 class TopicChanges:
-    """Builds the records of changes of one topic's partitions. What they have in common is looked up once.
+    """Builds the records that change partitions of one topic, whose settings are looked up once.
 
     Without `election`, the topic's `unclean.leader.election.enable` decides.
     """

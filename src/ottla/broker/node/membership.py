@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.control.assignments import AssignmentPorts, DirectoryAssignments
 from ottla.broker.control.duties import ControllerDuties, DutySettings
 from ottla.broker.control.lifecycle import BrokerLifecycle, LifecyclePorts, LifecycleSettings
 from ottla.broker.control.probe import Prober
@@ -19,6 +20,7 @@ from ottla.network.node_channel import NodeChannels
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.internal_topic import CallLater
+    from ottla.common.ids import TopicPartition, Uuid
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 
@@ -51,6 +53,7 @@ class Membership:
                 self._prober,
             )
         self.lifecycle: BrokerLifecycle | None = None
+        self.assignments: DirectoryAssignments | None = None
 
     def begin(self, registration: BrokerRegistrationRequest) -> BrokerLifecycle:
         """Create the session of this node's broker; the caller starts it."""
@@ -59,12 +62,29 @@ class Membership:
         self.lifecycle = lifecycle = BrokerLifecycle(registration, ports, settings)
         self._broker.metadata.subscribe(lambda _, image: lifecycle.metadata_published(image))
         self._broker.metadata.on_leader_change(lifecycle.controller_changed)
+        self.assignments = assignments = DirectoryAssignments(
+            registration.broker_id,
+            AssignmentPorts(
+                self._broker.controller,
+                self._call_later,
+                lambda: self._broker.metadata.image,
+                lambda: lifecycle.broker_epoch,
+                self._directory_of,
+            ),
+        )
+        self._broker.metadata.subscribe(assignments.metadata_published)
         return lifecycle
+
+    def _directory_of(self, partition: TopicPartition) -> Uuid | None:
+        log = self._broker.logs.get(partition)
+        return log.log_directory.directory_id if log is not None and log.log_directory.online else None
 
     async def close(self, timeout_s: float) -> None:
         """End the session, and close the connections to the controller."""
         if self.lifecycle is not None:
             self.lifecycle.close()
+        if self.assignments is not None:
+            self.assignments.close()
         if self._duties is not None:
             self._duties.close()
         if self._registrar is not None:
