@@ -1522,6 +1522,13 @@ CONSUMER_GROUPS = (
         (f"{MIGRATION}::test_members_that_have_not_reached_their_target_rebalance_after_the_downgrade",),
     ),
     Mutation(
+        "a coordinator that loads a group whose downgrade is not complete starts the rebalance again",
+        "coordinators/group/group.py",
+        "            group.rebalance_is_due = value.leader is None\n",
+        "            group.rebalance_is_due = False\n",
+        (f"{MIGRATION}::test_coordinator_that_restarts_during_the_rebalance_of_a_downgrade_starts_it_again",),
+    ),
+    Mutation(
         "an upgraded group assigns the partitions that its classic leader never assigned",
         "coordinators/group/consumer/migration.py",
         "    is_complete = _has_owners(core.topics, group)\n",

@@ -89,6 +89,21 @@ def test_group_is_downgraded_when_the_last_consumer_member_leaves(driver: GroupD
     assert classic.heartbeat() is ErrorCode.NONE
 
 
+def test_coordinator_that_restarts_during_the_rebalance_of_a_downgrade_starts_it_again(driver: GroupDriver) -> None:
+    """Otherwise no member gets the partitions of the one that left, because all only send heartbeats."""
+    classic, modern = classic_group(driver), Member(driver, "m", "a")
+    modern.beat()
+    settle_all(driver, classic, modern)
+    modern.leave()
+    driver.restart()
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    call = classic.join()
+    assert classic.joined(call).error_code == ErrorCode.NONE
+    assert classic.take({classic.member_id: assignment_of(a=[0, 1, 2, 3])}) is ErrorCode.NONE
+    driver.restart()
+    assert classic.heartbeat() is ErrorCode.NONE
+
+
 def test_group_is_downgraded_when_the_session_of_the_last_consumer_member_ends(driver: GroupDriver) -> None:
     classic, modern = classic_group(driver), Member(driver, "m", "a")
     modern.beat()

@@ -40,6 +40,7 @@ class Group:
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "rebalance_is_due",
         "state",
         "state_timestamp_ms",
         "static_ids",
@@ -68,6 +69,8 @@ class Group:
         self.awaiting_join = 0
         # Invariant: by how many members each protocol is supported.
         self.supported: Counter[str] = Counter()
+        # Whether the last record was written before a rebalance that its members need, see `from_record`.
+        self.rebalance_is_due = False
         # None if unknown: the group is not a consumer group, or its metadata cannot be read.
         self.subscribed_topics: frozenset[str] | None = None
         # During the first rebalance: whether a member joined since the delay began, and by how much the delay can grow.
@@ -260,7 +263,11 @@ class Group:
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> Group:
-        """Restore the group from its last record: Stable, or Empty if it has no members."""
+        """Restore the group from its last record: Stable, or Empty if it has no members.
+
+        A record without a leader is that of a consumer group that became a classic group, whose members must rebalance:
+        they do not have the partitions of the member that left. The shard starts the rebalance when it is loaded.
+        """
         timestamp = value.current_state_timestamp
         group = cls(group_id, None if timestamp == -1 else timestamp)
         group.protocol_type = value.protocol_type or None
@@ -281,6 +288,7 @@ class Group:
             group.add(member, value.protocol_type)
         if group.members:
             group.state = State.STABLE
+            group.rebalance_is_due = value.leader is None
         if group.leader not in group.members:
             group.leader = next(iter(group.members), None)
         group.refresh_subscription()

@@ -393,6 +393,9 @@ class GroupShard:
                     " Rebalancing in order to give a chance for consumers to commit offsets"
                 )
                 effects += prepare(self._core, group, now, reason)
+            elif group.rebalance_is_due:
+                reason = f"Freshly-loaded group {group.group_id} had not completed its downgrade to classic"
+                effects += prepare(self._core, group, now, reason)
         for consumer_group in self._core.consumer_groups.values():
             effects += fencing.loaded(self._core, consumer_group, now)
         for share_group in self._core.share_groups.values():

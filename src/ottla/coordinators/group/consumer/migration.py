@@ -181,13 +181,16 @@ def members_after_downgrade(
 
 
 def downgrade_records(
-    core: Core, group: ConsumerGroup, members: Iterable[ConsumerMember], now: Moment
+    core: Core, group: ConsumerGroup, members: Iterable[ConsumerMember], now: Moment, *, must_rebalance: bool = True
 ) -> list[RecordBytes]:
     """The records that convert the group to a classic group with these members, who keep their partitions.
 
     They have those that they own, not their target: a consumer member that joins before the members rebalance converts
     the group back, and takes these assignments as the owners. Two cooperative members would then own a partition that
     one of them has not given up yet.
+
+    If the members must rebalance, the record names no leader, so that a coordinator that loads it starts the rebalance:
+    otherwise no member would get the partitions of the member that left.
     """
     classic = Group(group.group_id, now.wall_ms)
     classic.generation = group.epoch
@@ -201,7 +204,8 @@ def downgrade_records(
         member.member_id: encode_partitions(core.topics, owned[member.member_id], member.metadata(name))
         for member in classic.members.values()
     }
-    record = group_record(classic, classic.members.values(), classic.leader, assignments)
+    leader = None if must_rebalance else classic.leader
+    record = group_record(classic, classic.members.values(), leader, assignments)
     return [*encode.group_tombstones(group), record]
 
 
@@ -260,7 +264,8 @@ def replace_last_consumer_member(
         protocols_of(members),
         must_rebalance,
     )
-    return core.append(downgrade_records(core, group, members, now), follow_up)
+    records = downgrade_records(core, group, members, now, must_rebalance=must_rebalance)
+    return core.append(records, follow_up)
 
 
 def downgrade_appended(core: Core, follow_up: RebalanceDowngradedGroup, error: ErrorCode, now: Moment) -> Effects:
