@@ -38,6 +38,7 @@ from ottla.broker.node.quorum_settings import quorum_settings
 from ottla.broker.node.registration import registration
 from ottla.broker.node.waiting import NodeStoppedError, completed, finished
 from ottla.broker.quorum.transport import ChannelTransport
+from ottla.broker.replication.replication import Replication
 from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
@@ -120,6 +121,7 @@ class Node:
         self._quorum: QuorumConfig | None = None
         self._transport: ChannelTransport | None = None
         self._membership: Membership | None = None
+        self._replication: Replication | None = None
         self.network: Server | None = None
         self._maintenance: MaintenanceTasks | None = None
         self._started = False
@@ -247,6 +249,9 @@ class Node:
         """Open the partitions, and start what the broker does in the background."""
         metadata.subscribe(self._publish)
         self.broker.coordinators.start()
+        if self._membership is not None:
+            self._replication = Replication(self.broker, self._loop.call_later)
+            self._replication.start()
         self._started = True
         self._maintenance = MaintenanceTasks(self.broker, self._housekeeping, self._threads)
         self._maintenance.start()
@@ -358,6 +363,8 @@ class Node:
             self.drop_connections()
         if self.network is not None:
             await self.network.close(ANSWER_WITHIN_S)
+        if self._replication is not None:
+            await self._replication.close(CLOSE_WITHIN_S)
         if self._membership is not None:
             await self._membership.close(CLOSE_WITHIN_S)
         if self._maintenance is not None:

@@ -1,8 +1,8 @@
 """The replication of one broker: its fetchers, its changes of in-sync replicas, and the check for followers that lag.
 
-    replication = Replication(broker, controller_channel, call_later)
+    replication = Replication(broker, call_later)
     replication.start()     # once the metadata contains this broker's registration
-    replication.close()
+    await replication.close(timeout_s)
 
 Fetches and changes of the ISR contain the broker epoch. Before the registration of this process is in the metadata,
 that would be the epoch of an earlier one, which had records that this one may lack (KIP-903).
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.replication.alter_partitions import AlterPartitions, Controller
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.replication.alter_partitions import AlterPartitions
 from ottla.broker.replication.fetcher import Channel, FetcherContext
 from ottla.broker.replication.fetchers import ReplicaFetchers
 from ottla.common.slices import Slices
-from ottla.network.node_channel import NodeChannel
+from ottla.network.node_channel import NodeChannel, NodeChannels
 from ottla.replication.session import FetchSettings
 
 if TYPE_CHECKING:
@@ -30,14 +31,16 @@ SLICE_PARTITIONS = 100
 class Replication:
     """See the module's docstring. Partitions are led and followed whether it runs or not; it moves their records."""
 
-    def __init__(self, broker: Broker, controller: Controller, call_later: CallLater) -> None:
+    def __init__(self, broker: Broker, call_later: CallLater) -> None:
         self._broker = broker
         self._call_later = call_later
         self._timer: TimerHandle | None = None
         config = broker.static_config
         cluster = broker.partitions.cluster
         cluster.lag_time_max_ms = config.int("replica.lag.time.max.ms")
-        self._alter_partitions = AlterPartitions(controller, cluster, call_later)
+        self._channels = NodeChannels(f"broker-{broker.node_id}-alter-partition")
+        self._controller = ControllerChannel(broker.metadata, broker.clock, call_later, self._channels)
+        self._alter_partitions = AlterPartitions(self._controller, cluster, call_later)
         context = FetcherContext(
             cluster=cluster,
             logs=broker.logs,
@@ -57,13 +60,15 @@ class Replication:
         partitions.listen(self._fetchers)
         self._schedule_check()
 
-    def close(self) -> None:
+    async def close(self, timeout_s: float) -> None:
         """Stop fetching and changing the ISR; the logs can be closed afterwards."""
         if self._timer is not None:
             self._timer.cancel()
         self._broker.partitions.send_proposal = None
         self._alter_partitions.close()
         self._fetchers.close()
+        self._controller.close()
+        await self._channels.aclose(timeout_s)
 
     def _connect(self, node_id: int, client_id: str) -> Channel | None:
         node = self._broker.metadata.image.brokers.get(node_id)
