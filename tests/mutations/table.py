@@ -29,6 +29,8 @@ REPLICAS_WORLD = f"{REPLICAS}/test_world.py::test_committed_records_survive"
 REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
+CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
+REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
 
 
 class Mutation(NamedTuple):
@@ -2571,6 +2573,89 @@ PARTITION_REPLICATION = (
     ),
 )
 
+CLUSTER = (
+    Mutation(
+        "a record is acknowledged when all in-sync replicas have it",
+        "replication/leader.py",
+        "            if end < lowest and (replica.node_id in maximal or",
+        "            if end < lowest and (replica.node_id < 0 or",
+        (REPLICATION_SEEDS,),
+    ),
+    Mutation(
+        "a record waits for the in-sync replicas that are proposed, too",
+        "replication/leader.py",
+        "        maximal = self._maximal_isr\n",
+        "        maximal = frozenset(self.isr)\n",
+        (REPLICATION_SEEDS,),
+    ),
+    Mutation(
+        "a follower truncates to the end of an epoch, not to the high watermark",
+        "replication/follower.py",
+        "truncation_offset(answer.diverging, log))",
+        "log.high_watermark)  # type: ignore[attr-defined]",
+        (REPLICATION_SEEDS,),
+        MANY_SEEDS,
+    ),
+    Mutation(
+        "a follower joins the in-sync replicas with all records of earlier epochs",
+        "replication/leader.py",
+        "replica.log_end_offset < max(high_watermark, self.epoch_start_offset):\n",
+        "replica.log_end_offset < high_watermark:\n",
+        (REPLICATION_SEEDS,),
+        MANY_SEEDS,
+    ),
+    Mutation(
+        "the controller checks the partition epoch of a change of the in-sync replicas",
+        "controller/alter_partition.py",
+        "    if data.partition_epoch < partition.partition_epoch:\n",
+        "    if data.partition_epoch < 0:\n",
+        (REPLICATION_SEEDS,),
+        MANY_SEEDS,
+    ),
+    Mutation(
+        "a broker that starts again leaves the in-sync replicas",
+        "controller/brokers.py",
+        "        records += leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)\n",
+        "        pass\n",
+        (CONTROLLER_SEEDS, REPLICATION_SEEDS),
+    ),
+    Mutation(
+        "a leader is elected among the in-sync replicas",
+        "controller/partition_change.py",
+        "(r in plan.isr or (not plan.isr and r in plan.elr))",
+        "True",
+        (CONTROLLER_SEEDS, REPLICATION_SEEDS),
+    ),
+    Mutation(
+        "a leader is elected among the active brokers",
+        "controller/leaders.py",
+        "        return broker is not None and broker.is_active and broker.has_online",
+        "        return broker is not None and broker.has_online",
+        (CONTROLLER_SEEDS,),
+    ),
+    Mutation(
+        "another leader of a partition has a later epoch",
+        "metadata/delta.py",
+        '        changes["leader_epoch"] = before.leader_epoch + 1\n',
+        "        pass\n",
+        (CONTROLLER_SEEDS,),
+    ),
+    Mutation(
+        "only active brokers become in-sync replicas",
+        "controller/alter_partition.py",
+        "    return broker is not None and broker.is_active and",
+        "    return broker is not None and",
+        (CONTROLLER_SEEDS,),
+    ),
+    Mutation(
+        "an observer that knows only the number of its leader follows it",
+        "raft/news.py",
+        " and (not q.election.has_leader or q.role is Role.UNATTACHED):\n",
+        " and not q.election.has_leader:\n",
+        (f"{REPLICATION}::test_restarted_observer_follows_the_leader_that_it_knows_only_by_its_number",),
+    ),
+)
+
 MUTATIONS = (
     *PARTITION_REPLICATION,
     *CONTROLLER,
@@ -2593,4 +2678,5 @@ MUTATIONS = (
     *COORDINATED_TRANSACTIONS,
     *SPARK_EXACTLY_ONCE,
     *QUORUM,
+    *CLUSTER,
 )

@@ -74,11 +74,16 @@ class BrokerCluster(MetadataQuorum):
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def call(self, source: int, target: int, operation: Operation, callback: Callback) -> None:
-        """Pass an operation to another node; the callback gets its response, its KafkaError, or REQUEST_TIMED_OUT."""
-        self.request(source, target, lambda respond: self.submit(target, operation, respond), callback)
+    def call(self, source: int, target: int, operation: Operation, callback: Callback, *, late_ms: int = 0) -> None:
+        """Pass an operation to another node; the callback gets its response, its KafkaError, or REQUEST_TIMED_OUT.
 
-    def request(self, source: int, target: int, serve: Callable[[Callback], None], callback: Callback) -> None:
+        The request arrives `late_ms` later than others, perhaps when its sender has given up.
+        """
+        self.request(source, target, lambda respond: self.submit(target, operation, respond), callback, late_ms=late_ms)
+
+    def request(
+        self, source: int, target: int, serve: Callable[[Callback], None], callback: Callback, *, late_ms: int = 0
+    ) -> None:
         """Let a node serve a request: `serve` gets the function that answers it. Both messages may be lost."""
         is_done = False
 
@@ -102,7 +107,7 @@ class BrokerCluster(MetadataQuorum):
                 serve(respond)
 
         for delay_ms in self.transmit(source, target) if source != target else (0,):
-            self.clock.plan(delay_ms, arrive)
+            self.clock.plan(delay_ms + late_ms, arrive)
         self.clock.plan(CALL_TIMEOUT_MS, partial(done, KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
 
     def known_leader(self, node: int) -> int | None:

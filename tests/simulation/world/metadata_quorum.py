@@ -185,6 +185,8 @@ class MetadataQuorum(Quorum):
         entries = disk.read(metadata.offset, disk.end - metadata.offset)
         controller.load(apply(metadata.image, metadata.offset, entries), disk.end)
         controller.begin_sessions(self.running[node].local_ms(self.clock.now_ms))
+        # No broker is connected yet. A heartbeat shows that it is, and else a new incarnation replaces it at once.
+        controller.note_silent(lambda _: False)
         metadata.controller = controller
         if not controller.image.features:
             self._append_records(node, metadata, bootstrap_records())

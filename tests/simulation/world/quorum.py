@@ -189,6 +189,8 @@ class Quorum:
         """Let a node write a snapshot of what is committed, and delete its log up to this or the previous snapshot."""
         core, disk = self.core(node), self.disks[node]
         end = core.high_watermark
+        if self.running[node].paused_until_ms > self.clock.now_ms:
+            return
         if end <= disk.start or (disk.latest_snapshot and end <= disk.latest_snapshot.end_offset):
             return
         version, voters = core.snapshot_controls(end)
@@ -299,7 +301,7 @@ class Quorum:
             case Flush(end_offset=offset):
                 self.clock.plan(self.flush_ms(), partial(self._flush, node, running, offset))
             case Commit(high_watermark=offset):
-                self.checks.commits(node, disk, offset)
+                self.checks.commits(node, disk, offset, core.epoch)
                 self.on_committed(node, offset)
             case Send():
                 self._send(node, running, effect)

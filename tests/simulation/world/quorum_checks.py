@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from ottla.raft.core import RaftCore
 from ottla.raft.roles import Role
 from ottla.raft.values import ReplicaKey
@@ -25,6 +27,8 @@ class QuorumChecks:
         self.leaders: dict[int, int] = {}
         """The leader of each epoch."""
         self.committed: list[Entry] = []
+        self._committed_in: list[int] = []
+        """The epoch in which each record was known to be committed first."""
         self.committed_voters: list[VoterSet] = []
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._records: dict[tuple[int, int], tuple[object, int]] = {}
@@ -46,7 +50,9 @@ class QuorumChecks:
         assert core.high_watermark >= before, self.fail(f"the high watermark of {node} decreased from {before}")
         self._high_watermarks[node] = core.high_watermark
         if core.role is Role.LEADER and core.epoch not in self.leaders:
-            missing = disk.history()[: len(self.committed)] != tuple(self.committed)
+            # A node that was paused may win an old epoch late, when another leader has committed records.
+            known = bisect_right(self._committed_in, core.epoch)
+            missing = disk.history()[:known] != tuple(self.committed[:known])
             assert not missing, self.fail(f"leader {node} of epoch {core.epoch} lacks committed records")
         if core.role is Role.LEADER:
             leader = self.leaders.setdefault(core.epoch, node)
@@ -78,8 +84,8 @@ class QuorumChecks:
         same = is_first and core.voters.ids == voters.ids  # kraft.version 1 begins: the directories become known
         assert same or core.voters.overlaps(voters), self.fail(f"{core.voters.ids} changes to {voters.ids} at once")
 
-    def commits(self, node: int, disk: ReplicaDisk, high_watermark: int) -> None:
-        """A replica reports that everything below `high_watermark` is committed."""
+    def commits(self, node: int, disk: ReplicaDisk, high_watermark: int, epoch: int) -> None:
+        """A replica reports in an epoch that everything below `high_watermark` is committed."""
         assert disk.end >= high_watermark, self.fail(f"{node} committed beyond its log")
         checked = max(self._checked[node], disk.start)
         own = disk.read(checked, high_watermark - checked)
@@ -93,6 +99,8 @@ class QuorumChecks:
                 if isinstance(value, VoterSet):
                     self._voters_committed(value)
             self.committed += own[shared:]
+            latest = max([epoch, *self._committed_in[-1:]])
+            self._committed_in += [latest] * (high_watermark - known)
         self._checked[node] = high_watermark
 
     def _voters_committed(self, voters: VoterSet) -> None:

@@ -43,6 +43,7 @@ LAG_MS = 400
 LAG_PERIOD_MS = 60
 RETRY_MS = 30
 MOST_WAIT_MS = 100
+MOST_LATE_MS = 800
 ROOT = "/data"
 LOG_CONFIG = LogConfig(segment_bytes=600, retention_ms=-1)
 READ_ON = (Action.APPEND, Action.TRUNCATE, Action.NOTHING)
@@ -74,11 +75,15 @@ class Store:
 class ReplicatedCluster(BrokerCluster):
     """Controllers and brokers with the data of their partitions."""
 
-    def __init__(self, seed: int, setup: Setup, faults: Faults = NONE, *, power_cuts: float = 0.3) -> None:
+    def __init__(
+        self, seed: int, setup: Setup, faults: Faults = NONE, *, power_cuts: float = 0.3, late_proposals: float = 0.0
+    ) -> None:
         self.stores: dict[int, Store] = {}
         self.data_disks: dict[int, SimulatedDisk] = {}
         self.power_cuts = power_cuts
         """How often a crash is a power cut."""
+        self.late_proposals = late_proposals
+        """How often a change of the ISR reaches the controller late."""
         self.committed = CommittedChecks(f"seed {seed}")
         self._seen: MetadataImage | None = None
         super().__init__(seed, setup, faults)
@@ -301,7 +306,8 @@ class ReplicatedCluster(BrokerCluster):
         def answer(result: AlterPartitionResponse | KafkaError) -> None:
             self.guard(store, partial(self._on_altered, store, replica, proposal, result))
 
-        self.call(store.node, controller, lambda c, _: c.alter_partition(request), answer)
+        late_ms = self.random.randint(0, MOST_LATE_MS) if self.random.random() < self.late_proposals else 0
+        self.call(store.node, controller, lambda c, _: c.alter_partition(request), answer, late_ms=late_ms)
 
     def _on_altered(
         self, store: Store, replica: Replica, proposal: IsrProposal, result: AlterPartitionResponse | KafkaError
