@@ -2373,6 +2373,8 @@ CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_b
 ALTERING = f"{UNIT}/controller/test_alter_partition.py"
 BEATS = f"{UNIT}/controller/test_heartbeats.py"
 DUTIES = f"{UNIT}/broker/control/test_duties.py"
+LIFE = f"{UNIT}/broker/control/test_lifecycle.py"
+MEMBERSHIP = "tests/cluster/test_membership.py"
 
 CONTROLLER = (
     Mutation(
@@ -2444,6 +2446,55 @@ CONTROLLER = (
         "    if broker is None or broker.epoch != epoch or broker.fenced or",
         "    if broker is None or broker.fenced or",
         (f"{DUTIES}::test_broker_that_registered_again_during_the_probe_is_not_fenced",),
+    ),
+    Mutation(
+        "a broker whose process has ended is fenced before its session expires",
+        "broker/control/duties.py",
+        "        self._submit(lambda controller: controller.fence_dead_broker(broker.broker_id, broker.epoch))\n",
+        "",
+        (MEMBERSHIP + "::test_dead_brokers_are_replaced_at_once_and_return",),
+    ),
+    Mutation(
+        "a broker that stops moves its leaderships first",
+        "broker/control/lifecycle.py",
+        "        if self.state is LifecycleState.RUNNING and self._is_registered:\n",
+        "        if False:\n",
+        (MEMBERSHIP + "::test_stopped_broker_moves_its_leaderships_first",),
+    ),
+    Mutation(
+        "a controller that did not run does not expire sessions",
+        "broker/control/duties.py",
+        "        if late_ms > LATE_MS:\n",
+        "        if False:\n",
+        (f"{DUTIES}::test_sessions_are_extended_if_this_process_was_stopped",),
+    ),
+    Mutation(
+        "a process with the id of a live broker does not replace it",
+        "controller/brokers.py",
+        "        _check_no_live_session(state, existing, request, now_ms)\n",
+        "        pass\n",
+        (f"{LIFE}::test_registration_is_repeated_while_another_process_has_the_id_and_the_node_stops_at_the_deadline",),
+    ),
+    Mutation(
+        "a node that cannot belong to the cluster stops",
+        "broker/control/lifecycle.py",
+        "        if code in _FINAL:\n",
+        "        if False:\n",
+        (f"{LIFE}::test_hopeless_registration_stops_the_node_with_one_line",),
+    ),
+    Mutation(
+        "a request with a forged broker epoch changes nothing",
+        "controller/brokers.py",
+        "    if broker.epoch != epoch:\n",
+        "    if False:\n",
+        (f"{UNIT}/broker/control/test_broker_requests.py::test_forged_broker_epoch_is_refused",),
+    ),
+    Mutation(
+        "the controller is notified of a failed log directory",
+        "broker/control/lifecycle.py",
+        "            offline_log_dirs=list(offline),\n",
+        "",
+        (f"{LIFE}::test_failed_directory_is_reported_at_once",),
     ),
     Mutation(
         "a heartbeat of an older incarnation changes nothing",
