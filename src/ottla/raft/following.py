@@ -180,12 +180,20 @@ def _fetch_from_bootstrap(q: QuorumState) -> None:
 
 
 def _servers(q: QuorumState) -> tuple[Node, ...]:
+    """The bootstrap servers; without them, and for an observer, also the voters of its log at other addresses.
+
+    All bootstrap servers of an observer may have been removed from the voters. A leader knows how to reach a voter.
+    """
     own = {(endpoint.host, endpoint.port) for endpoint in q.own_endpoints}
-    servers = q.config.bootstrap
-    if not servers:
-        found = (q.voters.last.node(node_id, q.config.listener) for node_id in sorted(q.voters.last.ids))
-        servers = tuple(node for node in found if node is not None)
-    return tuple(node for node in servers if node.node_id != q.config.node_id and (node.host, node.port) not in own)
+    servers: tuple[Node | None, ...] = q.config.bootstrap
+    if not servers or not q.is_voter:
+        voters = q.voters.last
+        servers += tuple(voters.node(node_id, q.config.listener) for node_id in sorted(voters.ids))
+    found: dict[tuple[str, int], Node] = {}
+    for node in servers:
+        if node is not None and node.node_id != q.config.node_id and (node.host, node.port) not in own:
+            found.setdefault((node.host, node.port), node)
+    return tuple(found.values())
 
 
 def _fetch_request(q: QuorumState, state: Follower | None) -> FetchRequest | FetchSnapshotRequest:

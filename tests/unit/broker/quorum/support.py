@@ -55,7 +55,6 @@ class QuorumNode:
         self.path = quorum.path / str(node_id)
         self.path.mkdir()
         self.port = _free_port()
-        self.starts_later = False
         self.failures: list[KafkaError] = []
         self.settings = MetadataLogSettings()
         self.shell: MetadataShell | None = None
@@ -188,8 +187,7 @@ class Quorum:
 
     async def __aenter__(self) -> Self:
         for node in self.nodes.values():
-            if not node.starts_later:
-                node.start()
+            node.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:

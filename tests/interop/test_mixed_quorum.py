@@ -1,0 +1,186 @@
+"""Metadata quorums of Ottla's and stock Kafka's controllers: either joins the other's quorum, votes and leads."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin, Consumer, Producer
+from tests.cluster.processes import Cluster, ClusterNode
+from tests.peers import kafka
+
+pytestmark = [pytest.mark.jvm]
+
+STOCK = 104
+PATIENCE_S = 60.0
+MAP = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+class StockController:
+    """A stock node with only the controller role."""
+
+    def __init__(self, directory: Path, cluster_id: str, bootstrap: Callable[[int], str], *how: str) -> None:
+        (self.port,) = kafka.free_ports(1)
+        directory.mkdir(parents=True)
+        self.properties = directory / "server.properties"
+        settings = {
+            "node.id": STOCK,
+            "process.roles": "controller",
+            "controller.quorum.bootstrap.servers": bootstrap(self.port),
+            "listeners": f"CONTROLLER://127.0.0.1:{self.port}",
+            "advertised.listeners": f"CONTROLLER://127.0.0.1:{self.port}",
+            "log.dirs": directory / "data",
+            **MAP,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        formatted = kafka.tool("storage", "format", "-t", cluster_id, "-c", self.properties, *how)
+        assert formatted.returncode == 0, formatted.stderr
+        self._log = (directory / "server.log").open("w")
+        command = kafka.java("kafka.Kafka", str(self.properties))
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        kafka.stop_process(self.process)  # type: ignore[arg-type]
+        self._log.close()
+
+
+class Quorum:
+    """kafka-metadata-quorum, pointed at some controllers."""
+
+    def __init__(self, *controllers: str) -> None:
+        self.controllers = ",".join(controllers)
+
+    def run(self, *arguments: object) -> str:
+        done = kafka.tool("metadata-quorum", "--bootstrap-controller", self.controllers, *arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def status(self) -> tuple[int, dict[int, str]]:
+        """The leader, and the directory of each voter."""
+        text = self.run("describe", "--status")
+        leader = re.search(r"LeaderId: +(\d+)", text)
+        assert leader is not None
+        voters = re.search(r"CurrentVoters: +(.*)", text)
+        assert voters is not None
+        found = re.findall(r'"id": (\d+), "directoryId": "([^"]+)"', voters[1])
+        return int(leader[1]), {int(node): directory for node, directory in found}
+
+    def until_leader(self, node: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.status()[0] != node:
+            assert time.monotonic() < deadline, f"node {node} does not become the leader"
+            time.sleep(0.2)
+
+    def until_observed(self, node: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not re.search(rf"^{node}\s.*\s0\s.*Observer", self.run("describe", "--replication"), re.MULTILINE):
+            assert time.monotonic() < deadline, f"node {node} does not observe the quorum"
+            time.sleep(0.2)
+
+    def add(self, properties: Path) -> None:
+        self.run("--command-config", properties, "add-controller")
+
+    def remove(self, node: int) -> None:
+        directory = self.status()[1][node]
+        self.run("remove-controller", "--controller-id", node, "--controller-directory-id", directory)
+
+
+@pytest.fixture
+def closing() -> Iterator[list[Callable[[], None]]]:
+    """Functions that end processes after the test."""
+    functions: list[Callable[[], None]] = []
+    yield functions
+    for function in reversed(functions):
+        function()
+
+
+def test_stock_controller_joins_votes_and_leads_and_hands_back(
+    tmp_path: Path, closing: list[Callable[[], None]]
+) -> None:
+    cluster = Cluster(tmp_path / "ottla", brokers=1, dynamic=True)
+    closing.append(cluster.close)
+    cluster.start()
+    own = cluster.controller_bootstrap
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin, Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send("t", b"1").result(20)
+        stock = StockController(tmp_path / "stock", cluster.cluster_id, lambda _: own, "--no-initial-controllers")
+        closing.append(stock.close)
+        quorum = Quorum(own)
+        quorum.until_observed(STOCK)
+        quorum.add(stock.properties)
+        assert set(quorum.status()[1]) == {1, STOCK}
+        quorum.remove(1)
+        quorum = Quorum(stock.address)
+        quorum.until_leader(STOCK)
+        admin.create_topic("under-stock")
+        producer.send("under-stock", b"2").result(20)
+        quorum.until_observed(1)
+        quorum.add(cluster.nodes[1].properties_path)
+        quorum.remove(STOCK)
+        quorum = Quorum(own)
+        quorum.until_leader(1)
+        admin.create_topic("under-ottla")
+        producer.send("t", b"3").result(20)
+    with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", group_id="g") as consumer:
+        consumer.subscribe(["t", "under-stock"])
+        values: set[bytes | None] = set()
+        while len(values) < 3:
+            batch = consumer.poll(20)
+            assert batch, "no records within 20 s"
+            values |= {record.value for record in batch}
+    cluster.assert_no_traceback()
+
+
+def test_ottla_controller_joins_a_stock_quorum_and_leads_after_its_end(
+    tmp_path: Path, closing: list[Callable[[], None]]
+) -> None:
+    cluster_id = "oMixedQuorumMixedQuor0"
+    # The levels of these features that Ottla's brokers support.
+    levels = [f"--feature={name}=0" for name in ("eligible.leader.replicas.version", "streams.version")]
+    how = ("--standalone", *levels)
+    stock = StockController(tmp_path / "stock", cluster_id, lambda port: f"127.0.0.1:{port}", *how)
+    closing.append(stock.close)
+    client_port, controller_port = kafka.free_ports(2)
+    node = ClusterNode(
+        1,
+        tmp_path / "ottla",
+        {
+            "process.roles": "broker,controller",
+            "controller.quorum.bootstrap.servers": stock.address,
+            "listeners": f"PLAINTEXT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}",
+            **MAP,
+        },
+    )
+    closing.append(node.kill)
+    node.format(cluster_id, "--no-initial-controllers")
+    node.launch()
+    node.wait_until_ready(PATIENCE_S)
+    with Admin(bootstrap_servers=f"127.0.0.1:{client_port}") as admin:
+        admin.create_topic("under-stock")
+        quorum = Quorum(stock.address)
+        quorum.until_observed(1)
+        quorum.add(node.properties_path)
+        quorum.remove(STOCK)
+        stock.process.kill()
+        quorum = Quorum(f"127.0.0.1:{controller_port}")
+        quorum.until_leader(1)
+        admin.create_topic("under-ottla")
+        assert {"under-stock", "under-ottla"} <= {topic.name for topic in admin.list_topics()}
+    node.stop()
+    node.launch()
+    node.wait_until_ready(PATIENCE_S)
+    with Admin(bootstrap_servers=f"127.0.0.1:{client_port}") as admin:
+        assert {"under-stock", "under-ottla"} <= {topic.name for topic in admin.list_topics()}
+    node.assert_no_traceback()
