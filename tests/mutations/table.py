@@ -943,6 +943,13 @@ DISKS = (
 PEERS = f"{UNIT}/broker/test_peers.py"
 BETWEEN_BROKERS = (
     Mutation(
+        "a follower's fetch does not miss what its position lets a waiter append",
+        "broker/fetching.py",
+        "        if self._session.changes != seen:\n",
+        "        if self._session.changes < seen:\n",
+        (f"{UNIT}/broker/test_fetch.py::test_append_during_the_look_is_not_missed",),
+    ),
+    Mutation(
         "a partition that its leader does not know yet is not taken for deleted",
         "broker/peers/markers.py",
         "    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error\n",

@@ -65,6 +65,7 @@ class FetchPartitionState:
         """Called by the partition: mark it dirty."""
         session = self.session
         session.dirty[self.key] = self
+        session.changes += 1
         if session.on_change is not None:
             session.on_change(appended_bytes)
 
@@ -94,6 +95,7 @@ class FetchSession:
     """The partitions of one fetching client, in the order in which they are served."""
 
     __slots__ = (
+        "changes",
         "closed",
         "dirty",
         "epoch",
@@ -124,6 +126,8 @@ class FetchSession:
         # Partitions without data whose offsets the client does not know yet.
         self.unreported: dict[PartitionKey, FetchPartitionState] = {}
         self.last_used_ms = 0
+        self.changes = 0
+        """How often a partition has changed."""
         # Set while a long poll waits; called with the number of appended bytes.
         self.on_change: Callable[[int], None] | None = None
 

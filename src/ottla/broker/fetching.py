@@ -115,24 +115,30 @@ class Fetch:
 
     def start(self) -> FetchResponse | Completion[FetchResponse]:
         """Return the response if there are enough bytes, or a completion that waits for more bytes or the deadline."""
+        seen = self._session.changes
         look = self._look()
-        return self._answer(look) if self._is_enough(look) else self._wait(look)
+        return self._answer(look) if self._is_enough(look) else self._wait(look, seen)
 
     def start_in_slices(self) -> Slices[FetchResponse | Completion[FetchResponse]]:
         """Do the same in slices, for a session with many changed partitions."""
+        seen = self._session.changes
         look = yield from self._look_in_slices()
-        return (yield from self._answer_in_slices(look)) if self._is_enough(look) else self._wait(look)
+        return (yield from self._answer_in_slices(look)) if self._is_enough(look) else self._wait(look, seen)
 
     def _is_enough(self, look: Look) -> bool:
         limits = self._limits
         return look.failed or look.size >= limits.min_bytes or limits.max_wait_ms <= 0 or not self._session.partitions
 
-    def _wait(self, look: Look) -> Completion[FetchResponse]:
+    def _wait(self, look: Look, seen: int) -> Completion[FetchResponse]:
+        """Wait for more than the look found; it began when the session's partitions had changed `seen` times."""
         limits = self._limits
         self._missing_bytes = limits.min_bytes - look.size
         self._session.on_change = self._changed
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(min(limits.max_wait_ms, LONGEST_WAIT_MS) / 1000, self._finish)
+        if self._session.changes != seen:
+            # During the look, a follower's position committed records, whose waiters appended further ones.
+            self._changed(0)
         return self._response
 
     def cancel(self) -> None:

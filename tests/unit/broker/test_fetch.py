@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.fetching import Fetch
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -475,3 +476,22 @@ def test_fetch_at_an_uncommitted_offset_returns_no_records(tmp_path: Path) -> No
             harness.threads.finish()
         harness.loop.run()
         assert values(answer.result()) == {key: [b"a" * 200, b"b" * 200]}
+
+
+def test_append_during_the_look_is_not_missed(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic in ("a", "b"):
+        harness.create(topic)
+    client = Client(harness, [("a", 0), ("b", 0)], max_wait_ms=LONG)
+    examine, values_left = Fetch._examine, [b"v"]
+
+    def then_append(self: Fetch, *arguments: Any) -> None:
+        """As the waiter of a record that a follower's position commits."""
+        examine(self, *arguments)
+        if values_left:
+            harness.append("a", values_left.pop())
+
+    monkeypatch.setattr(Fetch, "_examine", then_append)
+    answer = client.send()
+    assert isinstance(answer, Completion)
+    harness.loop.run()
+    assert values(answer.result())["a", 0] == [b"v"]
