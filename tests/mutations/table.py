@@ -29,6 +29,7 @@ REPLICAS_WORLD = f"{REPLICAS}/test_world.py::test_committed_records_survive"
 REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
+EXACTLY_ONCE_SEEDS = "tests/simulation/test_exactly_once.py::test_acknowledged_records_appear_once_and_in_order"
 CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
 REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
 
@@ -2704,6 +2705,21 @@ CLUSTER = (
         "    return broker is not None and broker.is_active and",
         "    return broker is not None and",
         (CONTROLLER_SEEDS,),
+    ),
+    Mutation(
+        "a follower knows the producers of the batches that it fetches",
+        "log/follower.py",
+        "            log.producers.record(header, marker, header.base_offset, segments.active.txn_index)\n",
+        "            pass\n",
+        (EXACTLY_ONCE_SEEDS,),
+    ),
+    Mutation(
+        "a truncation takes back what the log knows of producers",
+        "log/log.py",
+        "        replay_producers(self.segments, producers, end)\n",
+        "",
+        (EXACTLY_ONCE_SEEDS,),
+        MANY_SEEDS,
     ),
     Mutation(
         "an observer that knows only the number of its leader follows it",

@@ -91,12 +91,21 @@ class Administrator:
         if not topics or (chance < 0.25 and len(topics) < self.most_topics):
             self.create()
             return
-        topic = self.random.choice(topics)
         if chance < 0.3:
+            topic = self.random.choice(topics)
             self.deleted.add(topic.name)
             request = DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=1000)
             self.ask(lambda c, _: c.delete_topics(request, 5))
-        elif chance < 0.4:
+        else:
+            self.change()
+
+    def change(self) -> None:
+        """Send a random request that does not create or delete a topic."""
+        topics = list(self.cluster.history.image.topics_by_name.values())
+        if not topics:
+            return
+        chance, topic = self.random.uniform(0.3, 1.0), self.random.choice(topics)
+        if chance < 0.4:
             grown = CreatePartitionsTopic(topic.name, len(topic.partitions) + 1)
             self.ask(lambda c, _: c.create_partitions(CreatePartitionsRequest(topics=[grown], timeout_ms=1000)))
         elif chance < 0.65:

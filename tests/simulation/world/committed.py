@@ -43,6 +43,8 @@ class Committed:
     name: str
     from_epoch: int = 0
     """Leaders of earlier epochs do not count."""
+    losses: int = 0
+    """How often the partition started over."""
     records: list[tuple[int, bytes | None]] = field(default_factory=list)
     """(leader epoch, value)."""
     committed_in: list[int] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Committed:
     def start_over(self, epoch: int) -> None:
         """Forget what was committed: Kafka promises nothing any more."""
         self.from_epoch = epoch
+        self.losses += bool(self.records)
         self.records.clear()
         self.committed_in.clear()
         self.acknowledged.clear()
@@ -68,8 +71,6 @@ class CommittedChecks:
     def __init__(self, name: str) -> None:
         self.name = name
         self.partitions: dict[Key, Committed] = {}
-        self.losses = 0
-        """How often a partition started over."""
 
     def fail(self, problem: str) -> str:
         return f"{problem} ({self.name})"
@@ -136,5 +137,4 @@ class CommittedChecks:
             before is None or before.leader_epoch != partition.leader_epoch
         )
         if is_unclean or set(partition.isr) <= known.lossy.keys():
-            self.losses += bool(known.records)
             known.start_over(partition.leader_epoch)

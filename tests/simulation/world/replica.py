@@ -75,6 +75,11 @@ class Replica:
         self.advance(now_ms)
         return is_new
 
+    def close(self) -> None:
+        """The replica moves away."""
+        self.leader = None
+        self._fail_waiting()
+
     def _fail_waiting(self) -> None:
         waiting, self.waiting = self.waiting, []
         for _, _, acknowledge in waiting:
@@ -91,7 +96,13 @@ class Replica:
         if leader.is_under_min_isr:
             acknowledge(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
             return
-        info = self.log.append_as_leader(batch, read_header(batch), leader.leader_epoch, now_ms)
+        try:
+            info = self.log.append_as_leader(batch, read_header(batch), leader.leader_epoch, now_ms)
+        except KafkaError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            acknowledge(error)
+            return
         self.waiting.append((info.last_offset + 1, info.first_offset, acknowledge))
         self.advance(now_ms)
 

@@ -211,6 +211,7 @@ class ReplicatedCluster(BrokerCluster):
     def _delete_others(self, store: Store, wanted: dict[Key, tuple[str, PartitionImage]]) -> None:
         for key in [key for key in store.replicas if key not in wanted]:
             replica = store.replicas.pop(key)
+            replica.close()
             replica.log.abandon()
             store.parked.pop(key, None)
             store.disk.remove_tree(replica.log.directory)
@@ -328,6 +329,11 @@ class ReplicatedCluster(BrokerCluster):
         self.touched(store, replica)
 
     def produce(self, node: int, key: Key, values: list[bytes], respond: Callback) -> None:
+        """Append a batch without a producer id; see `append`."""
+        batch = encode_batch([(self.clock.wall_ms(), None, value, ()) for value in values])
+        self.append(node, key, batch, values, respond)
+
+    def append(self, node: int, key: Key, batch: bytearray, values: list[bytes], respond: Callback) -> None:
         """Append a batch at a leader; `respond` gets the offset of its first record when the batch is committed."""
         store = self.stores[node]
         replica = store.replicas.get(key)
@@ -342,9 +348,7 @@ class ReplicatedCluster(BrokerCluster):
             respond(result)
 
         def append() -> None:
-            now_ms = self.clock.wall_ms()
-            batch = encode_batch([(now_ms, None, value, ()) for value in values])
-            replica.append(batch, now_ms, acknowledge)
+            replica.append(batch, self.clock.wall_ms(), acknowledge)
             self.touched(store, replica)
 
         self.guard(store, append)
