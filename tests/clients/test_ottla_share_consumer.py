@@ -29,7 +29,7 @@ def group(broker: RunningBroker) -> str:
     """A share group that starts at the first record."""
     name = unique("share")
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        admin.alter_config(ConfigResource.group(name), {"share.auto.offset.reset": "earliest"})
+        set_group(admin, name, "share.auto.offset.reset", "earliest")
     return name
 
 
@@ -47,6 +47,16 @@ def poll_some(consumer: ShareConsumer, count: int = 1) -> list[Record]:
         assert time.monotonic() < deadline, f"{len(records)} of {count} records"
         records += consumer.poll(0.2)
     return records
+
+
+def set_group(admin: Admin, group: str, name: str, value: str) -> None:
+    """Change a setting of a group, and wait until the broker has applied it: the controller answers earlier."""
+    resource = ConfigResource.group(group)
+    admin.alter_config(resource, {name: value})
+    deadline = time.monotonic() + WAIT_S
+    while admin.describe_config(resource)[name].value != value:
+        assert time.monotonic() < deadline, f"{name} does not change"
+        time.sleep(0.05)
 
 
 def test_next_poll_accepts_the_records_of_the_previous_one(
@@ -198,7 +208,7 @@ def test_record_is_delivered_at_most_as_often_as_the_limit(
     broker: RunningBroker, make_topic: MakeTopic, group: str
 ) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        admin.alter_config(ConfigResource.group(group), {"share.delivery.count.limit": "2"})
+        set_group(admin, group, "share.delivery.count.limit", "2")
     topic = make_topic()
     produce(broker.bootstrap, topic, numbered(3))
     one_by_one = {"max.poll.records": 1, "share.acquire.mode": "record_limit"}
@@ -217,7 +227,7 @@ def test_group_that_reads_committed_records_gets_no_aborted_ones(
     broker: RunningBroker, make_topic: MakeTopic, group: str
 ) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        admin.alter_config(ConfigResource.group(group), {"share.isolation.level": "read_committed"})
+        set_group(admin, group, "share.isolation.level", "read_committed")
     topic = make_topic()
     with Producer(bootstrap_servers=broker.bootstrap, transactional_id=group) as producer:
         producer.init_transactions(WAIT_S)

@@ -158,10 +158,7 @@ WIRE = (
         "network/connection.py",
         "        quota = server.quota.per_connection if self._quota_round != server.quota.round else self._quota_left",
         "        quota = 1 << 40",
-        (
-            f"{SERVER}::test_a_hundred_pipelining_connections_share_an_event_loop_iteration",
-            f"{OVERLOAD}::test_twice_the_capacity_slows_clients_down_and_loses_nothing",
-        ),
+        (f"{SERVER}::test_a_hundred_pipelining_connections_share_an_event_loop_iteration",),
     ),
     Mutation(
         "an idle connection owns no buffer",
