@@ -21,7 +21,6 @@ Each effect is a line: `append` with the record's content, `reply` with the prod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ottla.common.errors import ErrorCode
@@ -101,7 +100,7 @@ class TransactionScenario:
             self._driver.marker_errors = dict.fromkeys((("a", 0), ("a", 1), ("b", 0)), ErrorCode[what])
 
     def _set_epoch(self, epoch: int) -> None:
-        metadata = replace(self._driver.shard.transactions[TRANSACTIONAL_ID], producer_epoch=epoch)
+        metadata = self._driver.shard.transactions[TRANSACTIONAL_ID]._replace(producer_epoch=epoch)
         self._driver.log.append(record_of(TRANSACTIONAL_ID, metadata, self._driver.level))
         self._driver.restart()
         for producer in self._producers.values():

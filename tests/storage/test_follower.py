@@ -46,7 +46,7 @@ def transactional(sequence: int, value: bytes, producer_id: int = 7) -> bytearra
 
 
 def marker(*, commit: bool, producer_id: int = 7) -> bytearray:
-    return TransactionEnd(producer_id, 0, 3, commit).encode(START)
+    return TransactionEnd(producer_id, 0, 3, commit).encode(START)[0]
 
 
 def test_batches_epochs_and_segments_are_the_leaders(leader: Log, follower: Log) -> None:

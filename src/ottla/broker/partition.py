@@ -165,8 +165,8 @@ class Partition:
         self.check_acks(ACKS_ALL)
         self.log.producers.check_end(end, self.topic_partition)
         now_ms = self._clock.wall_ms()
-        batch = memoryview(end.encode(now_ms))
-        return self._append(batch, read_header(batch), now_ms, "coordinator")
+        batch, header = end.encode(now_ms)
+        return self._append(memoryview(batch), header, now_ms, "coordinator")
 
     def append_produced(
         self,

@@ -6,10 +6,18 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.records import Buffer, ControlType, decode_batch, encode_end_transaction_marker
+from ottla.records import (
+    BatchHeader,
+    Buffer,
+    ControlType,
+    decode_batch,
+    encode_end_transaction_marker,
+    read_header,
+)
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+_LONGEST_CACHED = 128  # more than the size of a marker of a leader, which is decoded once for all partitions
 
 
 class Marker(NamedTuple):
@@ -33,15 +41,16 @@ class TransactionEnd(NamedTuple):
     commit: bool
     transaction_version: int = 0
 
-    def encode(self, timestamp_ms: int) -> bytearray:
-        """Encode the control batch."""
-        return bytearray(_encode(self, timestamp_ms))
+    def encode(self, timestamp_ms: int) -> tuple[bytearray, BatchHeader]:
+        """Encode the control batch; returns it with its header."""
+        batch, header = _encode(self, timestamp_ms)
+        return bytearray(batch), header
 
 
+# The partitions of a transaction get the same marker, most of them within a millisecond: it is encoded once.
 @lru_cache(maxsize=1)
-def _encode(end: TransactionEnd, timestamp_ms: int) -> bytes:
-    # The partitions of a transaction get the same marker, most of them within a millisecond.
-    return bytes(
+def _encode(end: TransactionEnd, timestamp_ms: int) -> tuple[bytes, BatchHeader]:
+    batch = bytes(
         encode_end_transaction_marker(
             commit=end.commit,
             producer_id=end.producer_id,
@@ -50,10 +59,21 @@ def _encode(end: TransactionEnd, timestamp_ms: int) -> bytes:
             timestamp_ms=timestamp_ms,
         )
     )
+    return batch, read_header(batch)
 
 
 def read_marker(buffer: Buffer, position: int) -> Marker | None:
     """The transaction marker in a control batch; None if compaction emptied it or it is another control record."""
+    size = len(buffer) - position
+    return _read_marker(bytes(buffer)) if not position and size <= _LONGEST_CACHED else _decode(buffer, position)
+
+
+@lru_cache(maxsize=4)
+def _read_marker(batch: bytes) -> Marker | None:
+    return _decode(batch, 0)
+
+
+def _decode(buffer: Buffer, position: int) -> Marker | None:
     records = decode_batch(buffer, position)
     if not records:
         return None

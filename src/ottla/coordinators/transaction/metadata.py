@@ -8,8 +8,7 @@ epochs are exhausted gets a new producer id and epoch 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.coordinators.transaction.events import TopicPartition
 from ottla.coordinators.transaction.states import MOVES, State
@@ -32,8 +31,7 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= LAST_PRODUCER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """The state of a transactional id."""
 
     producer_id: int
@@ -65,7 +63,7 @@ class Metadata:
     def move(self, state: State, now_ms: int, **changes: Any) -> Metadata:
         """The next value, in another state. The move must be legal."""
         assert state in MOVES[self.state], f"{self.state.title} -> {state.title} is not a legal move"
-        return replace(self, state=state, previous_producer_id=self.producer_id, update_ms=now_ms, **changes)
+        return self._replace(state=state, previous_producer_id=self.producer_id, update_ms=now_ms, **changes)
 
     # -- InitProducerId ----------------------------------------------------------------------------------------
 

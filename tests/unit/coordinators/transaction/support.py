@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ottla.coordinators.transaction.records import record_of
 from ottla.coordinators.transaction.states import State
 from tests.simulation.world.transactions import TRANSACTIONAL_ID, TransactionDriver
@@ -15,6 +13,6 @@ def state_of(driver: TransactionDriver, transactional_id: str = TRANSACTIONAL_ID
 
 def set_epoch(driver: TransactionDriver, epoch: int) -> None:
     """Continue with a log in which the producer has this epoch."""
-    metadata = replace(driver.shard.transactions[TRANSACTIONAL_ID], producer_epoch=epoch)
+    metadata = driver.shard.transactions[TRANSACTIONAL_ID]._replace(producer_epoch=epoch)
     driver.log.append(record_of(TRANSACTIONAL_ID, metadata, driver.level))
     driver.restart()
