@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from ottla.common.ids import TopicPartition
 from ottla.controller.partition_change import Election, Target
-from tests.simulation.world.replicas import ReplicaWorld, contents, values_of
+from tests.simulation.world.replicas import TOPIC, ReplicaWorld, contents, values_of
 
 SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "25")))
 
@@ -174,3 +175,42 @@ def test_follower_of_a_new_leader_retains_acknowledged_records_above_its_high_wa
             settle(world)
             check(world)
             assert len(world.acknowledged) == acknowledged
+
+
+def test_replica_that_is_removed_deletes_its_log_and_one_that_is_added_copies_it() -> None:
+    with world_of(6) as world:
+        for _ in range(5):
+            world.produce(1)
+        world.run(300)
+        image = world.partition
+        world.partition = image._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=image.partition_epoch + 1)
+        world.publish()
+        world.run(300)
+        assert world.nodes[3].logs.get(TopicPartition(TOPIC, 0)) is None
+        assert not world.nodes[3].disk.exists(f"/logs/{TOPIC}-0")
+        world.produce(1)
+        world.run(300)
+        image = world.partition
+        world.partition = image._replace(replicas=(1, 2, 3), partition_epoch=image.partition_epoch + 1)
+        world.publish()
+        settle(world)
+        check(world)
+        assert len(world.acknowledged) == 6
+
+
+def test_partition_without_a_leader_is_not_served_and_continues_with_the_next_leader() -> None:
+    with world_of(7) as world:
+        world.produce(1)
+        world.run(300)
+        image = world.partition
+        world.partition = image._replace(leader=-1, leader_epoch=1, partition_epoch=image.partition_epoch + 1)
+        world.publish()
+        world.run(300)
+        assert [node.leads for node in world.nodes.values()] == [None, None, None]
+        world.change(Target())
+        world.publish()
+        world.run(300)
+        world.produce(1)
+        settle(world)
+        check(world)
+        assert len(world.acknowledged) == 2

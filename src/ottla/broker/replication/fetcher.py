@@ -201,10 +201,12 @@ class ReplicaFetcher:
         try:
             response = done.result()
         except NetworkError as error:
-            if self._channel is channel:
-                # The node may have another address when it is connected again.
-                self._channel = None
-                channel.close()
+            if self._channel is not channel:  # closed by this node, when it had nothing to fetch
+                self._schedule()
+                return
+            # The node may have another address when it is connected again.
+            self._channel = None
+            channel.close()
             self._retry(error)
             return
         assert isinstance(response, FetchResponse)
