@@ -427,7 +427,7 @@ class MetadataShell:
         if self.quorum.failure is None and not self._closed:
             if not self._deciding:
                 self._flusher.release()
-            self.quorum.wake()
+            self.quorum.tick()
             self._note_synced()
             self._snapshots.tick(self.image)
 

@@ -23,6 +23,7 @@ from ottla.broker.metadata_loading import Loaded, lower_synced, snapshot_control
 from ottla.broker.metadata_opening import write_election
 from ottla.broker.quorum.fetched import FetchedSnapshot, append_fetched, fetched_batches
 from ottla.broker.quorum.flusher import Flusher
+from ottla.broker.quorum.leader_watch import LeaderWatch
 from ottla.broker.quorum.requests import QuorumRequests
 from ottla.broker.quorum.sender import Sender
 from ottla.broker.quorum.timer import DeadlineTimer
@@ -32,7 +33,7 @@ from ottla.common.shortage import ShortageError
 from ottla.metadata.delta import MetadataError
 from ottla.protocol.control_records import ControlType, decode_control_key
 from ottla.protocol.wire import DecodeError
-from ottla.raft import Election, LogEnd, QuorumConfig, QuorumError, RaftCore, VoterSet, control, wire_responses
+from ottla.raft import Election, LogEnd, QuorumConfig, QuorumError, RaftCore, Role, VoterSet, control, wire_responses
 from ottla.raft import events as e
 from ottla.raft.values import SnapshotId
 from ottla.records import encode_batch, read_header
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CONTROL = 0x20
+# A voter without a majority alternates between these roles.
+_TRANSIENT = (Role.UNATTACHED, Role.PROSPECTIVE)
 
 
 class ReplicaOwner(Protocol):
@@ -113,6 +116,7 @@ class Replica:
         self._clock = parts.clock
         self._sender = Sender(parts.transport, config, self._post)
         self._requests = QuorumRequests(log)
+        self._watch = LeaderWatch(parts.clock)
         self._timer = DeadlineTimer(parts.clock, parts.call_later, self.wake)
         self._fetching: FetchedSnapshot | None = None
         # The response that the present event reports, for the effects that append its records.
@@ -121,6 +125,7 @@ class Replica:
         self._events: deque[tuple[e.Event, Message | None]] = deque()
         self._led_epoch: int | None = None
         self._known_leader: object = None
+        self._transition: object = None
         self._stopped: Completion[None] | None = None
         self._closed = False
 
@@ -164,6 +169,11 @@ class Replica:
         self._timer.cancel()
         self._owner.failed(error)
         self._requests.fail_all(error)
+
+    def tick(self) -> None:
+        """Do what is due, and log if the quorum has no leader; called about once per second."""
+        self.wake()
+        self._watch.check(self.core)
 
     def wake(self) -> None:
         """Let the core do what is due."""
@@ -309,6 +319,12 @@ class Replica:
         if core.is_leader and self._led_epoch is None:
             self._led_epoch = core.epoch
             self._owner.leadership_won()
+        transition = (core.role, core.epoch, core.election.leader_id)
+        if transition != self._transition:
+            self._transition = transition
+            level = logging.DEBUG if core.role in _TRANSIENT else logging.INFO
+            text = "[RaftManager id=%d] Completed transition to %s in epoch %d, leader %d"
+            logger.log(level, text, core.node_id, core.role.value, core.epoch, core.election.leader_id)
         known = (core.leader, self._led_epoch)
         if known != self._known_leader:
             self._known_leader = known

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from ottla.broker.quorum import leader_watch
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -285,5 +286,25 @@ def test_unreadable_vote_of_a_voter_is_an_error(tmp_path: Path, run: Run) -> Non
                 leader.start()
             assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
             leader.shell = None
+
+    run(story())
+
+
+def test_voter_without_a_majority_says_which_nodes_are_missing(
+    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_watch, "FIRST_MS", 100)
+
+    async def story() -> None:
+        quorum = Quorum(tmp_path)
+        alone = quorum.nodes[1]
+        alone.start()
+        for _ in range(20):
+            alone.running.tick()
+            await asyncio.sleep(0.02)
+        await alone.kill()
+        text = "a majority of the voters " + ", ".join(f"{n} ({HOST}:{quorum.nodes[n].port})" for n in (1, 2, 3))
+        assert caplog.text.count(text) == 1
+        assert alone.failures == []
 
     run(story())
