@@ -6,12 +6,18 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import fetch
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.controller.partition_change import Election, Target
-from tests.simulation.world.replicas import TOPIC, ReplicaWorld, contents, values_of
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.simulation.world.replicas import TOPIC, TOPIC_ID, Context, ReplicaWorld, contents, values_of
+from tests.unit.broker.harness import Connection
 
 SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "25")))
 
@@ -214,3 +220,32 @@ def test_partition_without_a_leader_is_not_served_and_continues_with_the_next_le
         settle(world)
         check(world)
         assert len(world.acknowledged) == 2
+
+
+def consume(world: ReplicaWorld, node_id: int, offset: int) -> Completion[FetchResponse]:
+    """Fetch as a consumer does, of a replica on any node."""
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_wait_ms=1_000, min_bytes=1, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])])
+    answer: Any = fetch.handle(world.nodes[node_id], Context(Connection(), 13), request)  # type: ignore[arg-type]
+    return answer if isinstance(answer, Completion) else Completion.of(answer)
+
+
+def test_consumer_reads_committed_records_of_a_follower_and_waits_for_more() -> None:
+    with world_of(8) as world:
+        world.produce(1)
+        world.run(500)
+        read = consume(world, 2, 0).result().responses[0].partitions[0]
+        assert (read.error_code, read.high_watermark) == (0, 1)
+        assert len(values_of(bytes(read.records or b""))) == 1
+        waiting = consume(world, 2, 1)
+        world.run(50)
+        assert not waiting.done
+        world.produce(1)
+        world.run(300)
+        read = waiting.result().responses[0].partitions[0]
+        assert [offset for offset, _ in values_of(bytes(read.records or b""))] == [1]
+        waiting = consume(world, 2, 2)
+        world.kill(1, power=False)
+        world.run(1_100)
+        assert waiting.done
+        assert waiting.result().responses[0].partitions[0].error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -18,6 +18,7 @@ from ottla.common.ids import Uuid
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
+    from ottla.broker.replication.followed import FollowedPartition
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -51,7 +52,7 @@ class FetchPartitionState:
     def __init__(self, session: FetchSession, key: PartitionKey) -> None:
         self.session = session
         self.key = key
-        self.partition: Partition | None = None
+        self.partition: Partition | FollowedPartition | None = None
         # True from a request that names the position of a follower until the partition has taken it in.
         self.is_repositioned = False
         self.follower_log_start = -1
@@ -73,7 +74,7 @@ class FetchPartitionState:
         """Called by the partition for a follower: its next response reports the high watermark."""
         self.session.unreported[self.key] = self
 
-    def watch(self, partition: Partition) -> None:
+    def watch(self, partition: Partition | FollowedPartition) -> None:
         """Follow `partition` from now on."""
         if self.partition is not partition:
             self.unwatch()

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
+from ottla.broker.partition import Partition
 from ottla.broker.partition_reading import READ_COMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -36,8 +37,8 @@ from ottla.replication.replica import ReplicaFetch
 
 if TYPE_CHECKING:
     from ottla.broker.fetch_session import FetchPartitionState, FetchSession, PartitionKey
-    from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
+    from ottla.broker.replication.followed import FollowedPartition
     from ottla.broker.work import Worker
 
 # A client may request a wait of weeks; no response needs to be delayed for longer than this.
@@ -60,6 +61,8 @@ class FetchLimits(NamedTuple):
     min_bytes: int
     max_bytes: int
     isolation_level: int
+    reads_followers: bool = False
+    """Whether a replica that this node follows may be read (KIP-392)."""
 
 
 class Look:
@@ -85,6 +88,7 @@ class Fetch:
         "_partitions",
         "_response",
         "_scheduled",
+        "_select",
         "_session",
         "_timer",
         "_worker",
@@ -96,9 +100,12 @@ class Fetch:
         session: FetchSession,
         limits: FetchLimits,
         worker: Worker,
+        *,
         locate: Callable[[int], NodeEndpoint | None] = lambda _: None,
+        select: Callable[[Partition, int], int] | None = None,
     ) -> None:
-        """`locate` returns the address of a node for this client."""
+        """`locate` returns the address of a node for this client; `select` the replica to read from, or -1."""
+        self._select = select
         self._partitions = partitions
         self._locate = locate
         # Leaders of partitions that moved away.
@@ -251,7 +258,7 @@ class Fetch:
                     session.unreported[key] = state
                 continue
             size = len(data.records or b"")
-            if size or data.diverging_epoch.epoch != -1:
+            if size or data.diverging_epoch.epoch != -1 or data.preferred_read_replica != -1:
                 look.found.append((state, data))
                 look.size += size
                 look.failed |= not size
@@ -288,8 +295,13 @@ class Fetch:
             diverging = self._divergence(partition, state)
             if diverging is not None:
                 return self._data(partition, state, b"", diverging)
-        if state.is_repositioned:
-            self._note_follower(partition, state)
+        if isinstance(partition, Partition):
+            if state.is_repositioned:
+                self._note_follower(partition, state)
+            if self._select is not None and (selected := self._select(partition, state.fetch_offset)) != -1:
+                data = self._data(partition, state, b"")
+                data.preferred_read_replica = selected
+                return data
         if state.fetch_offset == partition.visible_end(limits.isolation_level):
             return None
         budget = max(min(state.max_bytes, remaining), 0)
@@ -312,14 +324,16 @@ class Fetch:
         )
         state.is_repositioned = False
 
-    def _find(self, state: FetchPartitionState) -> Partition:
+    def _find(self, state: FetchPartitionState) -> Partition | FollowedPartition:
         topic, index = state.key
+        if self._limits.reads_followers:
+            return self._partitions.readable(topic, index)
         if isinstance(topic, str):
             return self._partitions.get(topic, index)
         return self._partitions.get_by_id(topic, index)
 
     @staticmethod
-    def _divergence(partition: Partition, state: FetchPartitionState) -> EpochEndOffset | None:
+    def _divergence(partition: Partition | FollowedPartition, state: FetchPartitionState) -> EpochEndOffset | None:
         epoch, end_offset = partition.end_of_epoch(state.last_fetched_epoch)
         if epoch == -1 or end_offset == -1:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -329,7 +343,7 @@ class Fetch:
 
     def _data(
         self,
-        partition: Partition,
+        partition: Partition | FollowedPartition,
         state: FetchPartitionState,
         records: Buffer | Unread,
         diverging: EpochEndOffset | None = None,
@@ -417,7 +431,9 @@ class Fetch:
         response.partitions.append(data)
 
 
-def _aborted_in(partition: Partition, fetch_offset: int, data: PartitionData) -> list[AbortedTransaction]:
+def _aborted_in(
+    partition: Partition | FollowedPartition, fetch_offset: int, data: PartitionData
+) -> list[AbortedTransaction]:
     found = partition.log.aborted_transactions(fetch_offset, partition.last_stable_offset)
     if not found:
         return []

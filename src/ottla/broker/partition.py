@@ -16,7 +16,14 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.partition_reading import READ_COMMITTED, READ_UNCOMMITTED, end_of_epoch, out_of_range
+from ottla.broker.partition_reading import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    check_leader_epoch,
+    end_of_epoch,
+    look_up,
+    out_of_range,
+)
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -384,10 +391,8 @@ class Partition:
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client with an older or unknown leader epoch (KIP-320). -1 is not checked."""
-        if current_leader_epoch in (-1, self.leader_epoch):
-            return
-        older = current_leader_epoch < self.leader_epoch
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            check_leader_epoch(self.leader_epoch, current_leader_epoch)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """See `partition_reading.end_of_epoch`."""
@@ -405,16 +410,8 @@ class Partition:
         return min(self.log.last_stable_offset, self.high_watermark)
 
     def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
-        """Return whole batches, the first of them with `offset`; large ranges are read when they are sent.
-
-        Returns no bytes for an offset that is in the log but not visible yet. Raises OFFSET_OUT_OF_RANGE.
-        """
-        end = self.visible_end(isolation_level)
-        if self.log.log_start_offset <= offset < end:
-            return self.log.look_up(offset, max_bytes, end, min_one_batch=min_one_batch)
-        if end <= offset <= self.log.log_end_offset:
-            return b""
-        raise out_of_range(self.log, offset, end)
+        """See `partition_reading.look_up`."""
+        return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
 
     # -- changes -----------------------------------------------------------------------------------------------
 

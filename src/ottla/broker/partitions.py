@@ -105,6 +105,17 @@ class Partitions:
         except KeyError:
             return self._open_for(self._names[topic_id], index)
 
+    def readable(self, topic: str | Uuid, index: int) -> Partition | FollowedPartition:
+        """The partition by its topic's name or id, also one that this node only follows (KIP-392); raises as `get`."""
+        try:
+            return self.get(topic, index) if isinstance(topic, str) else self.get_by_id(topic, index)
+        except KafkaError as error:
+            name = topic if isinstance(topic, str) else self._names.get(topic, "")
+            followed = self._followed.get(TopicPartition(name, index))
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or followed is None:
+                raise
+            return followed
+
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of the topic with this id, if it exists."""
         return self._names.get(topic_id)
@@ -364,7 +375,7 @@ class Partitions:
     def _unfollow(self, topic_partition: TopicPartition) -> None:
         followed = self._followed.pop(topic_partition, None)
         if followed is not None:
-            followed.closed = True
+            followed.close()
             for listener in self._listeners:
                 listener.unfollowed(followed)
 

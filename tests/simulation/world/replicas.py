@@ -166,7 +166,7 @@ class ReplicaNode:
                 request_timeout_s=5,
                 connect=lambda leader, _: Channel(world, self, world.nodes[leader]),
             ),
-            1,
+            lambda: 1,
         )
         self.partitions.send_proposal = self.alter.propose
         self.partitions.listen(self.fetchers)

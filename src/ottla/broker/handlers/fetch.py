@@ -1,8 +1,8 @@
 """Fetch (1): record batches from the requested offsets, with long polling and incremental sessions.
 
 KIP-74 (size limits), KIP-98 (isolation levels), KIP-227 (sessions), KIP-320 (leader epochs), KIP-516 (topic ids from
-version 13), KIP-903 (broker epochs of followers), KIP-951 (the current leader with an error). As in Kafka since 4.0,
-zstd batches are returned to every version. Not implemented: fetching from followers (KIP-392).
+version 13), KIP-392 (consumers read from followers, from version 11), KIP-903 (broker epochs of followers), KIP-951
+(the current leader with an error). As in Kafka since 4.0, zstd batches are returned to every version.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
 from ottla.broker.fetching import MOST_AT_ONCE, SLICE_PARTITIONS, TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
 from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
+from ottla.broker.replication.selector import RackAwareSelector
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
 _WAITING = "fetch"
+RACK_SINCE_VERSION = 11
 REPLICA_STATE_SINCE_VERSION = 15
 
 
@@ -105,6 +107,7 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation_level=_isolation_level(request, session),
+        reads_followers=session.replica_id < 0 and context.api_version >= RACK_SINCE_VERSION,
     )
     listener = context.listener
 
@@ -112,7 +115,10 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         address = broker.address(node_id, listener)
         return None if address is None else NodeEndpoint(node_id, *address)
 
-    return Fetch(broker.partitions, session, limits, broker.worker, locate)
+    select = None
+    if request.rack_id and session.replica_id < 0 and broker.config.text("replica.selector.class"):
+        select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
+    return Fetch(broker.partitions, session, limits, broker.worker, locate=locate, select=select)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:

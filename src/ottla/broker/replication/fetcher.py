@@ -265,6 +265,8 @@ class ReplicaFetcher:
         high_watermark = min(data.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.high_watermark = high_watermark
+            if partition.watchers:
+                partition.notify(len(data.records or b""))
         start = min(data.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             log.advance_start(start, "leader offset increment")

@@ -7,6 +7,7 @@ selects, or by the spare one if that fetcher is waiting for an answer of its lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -23,7 +24,8 @@ NO_LEADER = -1
 class ReplicaFetchers:
     """The fetchers of one node; a `RoleListener`."""
 
-    def __init__(self, context: FetcherContext, fetchers_per_leader: int) -> None:
+    def __init__(self, context: FetcherContext, fetchers_per_leader: Callable[[], int]) -> None:
+        """A changed number has an effect on leaders from which nothing was fetched before."""
         self._context = context
         self._per_leader = fetchers_per_leader
         self._fetchers: dict[int, list[ReplicaFetcher]] = {}
@@ -64,11 +66,11 @@ class ReplicaFetchers:
     def _choose(self, leader_id: int, topic_partition: TopicPartition) -> ReplicaFetcher:
         fetchers = self._fetchers.get(leader_id)
         if fetchers is None:
-            count = self._per_leader + 1
+            count = self._per_leader() + 1
             fetchers = [ReplicaFetcher(self._context, leader_id, index) for index in range(count)]
             self._fetchers[leader_id] = fetchers
-        chosen = fetchers[crc32(str(topic_partition).encode()) % self._per_leader]
-        spare = fetchers[-1]
+        *regular, spare = fetchers
+        chosen = regular[crc32(str(topic_partition).encode()) % len(regular)]
         return spare if chosen.is_busy and not spare.is_busy else chosen
 
     def close(self) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.partition_reading import READ_COMMITTED, check_leader_epoch, end_of_epoch, look_up
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
+    from ottla.broker.partition import FollowerWatcher, Partition, Watcher
+    from ottla.common.unread import Unread
     from ottla.log import Log
     from ottla.metadata.image import PartitionImage
+    from ottla.records import Buffer
 
 
 class RoleListener(Protocol):
@@ -41,11 +44,13 @@ class FollowedPartition:
         "_flush_in_thread",
         "_flushing",
         "closed",
+        "followers",
         "is_truncation_synced",
         "leader_epoch",
         "leader_id",
         "log",
         "topic_id",
+        "watchers",
     )
 
     def __init__(
@@ -58,6 +63,10 @@ class FollowedPartition:
         self.topic_id = log.topic_id
         self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
         self.closed = False
+        self.watchers: dict[Watcher, None] = {}
+        """The fetches of consumers that read from this replica (KIP-392)."""
+        self.followers: dict[FollowerWatcher, None] = {}
+        """Stays empty: followers fetch from the leader."""
         self.is_truncation_synced = True
         """False from a truncation until it is on disk. Nothing may be appended meanwhile: see `truncated`."""
         self._flush_in_thread = flush_in_thread
@@ -71,6 +80,46 @@ class FollowedPartition:
         known = self.leader_id, self.leader_epoch
         self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
         return known != (image.leader, image.leader_epoch)
+
+    def close(self) -> None:
+        """Stop following; consumers that wait look for the partition again."""
+        self.closed = True
+        self.notify(0)
+
+    def notify(self, appended_bytes: int) -> None:
+        """Notify waiting consumers that the high watermark advanced, or that the state changed (0)."""
+        for watcher in tuple(self.watchers):
+            watcher.partition_changed(appended_bytes)
+
+    # -- reading, as in `Partition` ------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """The leader's high watermark, as far as this log reaches."""
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction, or the high watermark."""
+        return self.log.last_stable_offset
+
+    def visible_end(self, isolation_level: int) -> int:
+        """The first offset that a consumer of this isolation level may not see yet."""
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """See `partition_reading.check_leader_epoch`."""
+        check_leader_epoch(self.leader_epoch, current_leader_epoch)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """See `partition_reading.end_of_epoch`."""
+        return end_of_epoch(self.log, self.leader_epoch, epoch)
+
+    def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
+        """See `partition_reading.look_up`."""
+        return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
+
+    # -- durability ----------------------------------------------------------------------------------------------
 
     def flush_if_due(self, now_ms: int) -> Completion[None] | None:
         """Start a flush if the topic's flush policy requires one, or if a rolled segment was never synced.

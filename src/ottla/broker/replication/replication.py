@@ -51,7 +51,7 @@ class Replication:
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=self._connect,
         )
-        self._fetchers = ReplicaFetchers(context, config.int("num.replica.fetchers"))
+        self._fetchers = ReplicaFetchers(context, lambda: broker.config.int("num.replica.fetchers"))
 
     def start(self) -> None:
         """Fetch from the leaders, and report to the controller which followers are in sync."""
