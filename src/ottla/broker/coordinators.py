@@ -126,7 +126,7 @@ class Coordinators:
         connections = self._connections = PeerConnections(
             broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
         )
-        return PeerRequests(connections.connect)
+        return PeerRequests(connections.connect, broker.static_config.int("request.timeout.ms") / 1000)
 
     def _internal_topic(self, name: str) -> InternalTopic:
         from ottla.broker.internal_topic import InternalTopic

@@ -53,7 +53,6 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
             "num.replica.fetchers",
             "replica.",
             "replication.quota.",
-            "request.timeout.",
             "socket.connection.setup.",
             "unclean.leader.election.",
         ),

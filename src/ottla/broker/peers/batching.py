@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)
 
 MOST_IN_REQUEST = 500
 MOST_WAITING = 50_000
-REQUEST_TIMEOUT_S = 30.0
-"""request.timeout.ms of brokers."""
+DEFAULT_TIMEOUT_S = 30.0
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -59,8 +58,10 @@ class Kind(Protocol[Q, A]):
 class PeerQueue(Generic[Q, A]):
     """The questions of one kind to all brokers."""
 
-    def __init__(self, kind: Kind[Q, A], peers: Peers) -> None:
+    def __init__(self, kind: Kind[Q, A], peers: Peers, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """`timeout_s` limits each request (request.timeout.ms)."""
         self._kind = kind
+        self._timeout_s = timeout_s
         self._peers = peers
         self._waiting: dict[int, deque[tuple[Q, Completion[A]]]] = {}
         self._in_flight: set[int] = set()
@@ -86,7 +87,7 @@ class PeerQueue(Generic[Q, A]):
             sent = self._peers.ask(
                 node_id,
                 self._kind.request(questions),
-                timeout_s=REQUEST_TIMEOUT_S,
+                timeout_s=self._timeout_s,
                 least_version=self._kind.least_version,
             )
             if sent.done:

@@ -29,29 +29,31 @@ if TYPE_CHECKING:
 class PeerRequests:
     """The questions to other brokers. `connect(purpose)` opens the connections of one purpose."""
 
-    def __init__(self, connect: Callable[[str], Peers]) -> None:
+    def __init__(self, connect: Callable[[str], Peers], timeout_s: float) -> None:
+        """`timeout_s` limits each request (request.timeout.ms)."""
         self._connect = connect
+        self._timeout_s = timeout_s
 
     @cached_property
     def markers(self) -> PeerQueue[Markers, Outcomes]:
         """Ends of transactions, for the leaders of their partitions."""
-        return PeerQueue(MarkerKind(), self._connect("txn-marker-sender"))
+        return PeerQueue(MarkerKind(), self._connect("txn-marker-sender"), self._timeout_s)
 
     @cached_property
     def transactions(self) -> PeerQueue[AddPartitions, Errors]:
         """Partitions of transactions, for their coordinators."""
-        return PeerQueue(AddPartitionsKind(), self._connect("add-partitions-to-txn"))
+        return PeerQueue(AddPartitionsKind(), self._connect("add-partitions-to-txn"), self._timeout_s)
 
     @cached_property
     def end_offsets(self) -> PeerQueue[tuple[str, int], EndOffset]:
         """High watermarks, from the leaders of partitions."""
-        return PeerQueue(EndOffsetKind(), self._connect("partition-metadata"))
+        return PeerQueue(EndOffsetKind(), self._connect("partition-metadata"), self._timeout_s)
 
     @cached_property
     def share_states(self) -> Mapping[type, PeerQueue[Any, Result]]:
         """Share state, for its coordinators, by the type of the request."""
         peers = self._connect("persister")
-        return {each: PeerQueue(ShareStateKind(each), peers) for each in REQUEST_TYPES}
+        return {each: PeerQueue(ShareStateKind(each), peers, self._timeout_s) for each in REQUEST_TYPES}
 
 
 class PeerConnections:
