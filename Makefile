@@ -40,8 +40,12 @@ format: dev-environment ## Format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-simulate: dev-environment ## Run the deterministic simulations longer: make simulate SEEDS=1000
+simulate: dev-environment ## Run the simulations longer: make simulate SEEDS=1000; replay: SEED=417 WORLD=replication
+ifdef SEED
+	@OTTLA_SEEDS=$$(($(SEED) + 1)) $(BIN)/python -m pytest tests/simulation/test_$(WORLD).py -k "[$(SEED)]" -n 0
+else
 	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
+endif
 
 scenarios: dev-environment ## Write the effects of this code into tests/scenarios/*.txt, to be reviewed as a diff
 	@$(BIN)/python -m tests.scenarios --write

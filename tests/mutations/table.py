@@ -2719,6 +2719,13 @@ CLUSTER = (
         MANY_SEEDS,
     ),
     Mutation(
+        "a truncation is on disk before other records are at its place",
+        "log/log.py",
+        "        self.flush()  # A power cut must not bring back",
+        "        # A power cut must not bring back",
+        (f"{STORAGE}/test_follower.py::test_power_cut_after_a_truncation_leaves_a_prefix_of_what_was_written",),
+    ),
+    Mutation(
         "an observer that knows only the number of its leader follows it",
         "raft/news.py",
         " and (not q.election.has_leader or q.role is Role.UNATTACHED):\n",

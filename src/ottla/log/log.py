@@ -430,6 +430,7 @@ class Log:
         except OSError as error:
             self.log_directory.take_offline(error)
             self.context.fail(error, "truncate")
+        self.flush()  # A power cut must not bring back old batches among those that are appended in their place.
         return True
 
     def _truncate(self, offset: int) -> None:

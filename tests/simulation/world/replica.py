@@ -166,13 +166,8 @@ class Replica:
             log.advance_start(min(answer.log_start_offset, log.log_end_offset), "the leader's log start")
             log.high_watermark = max(log.high_watermark, min(answer.high_watermark, log.log_end_offset))
         elif step.action is Action.TRUNCATE:
-            self._truncate(step.offset)
+            log.truncate_to(step.offset)
         return step.action
-
-    def _truncate(self, offset: int) -> None:
-        self.log.truncate_to(offset)
-        # Otherwise a power cut could bring back some of the records among later ones.
-        self.log.flush()
 
     def take_bounds(self, leader_start: int, leader_end: int) -> None:
         """Take in where the leader's log starts and ends, after an offset outside of it."""
@@ -180,7 +175,7 @@ class Replica:
         if step.action is Action.LOOK_UP:
             step = on_leader_start(leader_start, self.log)
         if step.action is Action.TRUNCATE:
-            self._truncate(step.offset)
+            self.log.truncate_to(step.offset)
         elif step.action is Action.RESTART:
             self.log.truncate_fully(step.offset)
             self.log.flush()
