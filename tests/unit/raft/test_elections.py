@@ -79,12 +79,12 @@ def test_pre_vote_stores_nothing_and_may_be_given_to_several() -> None:
     assert replica.core.election == Election(5, -1, key(3))
 
 
-def follower() -> Replica:
-    """Replica 1 follows node 2 in epoch 5, and has fetched from it."""
+def follower(leader_id: int = 2) -> Replica:
+    """Replica 1 follows a leader in epoch 5, and has fetched from it."""
     replica = Replica(1, 2, 3)
-    replica.ask(m.BeginQuorumEpochRequest("c", key(1), 2, 5, voter(2).endpoints))
+    replica.ask(m.BeginQuorumEpochRequest("c", key(1), leader_id, 5, voter(leader_id).endpoints))
     (sent,) = replica.sent(m.FetchRequest)
-    replica.answer(sent, m.FetchResponse(ErrorCode.NONE, 5, 2, high_watermark=0))
+    replica.answer(sent, m.FetchResponse(ErrorCode.NONE, 5, leader_id, high_watermark=0))
     return replica
 
 
@@ -96,15 +96,23 @@ def test_follower_that_hears_its_leader_rejects_pre_votes() -> None:
 
 
 def test_follower_whose_leader_disconnects_asks_for_pre_votes_within_milliseconds() -> None:
-    replica = follower()
-    replica.step(Disconnected(3))
-    assert replica.core.deadline_ms > 100, "another node is not the leader"
+    replica = follower(3)
     replica.step(Disconnected(2))
-    assert replica.core.deadline_ms <= 60
-    replica.now_ms = 60
+    assert replica.core.deadline_ms > 100, "another node is not the leader"
+    replica.step(Disconnected(3))
+    assert replica.core.deadline_ms <= 1
+    replica.now_ms = 1
     replica.step(Ticked())
     assert replica.core.role is Role.PROSPECTIVE
-    assert (replica.core.epoch, replica.core.election.leader_id) == (5, 2), "a pre-vote changes no epoch"
+    assert (replica.core.epoch, replica.core.election.leader_id) == (5, 3), "a pre-vote changes no epoch"
+
+
+def test_voters_whose_leader_disconnects_stand_one_after_the_other() -> None:
+    """If they stood at once, each would vote for itself, and the next attempt would wait for the election timeout."""
+    first, second = follower(3), follower(2)
+    first.step(Disconnected(3))
+    second.step(Disconnected(2))
+    assert first.core.deadline_ms + 100 < second.core.deadline_ms < 300
 
 
 def test_voter_without_pre_votes_is_asked_for_a_vote() -> None:
