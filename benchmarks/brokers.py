@@ -14,8 +14,8 @@ from typing import Protocol
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 # Groups begin at once, so that no race waits for what it does not measure; deleted topics soon make room.
@@ -54,12 +54,12 @@ class Broker:
     def cpu_times(self) -> tuple[float, float]:
         """User time and system time of its process so far, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
+        return int(fields[11]) / TICKS, int(fields[12]) / TICKS
 
     def age_seconds(self) -> float:
         """How long ago its process began, to a hundredth of a second."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS
 
     def stop_in_order(self, seconds: float = 100.0) -> None:
         """Ask it to stop and wait until it has: one with many partitions takes longer than who starts it waits."""
@@ -72,7 +72,7 @@ class Broker:
 
     def resident_mb(self) -> float:
         """Memory that it holds now, in MB."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE / 1e6
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE / 1e6
 
 
 @contextlib.contextmanager

@@ -245,6 +245,7 @@ class StockKafka:
         self._overrides = dict(overrides or {})
         self._format_options = format_options
         self._jvm_options = jvm_options
+        self._ports: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
@@ -271,10 +272,12 @@ class StockKafka:
 
     def start(self) -> str:
         """Format, start, wait until all listen; returns the bootstrap servers. Raises TimeoutError after 90 s."""
-        ports = free_ports(self._brokers * 2)
+        self._ports = ports = free_ports(self._brokers * 2)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports[: self._brokers])
         for index in range(self._brokers):
-            self._start_node(index, ports)
+            self._format(index, ports)
+        for index in range(self._brokers):
+            self._processes.append(self._launch(index))
         try:
             self._wait_for(ports[: self._brokers])
         except BaseException:
@@ -290,7 +293,21 @@ class StockKafka:
             stop_process(process)
         self._processes.clear()
 
-    def _start_node(self, index: int, ports: list[int]) -> None:
+    def kill_node(self, node: int) -> None:
+        """Kill -9."""
+        self._processes[node - 1].kill()
+        self._processes[node - 1].wait(STOP_TIMEOUT_S)
+
+    def stop_node(self, node: int) -> None:
+        """Stop a broker cleanly; it is killed if it does not end within 20 s."""
+        stop_process(self._processes[node - 1])
+
+    def start_node(self, node: int) -> None:
+        """Start a broker again, and wait until it listens. Raises TimeoutError."""
+        self._processes[node - 1] = self._launch(node - 1)
+        self._wait_for(self._ports[node - 1 : node])
+
+    def _format(self, index: int, ports: list[int]) -> None:
         home = self.directory / f"node-{index + 1}"
         home.mkdir(parents=True, exist_ok=True)
         properties = home / "server.properties"
@@ -299,18 +316,20 @@ class StockKafka:
         formatted = tool("storage", "format", *how)
         if formatted.returncode:
             raise RuntimeError(f"cannot format {home}: {formatted.stdout}{formatted.stderr}")
+
+    def _launch(self, index: int) -> subprocess.Popen[str]:
+        home = self.directory / f"node-{index + 1}"
         with (home / "server.log").open("a") as log:
-            command = java("kafka.Kafka", str(properties), heap="1g", options=self._options, more=self._jvm_options)
-            self._processes.append(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    text=True,
-                    cwd=home,
-                    env=os.environ | {"LC_ALL": "C.UTF-8"},
-                )
+            properties = str(home / "server.properties")
+            command = java("kafka.Kafka", properties, heap="1g", options=self._options, more=self._jvm_options)
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+                cwd=home,
+                env=os.environ | {"LC_ALL": "C.UTF-8"},
             )
 
     def _settings(self, index: int, ports: list[int]) -> dict[str, object]:

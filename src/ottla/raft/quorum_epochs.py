@@ -18,7 +18,7 @@ from ottla.raft.state import QuorumState
 from ottla.raft.values import ReplicaKey
 
 SUCCESSION_MS = 200
-"""How much later each voter stands than the one before it in `_rank`: more than an election takes on a busy machine."""
+"""How much later each voter stands than the previous one by `_rank`: more than an election takes on a busy machine."""
 
 
 def on_begin_request(q: QuorumState, request: BeginQuorumEpochRequest) -> Response:
