@@ -29,11 +29,15 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     KRAFT_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
-    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 0),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
     SHARE_VERSION: (0, 1),
     "streams.version": (0, 0),
 }
 """The (lowest, highest) supported level of each feature."""
+
+REGISTERED_FEATURES: dict[str, tuple[int, int]] = SUPPORTED_FEATURES | {"streams.version": (0, 1)}
+"""What a node of a cluster registers. Stock Kafka's default is streams.version 1, without which it lets no node join.
+This node refuses the requests of streams groups, as Kafka does at level 0."""
 
 
 def served_level(name: str, level: int) -> int:
@@ -57,9 +61,9 @@ _MIGRATION_FROM = 8
 CORDONED_FROM = 30
 
 
-# The metadata.version from which a new cluster has a feature, and the level.
+# The metadata.version from which a new cluster has a feature, and the level. Unlike in Kafka, eligible leader replicas
+# are enabled only on request.
 _DEFAULTS_FROM: dict[str, tuple[int, int]] = {
-    ELIGIBLE_LEADER_REPLICAS_VERSION: (26, 1),
     GROUP_VERSION: (22, 1),
     SHARE_VERSION: (28, 1),
     "streams.version": (29, 1),

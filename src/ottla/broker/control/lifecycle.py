@@ -20,7 +20,7 @@ e.g. because the other process lives, the node stops.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,7 +34,7 @@ from ottla.protocol.messages.broker_registration import BrokerRegistrationReques
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
-    from ottla.metadata.image import MetadataImage
+    from ottla.metadata.image import BrokerImage, MetadataImage
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +135,7 @@ class BrokerLifecycle:
         self._shutdown_pauses = 0
         self._timer: TimerHandle | None = None
         self._deadlines: list[TimerHandle] = []
+        self._brokers: Mapping[int, BrokerImage] = {}
         # Directories that failed: True once the controller knows.
         self._offline: dict[bytes, bool] = {}
 
@@ -169,11 +170,17 @@ class BrokerLifecycle:
             self._communicate_soon()
 
     def metadata_published(self, image: MetadataImage) -> None:
-        """Called with each published image: send a heartbeat if this broker has to be unfenced."""
-        if not self._is_registered or self.state >= LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
+        """Called with each published image: send a heartbeat that the controller waits for.
+
+        It waits if this broker has to be unfenced, and if another one stops: that one may end only after all brokers
+        have read that its partitions have other leaders.
+        """
+        is_news, self._brokers = image.brokers is not self._brokers, image.brokers
+        if not is_news or not self._is_registered or self.state >= LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
             return
-        broker = image.brokers.get(self._node_id)
-        if broker is not None and broker.epoch == self.broker_epoch and broker.fenced:
+        own = image.brokers.get(self._node_id)
+        is_fenced = own is not None and own.epoch == self.broker_epoch and own.fenced
+        if is_fenced or any(each.in_controlled_shutdown and not each.fenced for each in image.brokers.values()):
             self._communicate_soon()
 
     def controller_changed(self) -> None:

@@ -151,6 +151,20 @@ def test_new_controller_gets_a_heartbeat_at_once() -> None:
     assert world.quorum.operations == before + 1
 
 
+def test_heartbeat_is_sent_at_once_when_another_broker_stops() -> None:
+    world = World()
+    world.run()
+    world.create(1, 5)
+    world.broker.metadata_published(world.cluster.controller.image)
+    before = world.quorum.operations
+    beat = BrokerHeartbeatRequest(1, world.cluster.epochs[1], 0, want_shut_down=True)
+    world.quorum.submit(lambda c: c.heartbeat(beat, world.loop.monotonic_ms()))
+    assert world.leader == 5
+    for _ in range(3):
+        world.broker.metadata_published(world.cluster.controller.image)
+    assert world.quorum.operations == before + 2, "one heartbeat for the image"
+
+
 def test_failed_directory_is_reported_at_once() -> None:
     world = World()
     world.run()
