@@ -102,6 +102,23 @@ def test_static_leader_that_returned_notices_new_partitions() -> None:
     assert returned.owned() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_static_member_that_returns_with_another_subscription_reads_only_that(leads: bool) -> None:
+    """The group is stable, so that it gets the partitions of its former subscription."""
+    world = World({"t": 2, "u": 2})
+    other = None if leads else member(world)
+    member(world, group_instance_id="i")
+    if other is not None:
+        settle(world, other)
+    returned = Simulated(world, group_id="g", group_instance_id="i")
+    returned.core.subscribe(["u"], None)
+    settle(world, *([] if other is None else [other]), returned, rounds=60)
+    membership = returned.core.membership
+    assert isinstance(membership, Membership)
+    assert {tp.topic for tp in membership.owned} == {"u"}
+    assert len(membership.owned) == 2
+
+
 def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     world = World({"t": 2})
     one = member(world, heartbeat_interval_ms=1_000)

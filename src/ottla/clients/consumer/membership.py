@@ -380,12 +380,14 @@ class Membership:
             return
         assert isinstance(outcome, SyncGroupResponse)
         try:
-            self._assigned = decode_partitions(outcome.assignment)
+            assigned = decode_partitions(outcome.assignment)
         except DecodeError as error:
             self._fail(InconsistentGroupProtocol(f"The assignment cannot be read: {error}"))
             return
+        # A static member that returns with another subscription gets the assignment of the former one: join again once.
+        self._assigned = frozenset(tp for tp in assigned if tp.topic in self.topics)
+        self._revoked = self._assigned != assigned and self._last_assignment[1] != self.generation
         self._last_assignment = (tuple(sorted(self._assigned)), self.generation)
-        self._revoked = False
         self._move(State.ADOPTING)
 
     def _retry_join(self, error: ClientError, now_ms: float) -> None:
