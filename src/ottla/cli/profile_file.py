@@ -69,7 +69,7 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
 
 
 _SECRET = re.compile(r"password|secret|jaas|token$|keystore\.key|credential", re.IGNORECASE)
-_HEADER = re.compile(r"^\s*\[", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 def looks_secret(setting: str) -> bool:
@@ -91,12 +91,15 @@ def store(name: str, settings: dict[str, object] | None) -> None:
     header = f"[profiles.{_key(name)}]"
     section = None if settings is None else "\n".join([header, *(_row(*item) for item in settings.items())]) + "\n"
     parts = _sections(_text())
-    found = [index for index, part in enumerate(parts) if part.split("\n", 1)[0].strip() == header]
-    if section is None:
-        parts = [part for index, part in enumerate(parts) if index not in found]
-    elif found:
-        parts[found[0]] = section + "\n" * (found[0] < len(parts) - 1)
-    else:
+    # The table of the profile, and the tables in it: [profiles.staging.ssl].
+    firsts = [part.split("\n", 1)[0].strip() for part in parts]
+    found = [index for index, first in enumerate(firsts) if first == header or first.startswith(f"{header[:-1]}.")]
+    if section is not None and found:
+        parts[found[0]] = section + "\n" * (found[-1] < len(parts) - 1)
+    if found:
+        gone = found if section is None else found[1:]
+        parts = [part for index, part in enumerate(parts) if index not in gone]
+    elif section is not None:
         if parts and parts[-1].strip():
             parts[-1] = parts[-1].rstrip("\n") + "\n\n"
         parts.append(section)
@@ -141,9 +144,14 @@ def _write(text: str, document: dict[str, Any]) -> None:
         parsed = tomllib.loads(text)
     except ValueError:
         parsed = None
-    if parsed is None or _plain(parsed) != _plain(document):
-        text = _whole(document)  # The layout of the text cannot be edited in place.
     target = path()
+    if parsed is None or _plain(parsed) != _plain(document):
+        # The layout of the text cannot be edited in place.
+        other = sorted(document.keys() - {"current", "profiles"})
+        if other:
+            advice = "Change the profile there, or move the other content to another file."
+            raise Failure(f"{target} cannot be changed without losing its {other[0]!r}", advice)
+        text = _whole(document)
     try:
         os.makedirs(target.rpartition("/")[0], mode=0o700, exist_ok=True)  # noqa: PTH103 - no pathlib for one call
         draft = f"{target}.{os.getpid()}.new"

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.clients.admin import Admin, AsyncAdmin, PartialFailure
 from ottla.clients.admin.core import Call, Progress, Round, Route
@@ -250,3 +252,100 @@ def test_blocking_and_asyncio_admin_have_the_same_methods_signatures_and_docstri
         assert inspect.getdoc(method) == inspect.getdoc(blocking[name]), name
         assert inspect.getdoc(method), name
     assert inspect.signature(Admin.__init__) == inspect.signature(AsyncAdmin.__init__)
+
+
+# -- any cluster -----------------------------------------------------------------------------------------------------
+
+_KEYS = {
+    Route.LEADERS: [TopicPartition(topic, index) for topic in ("t", "u", "gone") for index in range(3)],
+    Route.COORDINATORS: ["g", "h", "i"],
+    Route.BROKERS: [1, 2, 3],
+    Route.ANY: ["a", "b"],
+    Route.CONTROLLER: ["a", "b"],
+}
+_ANSWERS = ("value", "value", "retriable", "fatal", "missing", "twice", "foreign")
+_REQUESTS = ("answered", "answered", "answered", "lost", "refused")
+
+
+class Cluster:
+    """Brokers that answer, fail, move leaders and lose connections as `data` says. A round trip takes 1 ms."""
+
+    def __init__(self, data: st.DataObject, route: Route, keys: Sequence[Any]) -> None:
+        self._draw = data.draw
+        self.now_ms = 0.0
+        self.view = ClusterView()
+        self.refresh()
+        self.progress: Progress[Any, Any] = Progress(call(route, keys), DEADLINE_MS, BACKOFF)
+        self.given: dict[Any, list[Any]] = {}
+        """The values that each key was answered with, in the order of the answers."""
+        self.route = route
+
+    def refresh(self) -> None:
+        nodes = self._draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, unique=True))
+        topics = self._draw(st.lists(st.sampled_from(["t", "u"]), unique=True))
+        leaders = st.lists(st.sampled_from(nodes), min_size=1, max_size=3)
+        rows = [topic_row(topic, leaders=self._draw(leaders), epoch=int(self.now_ms)) for topic in topics]
+        self.view.apply(metadata(*rows, nodes=nodes, controller=self._draw(st.sampled_from([-1, *nodes]))), self.now_ms)
+
+    def run(self) -> None:
+        settled: set[Any] = set()
+        while (step := self.progress.next_round(self.view, self.now_ms, 0.0)) is not None:
+            assert self.now_ms < DEADLINE_MS, "the call goes on after its deadline"
+            assert step.refresh is not None or step.coordinators or step.sends, "a round without an action"
+            self.now_ms += step.wait_ms + 1
+            if step.refresh is not None:
+                self.refresh()
+            for group in step.coordinators:
+                if self._draw(st.integers(0, 9)):
+                    self.progress.found(group, self._draw(st.sampled_from([1, 2, 3])))
+                else:
+                    self.progress.not_found(group, BrokerUnavailable("nothing listens"))
+            sent = [key for send in step.sends for key in send.keys]
+            assert len(sent) == len(set(sent)), "a key is in two requests of a round"
+            assert not settled & set(sent), "a key is requested again after its end"
+            for send in step.sends:
+                self._answer(send)
+            settled = {*self.progress.outcome.results, *self.progress.outcome.errors}
+
+    def _answer(self, send: Any) -> None:
+        how = self._draw(st.sampled_from(_REQUESTS))
+        if how == "lost":
+            self.progress.failed(send, ConnectionLost("lost"))
+            return
+        if how == "refused":
+            self.progress.failed(send, BrokerUnavailable("refused"))
+            return
+        rows: list[tuple[Any, Any]] = []
+        for key in send.keys:
+            kind = self._draw(st.sampled_from(_ANSWERS))
+            value = (key, self.now_ms)
+            if kind == "retriable":
+                rows.append((key, error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+            elif kind == "fatal":
+                rows.append((key, error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+            elif kind != "missing":
+                rows += [(key, value), (key, "the second answer about a key")][: 1 + (kind == "twice")]
+                self.given.setdefault(key, []).append(value)
+            if kind == "foreign":
+                rows.append(("another key", "the call did not request it"))
+        self.progress.answered(send, _Rows(rows))  # type: ignore[arg-type]
+
+
+class _Rows:
+    """A response with several rows for a key."""
+
+    def __init__(self, rows: list[tuple[Any, Any]]) -> None:
+        self.items = lambda: iter(rows)
+
+
+@given(st.data(), st.sampled_from(list(_KEYS)))
+def test_every_call_ends_in_time_with_one_outcome_for_each_key(data: st.DataObject, route: Route) -> None:
+    keys = data.draw(st.lists(st.sampled_from(_KEYS[route]), max_size=5))
+    cluster = Cluster(data, route, keys)
+    cluster.run()
+    outcome = cluster.progress.outcome
+    assert {*outcome.results, *outcome.errors} == set(keys)
+    assert not outcome.results.keys() & outcome.errors.keys()
+    for key, value in outcome.results.items():
+        assert value == cluster.given[key][-1]
+    assert all(isinstance(error, ClientError) for error in outcome.errors.values())
