@@ -33,6 +33,8 @@ WORDS = {
     "topic alter": "TOPIC --config retention.ms=-1",
     "topic delete": "TOPIC --dry-run",
     "topic add-partitions": "TOPIC --by 1 --dry-run",
+    "topic reassign": "TOPIC --dry-run",
+    "topic elect-leaders": "TOPIC",
     "group list": "",
     "group describe": "GROUP",
     "group lag": "GROUP",
@@ -73,7 +75,8 @@ def words_of(path: str, topic: str = "t", group: str = "g") -> list[str]:
 
 
 def test_every_command_with_settings_is_tested() -> None:
-    assert {path for path, kinds in KINDS.items() if kinds} == set(WORDS)
+    # `ottla broker` needs several brokers: see tests/cluster.
+    assert {path for path, kinds in KINDS.items() if kinds and not path.startswith("broker ")} == set(WORDS)
 
 
 @pytest.mark.parametrize("path", [path for path, kinds in KINDS.items() if not kinds])

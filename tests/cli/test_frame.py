@@ -365,7 +365,7 @@ complete_line "$LINE"
         ("ottla to", ["topic"]),
         ("ottla topic d", ["describe", "delete"]),
         ("ottla topic create x --part", ["--partitions"]),
-        ("ottla cluster --only ", ["brokers", "features", "quorum", "log-dirs"]),
+        ("ottla cluster --only ", ["brokers", "features", "quorum", "log-dirs", "partitions", "moves"]),
         ("ottla group reset g --to-e", ["--to-earliest"]),
         ("ottla config list to", ["topic"]),
         ("ottla completion z", ["zsh"]),

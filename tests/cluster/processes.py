@@ -19,10 +19,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ottla.cli.main import main
 from ottla.clients import Admin
@@ -45,8 +45,12 @@ SMALL = {
 class ClusterNode(OttlaProcess):
     """One node: `ottla up --config server.properties` in its directory."""
 
-    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, node_id: int, directory: Path, settings: Mapping[str, object], prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix` are words before the command, such as `ip netns exec NAME`."""
         super().__init__(directory)
+        self._prefix = list(prefix)
         self.node_id = node_id
         self.settings: dict[str, object] = dict(settings) | {"node.id": node_id, "log.dirs": self.data}
         self.paused = False
@@ -83,7 +87,8 @@ class ClusterNode(OttlaProcess):
 
     def command(self) -> list[str]:
         """The command line that starts it."""
-        return [sys.executable, "-m", "ottla.cli.main", "up", "--config", str(self.properties_path)]
+        command = [sys.executable, "-m", "ottla.cli.main", "up", "--config", str(self.properties_path)]
+        return [*self._prefix, *command]
 
     def pause(self) -> None:
         """SIGSTOP: its connections stay open, and nothing answers."""
@@ -101,6 +106,13 @@ class ClusterNode(OttlaProcess):
         return super()._end(by)
 
 
+class Place(NamedTuple):
+    """Where a node runs: its address, and the words before its command."""
+
+    host: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+
+
 class Cluster:
     """Nodes by id, with what tests do to them."""
 
@@ -112,20 +124,25 @@ class Cluster:
         properties: Mapping[str, object] | None = None,
         *,
         dynamic: bool = False,
+        place: Callable[[int], Place] = lambda _: Place(),
     ) -> None:
-        """`properties` are settings of every node. `dynamic`: the voters are in the log (kraft.version 1, KIP-853)."""
+        """`properties` are settings of every node. `dynamic`: the voters are in the log (kraft.version 1, KIP-853).
+
+        `place(node_id)` is where a node runs; by default all are on the loopback interface.
+        """
         self.directory = directory.resolve()
         self.cluster_id = uuid_to_text(b"o" + os.urandom(15))
         combined = 0 if controllers else (3 if brokers >= 3 else 1)
         voters = [FIRST_SEPARATE_CONTROLLER + i for i in range(controllers)] or list(range(1, combined + 1))
         ids = [*range(1, brokers + 1), *(each for each in voters if each > brokers)]
         ports = iter(free_ports(brokers + len(voters)))
+        self._place = place
         self._client_ports = {node_id: next(ports) for node_id in ids if node_id <= brokers}
         self._controller_ports = {node_id: next(ports) for node_id in voters}
         self._format_options: list[str] = []
         if dynamic:
             directories = {each: uuid_to_text(b"o" + os.urandom(15)) for each in voters}
-            addresses = (f"{each}@127.0.0.1:{self._controller_ports[each]}:{directories[each]}" for each in voters)
+            addresses = (f"{each}@{self._controller_address(each)}:{directories[each]}" for each in voters)
             self._format_options = ["--initial-controllers", ",".join(addresses)]
         replicas = min(3, brokers)
         common = {
@@ -139,7 +156,10 @@ class Cluster:
         }
         self.nodes = {
             node_id: ClusterNode(
-                node_id, self.directory / f"node-{node_id}", self._roles(node_id, dynamic=dynamic) | common
+                node_id,
+                self.directory / f"node-{node_id}",
+                self._roles(node_id, dynamic=dynamic) | common,
+                place(node_id).prefix,
             )
             for node_id in ids
         }
@@ -147,15 +167,16 @@ class Cluster:
     def _roles(self, node_id: int, *, dynamic: bool) -> dict[str, object]:
         listeners = []
         if node_id in self._client_ports:
-            listeners.append(f"PLAINTEXT://127.0.0.1:{self._client_ports[node_id]}")
+            listeners.append(f"PLAINTEXT://{self._client_address(node_id)}")
         if node_id in self._controller_ports:
-            listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_ports[node_id]}")
+            listeners.append(f"CONTROLLER://{self._controller_address(node_id)}")
         is_broker, is_controller = node_id in self._client_ports, node_id in self._controller_ports
         roles = ["broker"] * is_broker + ["controller"] * is_controller
+        voters = ",".join(f"{each}@{self._controller_address(each)}" for each in self._controller_ports)
         quorum = (
-            {"controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{p}" for p in self._controller_ports.values())}
+            {"controller.quorum.bootstrap.servers": self.controller_bootstrap}
             if dynamic
-            else {"controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{p}" for i, p in self._controller_ports.items())}
+            else {"controller.quorum.voters": voters}
         )
         return {
             "process.roles": ",".join(roles),
@@ -165,17 +186,23 @@ class Cluster:
             **quorum,
         }
 
+    def _client_address(self, node_id: int) -> str:
+        return f"{self._place(node_id).host}:{self._client_ports[node_id]}"
+
+    def _controller_address(self, node_id: int) -> str:
+        return f"{self._place(node_id).host}:{self._controller_ports[node_id]}"
+
     # -- all nodes -------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
         """The addresses of all brokers."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._client_ports.values())
+        return ",".join(map(self._client_address, self._client_ports))
 
     @property
     def controller_bootstrap(self) -> str:
         """The addresses of all controllers, for tools with --bootstrap-controller."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._controller_ports.values())
+        return ",".join(map(self._controller_address, self._controller_ports))
 
     @property
     def running(self) -> list[int]:

@@ -1,4 +1,8 @@
-"""Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories."""
+"""Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories.
+
+Below them, if there are any: partitions in trouble (offline, under or at min.insync.replicas, under-replicated), and
+partitions that are moving to other brokers.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 from ottla.cli.commands import Choice, Command, Option, Options
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.late import api
+from ottla.cli.moving import REASSIGNMENT_COLUMNS, node_ids, reassignment_rows
 from ottla.cli.output import Column, Output, moment, number, output_options, size
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common import units
@@ -16,9 +21,10 @@ EXAMPLES = """
 ottla cluster
 ottla cluster -b 127.0.0.1:9092 --json | jq '.brokers[].host'
 ottla cluster --only log-dirs
+ottla cluster --only partitions --only moves
 """
 
-_PARTS = ("brokers", "features", "quorum", "log-dirs")
+_PARTS = ("brokers", "features", "quorum", "log-dirs", "partitions", "moves")
 
 
 _PARAMETERS = [
@@ -42,10 +48,13 @@ def run(options: Options) -> None:
             + (f", level {facts['release']}" if facts["release"] else "")
         )
     for name in shown:
-        if len(shown) > 1:
+        rows = facts[name.replace("-", "_")]
+        if len(shown) > 1 and (rows or name not in _RARE):
             output.line()
-        if rows := facts[name.replace("-", "_")]:
+        if rows:
             output.table(_COLUMNS[name], rows)
+        elif name in options.only:
+            output.note(_RARE.get(name, ""))
     for part, problem in facts["unknown"].items():
         output.note(f"{part}: {problem}")
 
@@ -69,6 +78,8 @@ def _facts(admin: api.Admin) -> dict[str, Any]:
     described = reported("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
     partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
     directories = reported("log directories", admin.describe_log_dirs) or {}
+    troubled = reported("partitions", lambda: _troubled(admin, described or {})) or []
+    moves = reported("moves", admin.list_partition_reassignments) or {}
     features = reported("features", admin.describe_features)
     quorum = reported("quorum", admin.describe_quorum)
     brokers = [
@@ -96,8 +107,53 @@ def _facts(admin: api.Admin) -> dict[str, Any]:
         "features": _feature_rows(features) if features else [],
         "quorum": _quorum_rows(quorum) if quorum else [],
         "log_dirs": _directory_rows(directories),
+        "partitions": troubled,
+        "moves": reassignment_rows(moves),
         "unknown": unknown,
     }
+
+
+def _troubled(admin: api.Admin, topics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The partitions that lack a leader or replicas in sync, the worst first."""
+    replicated = [name for name, topic in topics.items() if topic.replication_factor > 1]
+    least: dict[str, int] = {}
+    if replicated:
+        configs = admin.describe_configs([api.ConfigResource.topic(name) for name in replicated])
+        least = {resource.name: int(entries[_MIN_ISR].value or 1) for resource, entries in configs.items()}
+    rows = []
+    for name, topic in topics.items():
+        for each in topic.partitions:
+            state = _trouble(each, least.get(name, 1))
+            if state is not None:
+                rows.append(
+                    {
+                        "topic": name,
+                        "partition": each.partition,
+                        "state": state,
+                        "leader": each.leader,
+                        "replicas": list(each.replicas),
+                        "isr": list(each.isr),
+                        "min_isr": least.get(name, 1),
+                    }
+                )
+    return sorted(rows, key=lambda row: (_STATES.index(row["state"]), row["topic"], row["partition"]))
+
+
+_MIN_ISR = "min.insync.replicas"
+_STATES = ("offline", "under min ISR", "at min ISR", "under-replicated")
+
+
+def _trouble(partition: Any, least: int) -> str | None:
+    if partition.leader is None:
+        return "offline"
+    in_sync, replicas = len(partition.isr), len(partition.replicas)
+    if replicas == 1:
+        return None
+    if in_sync < least:
+        return "under min ISR"
+    if in_sync == least:
+        return "at min ISR"
+    return "under-replicated" if in_sync < replicas else None
 
 
 def _used(directories: Any) -> int | None:
@@ -167,7 +223,23 @@ def _state(row: Mapping[str, Any]) -> str:
     return "fenced" if row["fenced"] else "up, controller" if row["controller"] else "up"
 
 
+# Parts that are shown only if they have rows, and the note of `--only` without rows.
+_RARE = {
+    "partitions": "Every partition has a leader, and all of its replicas are in sync.",
+    "moves": "No partition is moving.",
+}
+
 _COLUMNS = {
+    "moves": REASSIGNMENT_COLUMNS,
+    "partitions": [
+        Column("topic", "PARTITIONS IN TROUBLE", narrow=True),
+        number("partition", "NUMBER"),
+        Column("state", colour=lambda state: "yellow" if state in _STATES[2:] else "red"),
+        Column("leader", right=True),
+        node_ids("replicas"),
+        node_ids("isr", "IN SYNC"),
+        number("min_isr", "MIN"),
+    ],
     "brokers": [
         Column("node_id", "BROKER", right=True),
         Column("host", "ADDRESS", cell=_address),

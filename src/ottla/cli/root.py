@@ -34,7 +34,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "group": "list, describe, reset and delete groups, show their lag",
         "txn": "list, describe and abort transactions, find hanging ones",
         "config": "show and change settings of topics, brokers, groups",
-        "cluster": "show brokers, features, quorum, log directories",
+        "cluster": "show brokers, partitions in trouble, quorum, moves",
+        "broker": "drain, replace and remove brokers of a cluster",
     },
     "Configuration": {
         "profile": "manage the addresses and settings of several clusters",

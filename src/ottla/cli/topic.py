@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli import topic_describe, values
+from ottla.cli import topic_describe, topic_leaders, values
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, quiet_option, require_one, yes_option
 from ottla.cli.config import change
 from ottla.cli.connect import connect, connection_options
@@ -174,6 +174,10 @@ COMMAND.verb(
     examples=topic_describe.EXAMPLES,
     summary="show partitions, leaders, replicas, offsets, sizes, settings",
 )(topic_describe.describe)
+
+
+COMMAND.verb("reassign", *topic_leaders.REASSIGN, examples=topic_leaders.REASSIGN_EXAMPLES)(topic_leaders.reassign)
+COMMAND.verb("elect-leaders", *topic_leaders.ELECT, examples=topic_leaders.ELECT_EXAMPLES)(topic_leaders.elect)
 
 
 @COMMAND.verb(

@@ -45,6 +45,19 @@ def milliseconds(text: str) -> int:
         raise Failure(str(error), exit_code=2) from error
 
 
+def size_of(text: str, option: str) -> int:
+    """Return the bytes of a size such as `20MiB`; raises Failure with exit code 2 unless it is at least 1."""
+    amount = units.parse_amount(text)
+    factor = units.size_factor(amount[1]) if amount is not None else None
+    try:
+        size = int(text) if amount is None or factor is None else units.whole(amount[0] * factor, text)
+    except ValueError as error:
+        raise Failure(f"{option}: {text!r} is not a size such as 20MiB", exit_code=2) from error
+    if size < 1:
+        raise Failure(f"{option} is {text}; it must be at least 1 byte", exit_code=2)
+    return size
+
+
 def broker_value(name: str, value: str) -> str:
     """Convert a value with a unit to the broker's unit: `7d` of `retention.ms` to 604800000.
 

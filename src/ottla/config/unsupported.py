@@ -6,7 +6,6 @@ The first matching family decides. A test checks that each such setting has a re
 from ottla.config import security_rows
 
 _JAVA = "Java classes cannot run here"
-_ONE_NODE = "there is only one node yet"
 _LOOP = "one event loop does this work"
 
 # Prefixes of names, and the reason.
@@ -37,26 +36,16 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("controller.quota.", "quota."), "there are no quotas yet"),
     (
-        (
-            "auto.leader.rebalance.",
-            "broker.heartbeat.",
-            "broker.session.",
-            "controlled.shutdown.",
-            "controller.quorum.",
-            "controller.socket.",
-            "follower.replication.",
-            "initial.broker.registration.",
-            "leader.imbalance.",
-            "leader.replication.",
-            "log.dir.failure.timeout.",
-            "metadata.max.idle.",
-            "num.replica.fetchers",
-            "replica.",
-            "replication.quota.",
-            "socket.connection.setup.",
-            "unclean.leader.election.",
-        ),
-        _ONE_NODE,
+        ("follower.replication.", "leader.replication.", "replication.quota."),
+        "moves of partitions are not throttled yet",
+    ),
+    (
+        ("controller.quorum.append.linger.", "metadata.max.idle."),
+        "the quorum writes at once, and needs no empty records",
+    ),
+    (
+        ("controller.socket.", "replica.socket.receive.", "socket.connection.setup."),
+        "connections between nodes have fixed limits, and the system sizes their buffers",
     ),
     (("kafka.metrics.", "metrics.", "telemetry."), "metrics are not reported yet"),
     (

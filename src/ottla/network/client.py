@@ -15,11 +15,11 @@ All methods must be called on the event loop that connected.
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ottla.common.jitter import random_share
 from ottla.network.errors import (
     AuthenticationRefused,
     ConnectFailed,
@@ -243,7 +243,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         lifetime_ms = await log_in(self.address, exchange, self.highest_version, ask)
         self._session_began = self._loop.time()
         if lifetime_ms > 0:
-            delay_s = renewal_delay_s(lifetime_ms, random.random())
+            delay_s = renewal_delay_s(lifetime_ms, random_share())
             self._renewal_timer = self._loop.call_later(delay_s, self._renew)
 
     def _renew(self) -> None:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.common.completion import Completion
+from ottla.common.jitter import random_share
 from ottla.network.client import ClientConnection
 from ottla.network.errors import ConnectFailed, ConnectionClosed, NetworkError, UnsupportedRequest
 from ottla.protocol.message import Message
@@ -234,7 +234,7 @@ class NodeChannel:
         options = self._options
         backoff_s = min(options.backoff_max_s, options.backoff_s * 2 ** min(self._failures, 10))
         self._failures += 1
-        self._retry_s = self._loop.time() + backoff_s * random.uniform(0.8, 1.2)
+        self._retry_s = self._loop.time() + backoff_s * (0.8 + 0.4 * random_share())
         self._problem = error
         if self._failures == 1:
             logger.info("Connection to node at %s:%d failed: %s", self.host, self.port, error)

@@ -1,0 +1,117 @@
+"""`ottla topic reassign` and `ottla topic elect-leaders`: which brokers have the replicas of topics, and which lead."""
+
+from __future__ import annotations
+
+from ottla.cli import placement
+from ottla.cli.commands import Option, Options, usage_error
+from ottla.cli.connect import connect
+from ottla.cli.late import api
+from ottla.cli.moving import move, moving_options, placement_failure, replicas_of, show_moving, targets_of
+from ottla.cli.names import choose, name_parameters, names_of
+from ottla.cli.output import Output
+from ottla.cli.placement import PlacementError, Target
+from ottla.cli.terminal import Failure
+from ottla.clients.errors import ClientError
+from ottla.common import units
+from ottla.common.ids import TopicPartition
+
+REASSIGN = [
+    *name_parameters("topic", optional=True),
+    Option("--brokers ID,..", "the node ids of the brokers for the replicas; default: all that are up"),
+    Option("-r, --replication-factor N", "the new number of replicas; default: as many as now", type=int),
+    Option("--status", "show the partitions that are moving"),
+    Option("--cancel", "cancel the moves of these topics: their replicas stay where they were"),
+    *moving_options(),
+]
+REASSIGN_EXAMPLES = """
+ottla topic reassign orders --brokers 1,2,3 --dry-run
+ottla topic reassign orders --replication-factor 3 --yes
+ottla topic reassign --status
+ottla topic reassign orders --cancel
+"""
+ELECT = [
+    *name_parameters("topic", optional=True),
+    Option("--unclean", "elect a replica that is not in sync where no other is left: records may be lost"),
+    Option("-y, --yes", "do not ask before an unclean election"),
+]
+ELECT_EXAMPLES = """
+ottla topic elect-leaders
+ottla topic elect-leaders orders
+"""
+
+
+def reassign(options: Options) -> None:
+    """Spread the replicas of topics over brokers, and show, wait for or cancel such moves."""
+    admin, output = connect(options), Output(options)
+    if options.status:
+        show_moving(admin, output)
+        return
+    wanted = names_of(options, "topic", optional=True)
+    if not wanted:
+        raise usage_error("which topic?")
+    names = choose(wanted, _known(admin), "topic", regex=options.regex)
+    if options.cancel:
+        _cancel(admin, output, names)
+        return
+    before = replicas_of(admin, names)
+    try:
+        moves = placement.spread(before, _targets(admin, options.brokers), options.replication_factor)
+    except PlacementError as error:
+        raise placement_failure(error) from error
+    move(admin, options, f"Move {units.plural(len(moves), 'partition')}?", moves, before)
+
+
+def _known(admin: api.Admin) -> list[str]:
+    return [topic.name for topic in admin.list_topics(include_internal=True)]
+
+
+def _targets(admin: api.Admin, given: str | None) -> list[Target]:
+    running = {target.node_id: target for target in targets_of(admin)}
+    if given is None:
+        return list(running.values())
+    if not all(word.strip().isdecimal() for word in given.split(",")):
+        raise Failure(f"--brokers {given!r} is not of the form ID,ID", exit_code=2)
+    ids = list(dict.fromkeys(int(word) for word in given.split(",")))
+    if down := [node_id for node_id in ids if node_id not in running]:
+        raise Failure(f"broker {down[0]} is not up", f"These brokers are up: {', '.join(map(str, running))}.")
+    return [running[node_id] for node_id in ids]
+
+
+def _cancel(admin: api.Admin, output: Output, names: list[str]) -> None:
+    moving = [partition for partition in admin.list_partition_reassignments() if partition.topic in names]
+    if not moving:
+        output.note("No partition of these topics is moving.")
+        return
+    admin.alter_partition_reassignments(dict.fromkeys(moving))
+    text = f"{units.plural(len(moving), 'move')} cancelled"
+    output.changed(text, {"cancelled": len(moving)})
+
+
+def elect(options: Options) -> None:
+    """Give partitions back to their preferred leaders, the first of their replicas, where these are in sync."""
+    admin, output = connect(options), Output(options)
+    if options.unclean and not options.yes:
+        problem = "an unclean election can lose acknowledged records"
+        raise Failure(problem, "--yes confirms it. Without --unclean only replicas in sync are elected.")
+    names = choose(names_of(options, "topic", optional=True), _known(admin), "topic", regex=options.regex)
+    described = admin.describe_topics(names) if names else {}
+    partitions = [
+        TopicPartition(name, each.partition)
+        for name, topic in described.items()
+        for each in topic.partitions
+        if (each.leader is None if options.unclean else each.replicas and each.leader != each.replicas[0])
+    ]
+    if not partitions:
+        leaders = "a leader" if options.unclean else "its preferred leader"
+        output.note(f"Every partition has {leaders}.")
+        return
+    errors: dict[TopicPartition, ClientError] = {}
+    try:
+        elected = admin.elect_leaders(partitions, unclean=options.unclean)
+    except api.PartialFailure as failure:
+        elected, errors = dict(failure.results), dict(failure.errors)
+    for partition in elected:
+        row = {"topic": partition.topic, "partition": partition.partition, "elected": True}
+        output.changed(f"{partition}: leader elected", row)
+    if errors:
+        raise api.PartialFailure.of(errors, elected)
