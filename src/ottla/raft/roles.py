@@ -70,6 +70,8 @@ class Candidate:
     role: ClassVar = Role.CANDIDATE
     ballot: Ballot
     election_deadline_ms: int
+    has_backed_off: bool = False
+    """A voter rejected this candidate, so that the deadline was shortened."""
 
 
 @dataclass(slots=True)

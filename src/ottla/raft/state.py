@@ -55,6 +55,8 @@ class QuorumState:
         self.is_appending = False
         """The shell is about to append fetched records, so that the next fetch has to wait for their end."""
         self.is_stopping = False
+        self.lost_elections = 0
+        """The elections that this candidate lost since it last knew a leader."""
         self.now_ms = 0
         self.effects: list[Effect] = []
         self.messages: list[Send | Respond] = []
@@ -146,10 +148,12 @@ class QuorumState:
 
     def become_leader(self, leader: Leader) -> None:
         """Lead the epoch of the won election. A leader's file names no vote, as Kafka's."""
+        self.lost_elections = 0
         self._enter(leader, Election(self.epoch, self.config.node_id), self.own_endpoints)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
         """Follow the leader of an epoch, without an answer from it so far."""
+        self.lost_elections = 0
         voted = self.election.voted if epoch == self.epoch else NO_REPLICA
         now_ms, timeout_ms = self.now_ms, self.config.fetch_timeout_ms
         state = Follower(now_ms + timeout_ms, now_ms + 2 * timeout_ms)

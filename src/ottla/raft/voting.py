@@ -20,6 +20,8 @@ from ottla.raft.roles import Candidate, Follower, Prospective, Resigned, Unattac
 from ottla.raft.state import QuorumState
 from ottla.raft.values import ReplicaKey
 
+FIRST_BACKOFF_MS = 100
+
 
 def on_vote_request(q: QuorumState, request: VoteRequest) -> Response:
     """Answer a request for a vote or a pre-vote."""
@@ -68,8 +70,24 @@ def on_vote_response(q: QuorumState, node_id: int, request: VoteRequest, respons
         advance(q)
     elif state.ballot.is_lost and isinstance(state, Prospective):
         give_up_pre_vote(q)
-    # A candidate that lost waits for the rest of its timeout: the other candidate may still win.
+    elif isinstance(state, Candidate) and not response.granted:
+        _back_off(q, state)
     return True
+
+
+def _back_off(q: QuorumState, state: Candidate) -> None:
+    """Let a candidate that a voter rejected stand again sooner than at its timeout.
+
+    The votes are probably split, and the other candidate may still win meanwhile: the pause is random, and doubles up
+    to `controller.quorum.election.backoff.max.ms` with each election that this voter loses.
+    """
+    if state.has_backed_off:
+        return
+    state.has_backed_off = True
+    longest_ms = min(q.config.election_backoff_max_ms, FIRST_BACKOFF_MS << min(q.lost_elections, 16))
+    q.lost_elections += 1
+    soon_ms = q.now_ms + 1 + q.random.randrange(max(1, longest_ms))
+    state.election_deadline_ms = min(state.election_deadline_ms, soon_ms)
 
 
 def advance(q: QuorumState) -> None:

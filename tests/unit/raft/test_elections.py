@@ -115,6 +115,29 @@ def test_voters_whose_leader_disconnects_stand_one_after_the_other() -> None:
     assert first.core.deadline_ms + 100 < second.core.deadline_ms < 300
 
 
+def test_candidate_that_a_voter_rejects_stands_again_soon_and_later_each_time() -> None:
+    replica = Replica(1, 2, 3)
+    pauses = []
+    for _ in range(6):
+        while replica.core.role is not Role.CANDIDATE:
+            replica.now_ms = max(replica.now_ms + 1, replica.core.deadline_ms)
+            replica.step(Ticked())
+            for sent in replica.sent(m.VoteRequest):
+                replica.answer(sent, m.VoteResponse(ErrorCode.NONE, replica.core.epoch, granted=True))
+                break
+        sent = replica.sent(m.VoteRequest)[-1]
+        assert isinstance(sent.request, m.VoteRequest)
+        assert not sent.request.pre_vote
+        replica.answer(sent, m.VoteResponse(ErrorCode.NONE, replica.core.epoch, granted=False))
+        pauses.append(replica.core._q.state.election_deadline_ms - replica.now_ms)  # type: ignore[union-attr]
+        replica.now_ms += pauses[-1]
+        replica.step(Ticked())
+        assert replica.core.role is Role.PROSPECTIVE
+    longest = [100, 200, 400, 800, 1000, 1000]
+    assert all(0 < pause <= limit + 1 for pause, limit in zip(pauses, longest, strict=True)), pauses
+    assert max(pauses) > 100
+
+
 def test_voter_without_pre_votes_is_asked_for_a_vote() -> None:
     replica = Replica(1, 2, 3)
     replica.now_ms = replica.core.deadline_ms + 5000
