@@ -113,10 +113,11 @@ def use(name: str | None) -> None:
     if name is not None:
         document["current"] = name
     parts = _sections(_text())
-    lines = [line for line in parts[0].splitlines() if not re.match(r"\s*current\s*=", line)]
+    # TOML's lines end in line feeds only, unlike those of `splitlines`.
+    lines = [line for line in parts[0].split("\n") if not re.match(r"\s*current\s*=", line)]
     if name is not None:
         lines.insert(0, _row("current", name))
-    parts[0] = "".join(f"{line}\n" for line in lines)
+    parts[0] = "\n".join(lines)
     if name is not None and parts[1:] and not parts[0].endswith("\n\n"):
         parts[0] += "\n"
     _write("".join(parts), document)
