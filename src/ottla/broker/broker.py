@@ -258,10 +258,13 @@ class Broker:
 
         def check(response: AllocateProducerIdsResponse) -> AllocateProducerIdsResponse:
             if response.error_code:
-                raise KafkaError(ErrorCode(response.error_code), "The controller allocated no producer ids")
+                raise KafkaError(_retriable(response.error_code), "The controller allocated no producer ids")
             return response
 
-        return self.controller.send(request, timeout_s=CONTROLLER_TIMEOUT_S).then(check)
+        def failed(error: KafkaError) -> AllocateProducerIdsResponse:
+            raise KafkaError(_retriable(error.code), error.message) from error
+
+        return self.controller.send(request, timeout_s=CONTROLLER_TIMEOUT_S).then(check).otherwise(failed)
 
     def handle_forwarded(self, client: Client, data: bytes) -> tuple[RequestHeader, Any]:
         """Handle a client's request that another broker forwarded; see `Dispatcher.handle_forwarded`."""
@@ -293,6 +296,12 @@ class Broker:
             replication_factor=wanted.replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in wanted.configs.items()],
         )
+
+
+def _retriable(code: int) -> ErrorCode:
+    """The error of InitProducerId, which clients retry where the controller is only not reached yet, as in Kafka."""
+    temporary = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH)
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in temporary else ErrorCode(code)
 
 
 def _failures(response: CreateTopicsResponse) -> dict[str, KafkaError]:

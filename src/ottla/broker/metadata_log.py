@@ -34,7 +34,6 @@ from ottla.broker.metadata_loading import load, write_synced
 from ottla.broker.metadata_opening import check_level, first_records, open_metadata_log, own_quorum, read_election
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import Snapshotter
-from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum.replay import LogReplay
 from ottla.broker.quorum.replica import Replica, ReplicaParts
 from ottla.broker.work import Worker
@@ -51,7 +50,6 @@ from ottla.protocol.metadata_records import encode_metadata_record
 from ottla.raft import Endpoints, QuorumDescription, RaftCore
 
 if TYPE_CHECKING:
-    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
@@ -94,7 +92,6 @@ class MetadataShell:
         self._closed = False
         self._opening = True
         self._noted_synced_offset = 0
-        self._producer_ids = ProducerIds(self._allocate_producer_ids)
         loaded = load(log)
         controls = tuple(loaded.controls)
         check_level(log, controls)
@@ -244,15 +241,6 @@ class MetadataShell:
     def create_topics(self, request: CreateTopicsRequest) -> Completion[CreateTopicsResponse]:
         """Create internal topics, or topics that a client's request creates automatically."""
         return self.submit(lambda controller: controller.create_topics(request))
-
-    def next_producer_id(self) -> Completion[int]:
-        """Allocate a producer id; no id is returned twice, also after a restart."""
-        return self._producer_ids.next_id()
-
-    def _allocate_producer_ids(self) -> Completion[AllocateProducerIdsResponse]:
-        broker = self._controller.image.brokers.get(self.node_id)
-        epoch = broker.epoch if broker is not None else -1
-        return self.submit(lambda controller: controller.allocate_producer_ids(self.node_id, epoch))
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(old, new)` for each committed image, and `listener(None, image)` now."""

@@ -14,6 +14,7 @@ from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_batches import MAX_BATCH_BYTES
 from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
+from ottla.broker.producer_ids import ProducerIds
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.shortage import ShortageError
 from ottla.controller import Outcome
@@ -386,7 +387,9 @@ def test_producer_ids_are_never_allocated_twice(tmp_path: Path) -> None:
         thread = Thread()
         shell = open_shell(str(tmp_path), thread=thread)
         register(shell, incarnation=life)
-        waiting = [shell.next_producer_id() for _ in range(1500)]
+        epoch = shell.image.brokers[1].epoch
+        ids = ProducerIds(lambda s=shell, e=epoch: s.submit(lambda c: c.allocate_producer_ids(1, e)))  # type: ignore[misc]
+        waiting = [ids.next_id() for _ in range(1500)]
         while thread.work:
             thread.finish_one()
         given += [completion.result() for completion in waiting]

@@ -192,6 +192,13 @@ def test_producer_ids_come_from_the_controller(world: World) -> None:
     assert world.image.producer_ids_next == first.producer_id + 1000
 
 
+def test_producer_waits_for_ids_while_no_controller_answers(world: World) -> None:
+    world.following.leader = None
+    answer = world.node.start(InitProducerIdRequest(transactional_id=None), 5)
+    world.node.loop.advance(31_000)
+    assert answer.result().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 # -- the envelope ------------------------------------------------------------------------------------------------------
 
 
