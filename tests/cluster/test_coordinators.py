@@ -121,6 +121,53 @@ def test_transactions_end_everywhere_although_their_coordinators_are_killed(clus
     assert sorted(record.value or b"" for record in records) == sorted(committed)
 
 
+def move_leaders(cluster: Cluster, first: int) -> None:
+    """Make another node the preferred leader of each partition, and elect it while all nodes live."""
+    counts = {TOPIC: PARTITIONS, OFFSETS_TOPIC: COORDINATOR_PARTITIONS, TRANSACTIONS_TOPIC: COORDINATOR_PARTITIONS}
+    partitions = [TopicPartition(topic, index) for topic, count in counts.items() for index in range(count)]
+    with cluster.admin() as admin:
+        admin.alter_partition_reassignments(
+            {tp: [(tp.partition + first + position) % 3 + 1 for position in range(3)] for tp in partitions}
+        )
+        cluster.wait_until(lambda: not admin.list_partition_reassignments())
+        assert any(admin.elect_leaders(partitions).values())
+
+
+def test_coordinators_move_between_live_nodes_during_transactions(cluster: Cluster) -> None:
+    records: list[Record] = []
+    lost: list[TopicPartition] = []
+    with (
+        Producer(bootstrap_servers=cluster.bootstrap, acks="all", transactional_id="app") as producer,
+        Consumer(
+            bootstrap_servers=cluster.bootstrap,
+            group_id="g",
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+        ) as consumer,
+    ):
+        producer.init_transactions()
+        consumer.subscribe(TOPIC, on_lost=lost.extend)
+        consumer.poll(0.1)
+        for number in range(4):
+            producer.begin_transaction()
+            for index in range(PARTITIONS):
+                producer.send(TOPIC, b"%d-%d" % (number, index), partition=index)
+            if number:
+                producer.flush()
+                move_leaders(cluster, number)
+            producer.commit_transaction()
+            read(consumer, records, PARTITIONS * (number + 1))
+            consumer.commit()
+        committed = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
+    # Four records and four markers; the last marker may not have been fetched yet.
+    assert {row.offset for row in committed.values() if row} <= {7, 8}
+    expected = [b"%d-%d" % (number, index) for number in range(4) for index in range(PARTITIONS)]
+    assert sorted(record.value or b"" for record in records) == sorted(expected)
+    assert not lost
+
+
 def test_share_group_continues_when_its_share_coordinators_are_killed(cluster: Cluster) -> None:
     produce(cluster, range(60))
     with (
