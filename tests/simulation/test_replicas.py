@@ -252,3 +252,23 @@ def test_consumer_reads_committed_records_of_a_follower_and_waits_for_more() -> 
         world.run(1_100)
         assert waiting.done
         assert waiting.result().responses[0].partitions[0].error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@pytest.mark.parametrize("seed", (18, 30, 40, 93, 121))
+def test_follower_syncs_a_truncation_before_it_appends(seed: int) -> None:
+    """Otherwise a power cut can leave a dropped batch between later ones."""
+    with world_of(seed) as world:
+        world.run(300)
+        world.isolate(1)
+        for _ in range(4):
+            world.produce(1)  # not acknowledged, and dropped later
+        world.run(300)
+        for _ in range(6):
+            world.produce(world.partition.leader)
+        world.run(300)
+        world.heal()
+        world.run(300)
+        world.kill(1, power=True)
+        world.start(1)
+        settle(world)
+        check(world)

@@ -411,12 +411,11 @@ class Log:
 
     # Cutting the end
 
-    def truncate_to(self, offset: int) -> bool:
-        """Drop the batch that holds `offset` and all after it; whether there was any.
+    def truncate_to(self, offset: int, *, sync: bool = True) -> bool:
+        """Drop the batch that holds `offset`, all after it, and what is derived from them; whether there was any.
 
-        Everything derived from the dropped batches is taken back: indices, recovery point, watermarks, leader epochs,
-        producer state. An error in between leaves them out of step, so any error takes the directory offline, and the
-        next start recovers the log.
+        Without `sync` the caller calls `flush` before the next append: a power cut must not bring back old batches
+        among those in their place. Any error leaves the parts out of step and takes the directory offline.
         """
         self.context.check_online()
         if offset >= self.log_end_offset:
@@ -430,7 +429,8 @@ class Log:
         except OSError as error:
             self.log_directory.take_offline(error)
             self.context.fail(error, "truncate")
-        self.flush()  # A power cut must not bring back old batches among those that are appended in their place.
+        if sync:
+            self.flush()
         return True
 
     def _truncate(self, offset: int) -> None:

@@ -236,6 +236,7 @@ class SegmentList(Sequence[Segment]):
             self.active = active
             active.truncate_to(offset)
             self.end_offset = max(active.next_offset(), active.base_offset)
+            self.cleaned_to = min(self.cleaned_to, self.end_offset)
             active.cover_tail(active.size, self.end_offset)
 
     def _activate(self, segment: Segment) -> None:

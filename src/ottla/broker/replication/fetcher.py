@@ -325,7 +325,8 @@ class ReplicaFetcher:
                 "%s Truncating %s to offset %d below high watermark %d",
                 self._name, log.topic_partition, offset, log.high_watermark,
             )  # fmt: skip
-        return log.truncate_to(offset)
+        # Not synced here: after an election, hundreds of partitions may be truncated at the same time.
+        return log.truncate_to(offset, sync=False)
 
     def _sync_truncation(self, key: Key, followed: _Followed) -> None:
         """Fetch on when the truncation is on disk, and the recovery point in the checkpoint is not above it."""
