@@ -254,7 +254,7 @@ def test_consumer_reads_committed_records_of_a_follower_and_waits_for_more() -> 
         assert waiting.result().responses[0].partitions[0].error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-@pytest.mark.parametrize("seed", (18, 30, 40, 93, 121))
+@pytest.mark.parametrize("seed", [18, 40, 156, 180])
 def test_follower_syncs_a_truncation_before_it_appends(seed: int) -> None:
     """Otherwise a power cut can leave a dropped batch between later ones."""
     with world_of(seed) as world:

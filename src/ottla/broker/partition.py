@@ -358,9 +358,12 @@ class Partition:
         self._send(proposal)
 
     def check_joining(self) -> None:
-        """Propose a follower that can join the ISR; see `Leader.check_joining`."""
+        """Propose a follower that can join the ISR; called when the metadata has changed."""
+        self._join(is_answered=False)
+
+    def _join(self, *, is_answered: bool) -> None:
         if self._replication is not None and self.isr_size < self.replica_count and not self.closed:
-            self._send(self._replication.check_joining(self.high_watermark))
+            self._send(self._replication.check_joining(self.high_watermark, is_answered=is_answered))
 
     def _send(self, proposal: IsrProposal | None) -> None:
         if proposal is not None and self._propose is not None:
@@ -373,8 +376,8 @@ class Partition:
         following = self._replication.on_answer(proposal, error, decision)
         self._follow_isr()
         self._advance(self._local_end)
-        if decision is not None:
-            self.check_joining()
+        if self._replication.pending is None:
+            self._join(is_answered=True)
         return following
 
     def _follow_isr(self) -> None:

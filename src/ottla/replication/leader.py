@@ -89,6 +89,7 @@ class Leader:
     __slots__ = (
         "_cluster",
         "_maximal_isr",
+        "_rejected",
         "epoch_start_offset",
         "followers",
         "isr",
@@ -115,6 +116,8 @@ class Leader:
         self.isr: tuple[int, ...] = ()
         self.pending: IsrProposal | None = None
         self._maximal_isr: frozenset[int] = frozenset()
+        # The members that the controller rejected: not proposed again until the metadata or their epochs change.
+        self._rejected: tuple[tuple[int, int], ...] = ()
         self.follow(partition, log_end_offset, now_ms)
 
     # -- metadata ----------------------------------------------------------------------------------------------
@@ -149,6 +152,7 @@ class Leader:
     def _commit(self, isr: tuple[int, ...]) -> None:
         self.isr = isr
         self.pending = None
+        self._rejected = ()
         self._maximal_isr = frozenset(isr)
 
     @property
@@ -203,12 +207,14 @@ class Leader:
         replica.on_fetch(fetch, log_end_offset, now_ms)
         return None if fetch.node_id in self.isr else self._expand(replica, high_watermark)
 
-    def check_joining(self, high_watermark: int) -> IsrProposal | None:
+    def check_joining(self, high_watermark: int, *, is_answered: bool = False) -> IsrProposal | None:
         """A proposal with a follower that can join the ISR now.
 
-        Call it when the brokers in the metadata have changed, and after an answer to a proposal: a follower of an idle
-        partition may have reported its position before it was eligible.
+        Call it when the brokers in the metadata have changed, and after an answer to a proposal (`is_answered`): a
+        follower of an idle partition may have reported its position before it was eligible.
         """
+        if not is_answered:
+            self._rejected = ()
         for node_id, replica in self.followers.items():
             proposal = None if node_id in self.isr else self._expand(replica, high_watermark)
             if proposal is not None:
@@ -221,7 +227,10 @@ class Leader:
             return None
         if not self._is_eligible(replica):
             return None
-        return self._propose((*self.isr, replica.node_id), self._maximal_isr | {replica.node_id})
+        isr = (*self.isr, replica.node_id)
+        if self._members(isr) == self._rejected:
+            return None
+        return self._propose(isr, self._maximal_isr | {replica.node_id})
 
     def check_replica(self, fetch: ReplicaFetch) -> Replica:
         """Return the follower that fetches. Raises UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; see `on_fetch`."""
@@ -245,6 +254,7 @@ class Leader:
         fetches of an idle partition are not reported.
         """
         lag_ms = self._cluster.lag_time_max_ms
+        self._rejected = ()
         for replica in self.followers.values():
             if replica.log_end_offset == log_end_offset:
                 replica.last_caught_up_ms = max(replica.last_caught_up_ms, now_ms)
@@ -270,9 +280,11 @@ class Leader:
 
     def _propose(self, isr: tuple[int, ...], maximal: frozenset[int]) -> IsrProposal:
         self._maximal_isr = maximal
-        members = tuple((node_id, self._broker_epoch_of(node_id)) for node_id in isr)
-        self.pending = IsrProposal(members, self.leader_epoch, self.partition_epoch)
+        self.pending = IsrProposal(self._members(isr), self.leader_epoch, self.partition_epoch)
         return self.pending
+
+    def _members(self, isr: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        return tuple((node_id, self._broker_epoch_of(node_id)) for node_id in isr)
 
     def _broker_epoch_of(self, node_id: int) -> int:
         if node_id == self._cluster.node_id:
@@ -290,6 +302,7 @@ class Leader:
             return Next.DONE
         if error in _NOT_ATTEMPTED:
             self._commit(self.isr)
+            self._rejected = proposal.members
             return Next.DONE
         if error in _OUTDATED:
             return Next.AWAIT_METADATA

@@ -200,7 +200,22 @@ def test_rejected_proposal_restores_the_committed_isr() -> None:
     assert proposal is not None
     assert scene.leader.on_answer(proposal, ErrorCode.INELIGIBLE_REPLICA) is Next.DONE
     assert scene.leader.maximal_isr == {1}
-    assert scene.fetch(2, 0) is not None
+    assert scene.fetch(2, 0) is None
+    assert scene.leader.check_joining(0, is_answered=True) is None
+    assert scene.leader.check_joining(0) is not None
+
+
+def test_follower_that_returned_with_a_new_epoch_is_proposed_after_its_old_one_was_rejected() -> None:
+    scene = Scene(isr=(1,), end=0)
+    proposal = scene.fetch(2, 0)
+    assert proposal is not None
+    scene.view.brokers = {**scene.view.brokers, 2: broker(2, epoch=2)}
+    assert scene.leader.check_joining(0) is None
+    assert scene.fetch(2, 0, epoch=2) is None
+    assert scene.leader.on_answer(proposal, ErrorCode.INELIGIBLE_REPLICA) is Next.DONE
+    proposal = scene.leader.check_joining(0, is_answered=True)
+    assert proposal is not None
+    assert proposal.members == ((1, 1), (2, 2))
 
 
 def test_lost_answer_is_requested_again_with_the_same_proposal() -> None:
