@@ -7,7 +7,16 @@ import pytest
 from ottla.clients.options import COMMON_OPTIONS
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.settings import Setting
-from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, check_group, check_topic, parse_value
+from ottla.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    check_group,
+    check_topic,
+    parse_value,
+)
+from ottla.config.values import format_value
 
 
 @pytest.mark.parametrize(
@@ -141,3 +150,43 @@ def test_limit_is_reported_with_kafkas_message(name: str, text: str, message: st
     with pytest.raises(KafkaError) as caught:
         parse_value(TOPIC_SETTINGS[name], text)
     assert str(caught.value).endswith(f"Invalid value {text} for configuration {name}: {message}")
+
+
+_NUMBERS = ["0", "-0", "+1", "1_000", "٣", "1e3", "1e999", "nan", "inf", "9" * 19, "9" * 5000, "-" + "9" * 18, "0x10"]
+_WORDS = [
+    "",
+    " ",
+    "true",
+    "TRUE",
+    "\0",
+    "\udc80",
+    "a,b",
+    ",,",
+    "=",
+    "(",
+    "*",
+    '"',
+    "\\",
+    "%",
+    "é",
+    "\n",
+    "1.5d",
+    "0x1p-5",
+]
+_ADDRESSES = ["[::1]:9092", "PLAINTEXT://:0", "PLAINTEXT://h:1,PLAINTEXT://h:2", "A://h:1", "A:B:C", "1@h:1", "@"]
+
+
+@pytest.mark.parametrize("start", sorted({name.partition(".")[0] for name in BROKER_SETTINGS}))
+def test_any_text_is_a_value_that_survives_its_text_or_an_error(start: str) -> None:
+    """What a broker accepts, it reports in DescribeConfigs; a broker that is started with it has the same value."""
+    for name in BROKER_SETTINGS:
+        if name.partition(".")[0] != start:
+            continue
+        for text in (*_NUMBERS, *_WORDS, *_ADDRESSES):
+            try:
+                value = BrokerConfig({"log.dirs": "/x", name: text})[name]
+            except ConfigError:
+                continue
+            written = format_value(value)
+            if written is not None:
+                assert BrokerConfig({"log.dirs": "/x", name: written})[name] == value, f"{name}={text!r}"
