@@ -909,6 +909,20 @@ DISKS = (
         (f"{FAILING}::test_unreadable_disk_takes_only_its_partitions_offline",),
     ),
     Mutation(
+        "a node of a cluster does not found another one",
+        "broker/node/directories.py",
+        "    if cluster_id is None and not config.formats_itself:\n",
+        "    if cluster_id is None and config is None:\n",
+        ("tests/cluster/test_directories.py::test_node_of_a_cluster_does_not_found_another_one",),
+    ),
+    Mutation(
+        "a broker of a cluster catches up before it judges which logs are strays",
+        "broker/server.py",
+        "        await completed(lifecycle.caught_up, self._stop)\n",
+        "        del request\n",
+        ("tests/cluster/test_directories.py::test_logs_that_the_metadata_on_disk_lacks_are_kept",),
+    ),
+    Mutation(
         "partitions of a lost directory are not recreated",
         "broker/node/directories.py",
         "    missing = sorted(set(known.directories) - present) if known is not None else []\n",

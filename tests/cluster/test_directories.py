@@ -1,0 +1,50 @@
+"""What a node does with its directories before and after it is in the cluster."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.node.directories import identify
+from ottla.clients import Producer
+from ottla.clients.admin import NewTopic
+from ottla.config import BrokerConfig
+from ottla.log.storage import StorageError
+
+from .conftest import Clusters
+
+METADATA = "__cluster_metadata-0"
+
+
+def test_node_of_a_cluster_does_not_found_another_one(tmp_path: Path) -> None:
+    alone = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
+    (tmp_path / "data").mkdir()
+    for settings in (
+        {"controller.quorum.voters": "1@localhost:9093,2@localhost:9095"},
+        {"controller.quorum.bootstrap.servers": "localhost:9093,localhost:9095"},
+    ):
+        with pytest.raises(StorageError, match=r"No readable meta\.properties files found"):
+            identify(BrokerConfig(alone | settings))
+    assert list((tmp_path / "data").iterdir()) == []
+    assert identify(BrokerConfig(alone))
+
+
+def test_logs_that_the_metadata_on_disk_lacks_are_kept(clusters: Clusters, tmp_path: Path) -> None:
+    cluster = clusters(brokers=2)
+    cluster.stop_node(2)
+    data = cluster.nodes[2].data
+    shutil.copytree(data / METADATA, tmp_path / "before")
+    cluster.start_node(2)
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic("kept", assignments={0: [2]})])
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        producer.send("kept", b"value", partition=0).result(20)
+        cluster.kill(2)
+        shutil.rmtree(data / METADATA)
+        shutil.copytree(tmp_path / "before", data / METADATA)
+        cluster.start_node(2)
+        assert not list(data.glob("*-stray"))
+        assert producer.send("kept", b"next", partition=0).result(20).offset == 1
+    cluster.assert_no_traceback()
