@@ -4,9 +4,10 @@ Brokers form a ring in which racks alternate. The leader of each partition is th
 a random one. Its followers are the brokers after it; after each full round of the ring they are shifted by one more
 place, so that the followers of a broker's partitions spread over all other brokers.
 
-Invariants: leaders are balanced to within one partition per broker, a rack gets a second replica only when every rack
-has one, a fenced broker gets a replica only if no other broker is left, and a fenced broker never leads. Cost:
-O(partitions x replication factor x brokers).
+Invariants, as in Kafka: a rack gets a second replica only when every rack has one, and a fenced broker gets a replica
+only if no other broker of a rack with as few replicas is left. A fenced broker never leads. A broker that stops, or
+whose log directories are all cordoned (KIP-1066), gets no replica. Leaders are balanced to within one partition per
+broker. Cost: O(partitions x replication factor x brokers).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: RandomSource
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, leader first. Raises INVALID_REPLICATION_FACTOR if brokers are missing."""
-    registered = sorted(brokers)
+    registered = sorted(broker for broker in brokers if not (broker.in_controlled_shutdown or _is_cordoned(broker)))
     if replication_factor < 1:
         # Requests were checked before, but `default.replication.factor` may be any number, as in Kafka.
         refuse(
@@ -60,17 +61,18 @@ def _replicas(usable: list[BrokerImage], spare: list[BrokerImage], turn: int, co
     if others:
         shift = (turn // size) % len(others)
         others = others[shift:] + others[:shift]
-    chosen = [leader]
-    for pool in (others, spare):
-        chosen += _spread(pool, chosen, count - len(chosen))
+    chosen = [leader, *_spread([*others, *spare], leader, count - 1)]
     return tuple(broker.broker_id for broker in chosen)
 
 
-def _spread(pool: list[BrokerImage], chosen: list[BrokerImage], count: int) -> list[BrokerImage]:
+def _is_cordoned(broker: BrokerImage) -> bool:
+    cordoned = set(broker.cordoned_directories or ())
+    return bool(cordoned) and cordoned.issuperset(broker.directories)
+
+
+def _spread(pool: list[BrokerImage], leader: BrokerImage, count: int) -> list[BrokerImage]:
     """Take `count` brokers of the pool, each from a rack with the fewest replicas so far."""
-    load: dict[str | None, int] = {}
-    for broker in chosen:
-        load[broker.rack] = load.get(broker.rack, 0) + 1
+    load: dict[str | None, int] = {leader.rack: 1}
     taken: list[BrokerImage] = []
     left = list(pool)
     while left and len(taken) < count:
