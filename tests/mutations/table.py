@@ -30,6 +30,7 @@ REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 EXACTLY_ONCE_SEEDS = "tests/simulation/test_exactly_once.py::test_acknowledged_records_appear_once_and_in_order"
+SHELL_SEEDS = "tests/simulation/test_shells.py::test_nodes_agree_on_the_metadata_and_keep_what_they_acknowledge"
 CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
 REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
 
@@ -2256,7 +2257,7 @@ QUORUM = (
         "raft/voting.py",
         "        q.add_vote(request.candidate)\n",
         "        pass\n",
-        (f"{ELECTIONS}::test_one_candidate_per_epoch_gets_the_vote", RAFT_SEEDS),
+        (f"{ELECTIONS}::test_one_candidate_per_epoch_gets_the_vote", RAFT_SEEDS, SHELL_SEEDS),
     ),
     Mutation(
         "an election is on disk before a message depends on it",
@@ -2745,6 +2746,13 @@ CLUSTER = (
         "        if sync:\n            self.flush()\n",
         "",
         (f"{STORAGE}/test_follower.py::test_power_cut_after_a_truncation_leaves_a_prefix_of_what_was_written",),
+    ),
+    Mutation(
+        "an operation of the controller is answered when a majority has its records",
+        "broker/metadata_log.py",
+        "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
+        "        if True:\n",
+        (SHELL_SEEDS,),
     ),
     Mutation(
         "an observer that knows only the number of its leader follows it",
