@@ -68,6 +68,7 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_deletions",
         "_flush_in_thread",
         "_flushing",
         "_local_end",
@@ -127,6 +128,8 @@ class Partition:
         self.followers: dict[FollowerWatcher, None] = {}
         """The waiting fetches of followers."""
         self._waiting: list[tuple[int, int, Completion[None]]] = []
+        # Deletions of records that wait for the followers, by the new log start.
+        self._deletions: list[tuple[int, int, Completion[None]]] = []
         # Producers with acks=1, of a partition with several replicas, that wait for a flush.
         self._waiting_locally: list[tuple[int, int, Completion[None]]] = []
         self._sequence = count()
@@ -290,8 +293,8 @@ class Partition:
             watcher.partition_changed(0)
 
     def _fail_waiting(self, error: KafkaError) -> None:
-        waiting = [*self._waiting, *self._waiting_locally]
-        self._waiting, self._waiting_locally = [], []
+        waiting = [*self._waiting, *self._waiting_locally, *self._deletions]
+        self._waiting, self._waiting_locally, self._deletions = [], [], []
         for _, _, completion in waiting:
             completion.fail(error)
 
@@ -346,6 +349,8 @@ class Partition:
             now_ms=self._clock.monotonic_ms(),
         )
         self._advance(self._local_end)
+        if self._deletions:
+            _complete(self._deletions, self.low_watermark)
         self._send(proposal)
 
     def check_lag(self) -> None:
@@ -359,6 +364,8 @@ class Partition:
 
     def check_joining(self) -> None:
         """Propose a follower that can join the ISR; called when the metadata has changed."""
+        if self._deletions:
+            _complete(self._deletions, self.low_watermark)
         self._join(is_answered=False)
 
     def _join(self, *, is_answered: bool) -> None:
@@ -431,6 +438,20 @@ class Partition:
         self.log.delete_records_before(target)
         self._notify()
         return self.log.log_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest log start of all replicas on live brokers: records below it are deleted everywhere. KIP-107."""
+        start = self.log.log_start_offset
+        return start if self._replication is None else self._replication.low_watermark(start)
+
+    def when_deleted(self, offset: int) -> Completion[None] | None:
+        """None if all live replicas have deleted the records below `offset`; otherwise a completion that waits."""
+        if offset <= self.low_watermark:
+            return None
+        completion: Completion[None] = Completion()
+        heapq.heappush(self._deletions, (offset, next(self._sequence), completion))
+        return completion
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Stop serving the partition; waiting requests fail with `reason` (default: it was deleted)."""

@@ -270,6 +270,15 @@ class Leader:
             return None
         return self._propose(remaining, self._maximal_isr)
 
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The lowest log start of this replica, which is `log_start_offset`, and the followers on live brokers."""
+        lowest = log_start_offset
+        for replica in self.followers.values():
+            broker = self._cluster.brokers.get(replica.node_id)
+            if broker is not None and not broker.fenced:
+                lowest = min(lowest, replica.log_start_offset)
+        return lowest
+
     def _is_eligible(self, replica: Replica) -> bool:
         broker = self._cluster.brokers.get(replica.node_id)
         if broker is None or not broker.is_active or replica.broker_epoch is None:

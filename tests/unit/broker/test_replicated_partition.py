@@ -15,7 +15,7 @@ from ottla.replication.leader import IsrDecision, IsrProposal, Leader, Next
 from ottla.replication.replica import ReplicaFetch
 from tests.storage.helpers import ManualClock, append, batch, open_at
 from tests.unit.broker.harness import Threads
-from tests.unit.replication.support import cluster, partition
+from tests.unit.replication.support import broker, cluster, partition
 
 
 class Watcher:
@@ -46,7 +46,8 @@ class Scene:
         self.proposals: list[IsrProposal] = []
         image = partition(isr=isr, replicas=replicas)
         end, now_ms = self.log.log_end_offset, self.clock.now
-        leader = Leader(cluster(), image, min_insync_replicas=min_isr, log_end_offset=end, now_ms=now_ms)
+        self.view = cluster()
+        leader = Leader(self.view, image, min_insync_replicas=min_isr, log_end_offset=end, now_ms=now_ms)
         self.partition = Partition(
             self.log,
             leader_epoch=0,
@@ -168,3 +169,26 @@ def test_followers_are_added_to_and_removed_from_a_partition_of_one_replica(tmp_
     assert scene.partition.high_watermark == 4
     scene.fetch(2, 5)
     assert scene.partition.high_watermark == 5
+
+
+def test_deletion_of_records_waits_for_the_live_followers(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.fetch(2, 3)
+    scene.fetch(3, 3)
+    assert scene.partition.delete_records_before(2) == 2
+    deleted = scene.partition.when_deleted(2)
+    assert deleted is not None
+    scene.partition.on_follower_fetch(ReplicaFetch(2, 3, 2, 1, 0))
+    assert not deleted.done
+    view = scene.view
+    view.brokers = {**view.brokers, 3: broker(3, fenced=True)}
+    scene.partition.check_joining()
+    assert deleted.done
+    assert scene.partition.when_deleted(2) is None
+
+
+def test_deletion_without_other_replicas_waits_for_none(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.partition.follow(None, partition(replicas=(1,), isr=(1,), partition_epoch=1))
+    scene.partition.delete_records_before(2)
+    assert scene.partition.when_deleted(2) is None

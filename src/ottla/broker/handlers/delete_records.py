@@ -1,13 +1,16 @@
 """DeleteRecords (21), versions 0-2: move the start of partitions forward. KIP-107.
 
 As in Kafka, rejected for internal topics, and with POLICY_VIOLATION if `cleanup.policy` does not contain `delete`. The
-new start is in the log-start checkpoint before the response is sent: the records do not return after a crash.
+new start is in the log-start checkpoint before the response is sent: the records do not return after a crash. The
+response waits, up to `timeout_ms`, until all live replicas have the new start.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS
 from ottla.common.slices import Slices, result_of
@@ -19,6 +22,8 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+LONGEST_TIMEOUT_MS = 300_000
+
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import DeleteRecordsPorts
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 def handle(
     broker: DeleteRecordsPorts, context: RequestContext, request: DeleteRecordsRequest
 ) -> Slices[DeleteRecordsResponse]:
-    """Return the new low watermark of each partition when it is on disk."""
+    """Return the new low watermark of each partition when it is on disk, and all live replicas have it."""
     topics = []
     for topic in request.topics:
         results = []
@@ -41,7 +46,39 @@ def handle(
         for result in answer.partitions:
             _confirm(broker, answer.name, result)
             yield
+    yield from _wait_for_followers(broker, topics, request.timeout_ms)
     return DeleteRecordsResponse(topics=topics)
+
+
+def _wait_for_followers(
+    broker: DeleteRecordsPorts, topics: list[DeleteRecordsTopicResult], timeout_ms: int
+) -> Slices[None]:
+    waiting: list[tuple[Completion[None], DeleteRecordsPartitionResult]] = []
+    for answer in topics:
+        for result in answer.partitions:
+            yield
+            if result.error_code:
+                continue
+            try:
+                deleted = broker.partitions.get(answer.name, result.partition_index).when_deleted(result.low_watermark)
+            except KafkaError as error:
+                result.error_code, result.low_watermark = error.code, -1
+                continue
+            if deleted is not None:
+                waiting.append((deleted, result))
+    if not waiting:
+        return
+    ended: Completion[None] = Completion()
+    seconds = min(max(timeout_ms, 0), LONGEST_TIMEOUT_MS) / 1000
+    timer = asyncio.get_running_loop().call_later(seconds, lambda: ended.complete(None))
+    gather([deleted.otherwise(lambda _: None) for deleted, _ in waiting], lambda _: ended.complete(None))
+    yield from result_of(ended)
+    timer.cancel()
+    for deleted, result in waiting:
+        if not deleted.done:
+            result.error_code, result.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
+        elif isinstance(deleted.error, KafkaError):
+            result.error_code, result.low_watermark = deleted.error.code, -1
 
 
 def _confirm(broker: DeleteRecordsPorts, topic: str, result: DeleteRecordsPartitionResult) -> None:
