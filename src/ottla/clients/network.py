@@ -30,32 +30,24 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.clients.cluster import Backoff, ClusterView, Node
 from ottla.clients.connection_totals import ConnectionTotals
 from ottla.clients.errors import (
-    AuthenticationFailed,
     BrokerUnavailable,
     ClientError,
     Closed,
     ConnectionLost,
     RequestTimedOut,
     TlsFailed,
-    UnsupportedByBroker,
-    UnsupportedMechanism,
     error_for,
 )
 from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
+from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import NetworkSettings
 from ottla.clients.reachability import REPORT_AFTER_S, Reachability
+from ottla.clients.silence import SILENCE_S, silent_connections
 from ottla.network.client import (
-    AuthenticationRefused,
     ClientConnection,
     ConnectFailed,
     ConnectionClosed,
-    MechanismRefused,
     NetworkError,
-    NoAnswer,
-    NotKafka,
-    TlsRefused,
-    UnknownHost,
-    UnsupportedRequest,
 )
 from ottla.network.errors import address_of
 from ottla.protocol.message import Message
@@ -82,31 +74,6 @@ def _node_id(target: Target) -> int | None:
     return target if isinstance(target, int) else None
 
 
-def client_error(error: BaseException) -> ClientError:
-    """Translate a network error into the client's exception; a ClientError is returned unchanged."""
-    if isinstance(error, ClientError):
-        return error
-    if isinstance(error, NoAnswer):
-        return RequestTimedOut(str(error))
-    if isinstance(error, UnsupportedRequest):
-        return UnsupportedByBroker(str(error))
-    if isinstance(error, AuthenticationRefused):
-        return (UnsupportedMechanism if isinstance(error, MechanismRefused) else AuthenticationFailed)(str(error))
-    if isinstance(error, TlsRefused):
-        return TlsFailed(str(error))
-    if isinstance(error, (NotKafka, UnknownHost)):
-        return BrokerUnavailable(str(error), retriable=False)
-    if isinstance(error, ConnectFailed):
-        return BrokerUnavailable(str(error))
-    if isinstance(error, (ConnectionClosed, NetworkError, OSError)):
-        return ConnectionLost(str(error))
-    if isinstance(error, TimeoutError):
-        return RequestTimedOut(str(error) or "No answer in time")
-    if isinstance(error, EncodeError):  # a string with half of a surrogate pair, or one that is too long
-        return ClientError(f"The request cannot be encoded: {error}")
-    raise TypeError(f"{error!r} is not a network error") from error
-
-
 class Cluster:
     """Connections to the brokers of one cluster, and `view`, the known state of the cluster."""
 
@@ -129,6 +96,10 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
+        # What each waiting connection had received at the last look, and those that received nothing since.
+        self._received: dict[ClientConnection, int] = {}
+        self._silent: frozenset[ClientConnection] = frozenset()
+        self._silence_timer: asyncio.TimerHandle | None = None
 
     # -- start and close ---------------------------------------------------------------------------------------
 
@@ -142,8 +113,9 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection; requests in flight fail."""
         self.closed = True
-        if self._statistics_timer is not None:
-            self._statistics_timer.cancel()
+        for timer in (self._statistics_timer, self._silence_timer):
+            if timer is not None:
+                timer.cancel()
         tasks = [*self._connecting.values(), *self._refreshes.values()]
         for task in tasks:
             task.cancel()
@@ -180,9 +152,11 @@ class Cluster:
         self._check_open()
         self._close_idle()
         open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
-        if open_now:
-            return min(open_now, key=lambda connection: connection.in_flight)
-        known: list[Target] = list(self.view.nodes)
+        answering = [connection for connection in open_now if connection not in self._silent]
+        if answering:
+            return min(answering, key=lambda connection: connection.in_flight)
+        silent = {target for (target, _), connection in self._connections.items() if connection in self._silent}
+        known: list[Target] = [node_id for node_id in self.view.nodes if node_id not in silent]
         self._random.shuffle(known)
         targets = [*known, *self._bootstrap]
         loop = asyncio.get_running_loop()
@@ -266,6 +240,8 @@ class Cluster:
         self._reachability.succeeded(target)
         self._connections[target, purpose] = connection
         self._totals.connections += 1
+        if self._silence_timer is None:
+            self._silence_timer = loop.call_later(SILENCE_S, self._look_for_silence)
         connection.on_close(lambda: self._totals.add(connection))
         connection.on_close(lambda: self._lost(target, purpose, connection))
         self.reporter.report(Connected(self._client_id, connection.address, _node_id(target)))
@@ -376,10 +352,7 @@ class Cluster:
         task = self._refreshes.get(key)
         if task is None:
             self._check_open()
-            limit_s = self._request_timeout_s if timeout_s is None else timeout_s
-            task = asyncio.create_task(self._refresh(names, limit_s, allow_auto_create), name="refresh metadata")
-            self._refreshes[key] = task
-            task.add_done_callback(lambda done: self._refresh_ended(key, done))
+            task = self._start_refresh(key, self._request_timeout_s if timeout_s is None else timeout_s)
         try:
             # A refresh that this call started ends by itself with a reason. An earlier one may have a later deadline.
             async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
@@ -390,6 +363,13 @@ class Cluster:
             if self.closed:
                 raise Closed("The client was closed") from None
             raise
+
+    def _start_refresh(self, key: tuple[frozenset[str] | None, bool], limit_s: float) -> asyncio.Task[None]:
+        names, allow_auto_create = key
+        task = asyncio.create_task(self._refresh(names, limit_s, allow_auto_create), name="refresh metadata")
+        self._refreshes[key] = task
+        task.add_done_callback(lambda done: self._refresh_ended(key, done))
+        return task
 
     def _refresh_ended(self, key: tuple[frozenset[str] | None, bool], task: asyncio.Task[None]) -> None:
         if self._refreshes.get(key) is task:
@@ -434,6 +414,18 @@ class Cluster:
                     self._connections[key] = self._connections.pop((target, purpose))
                     connection.on_close(functools.partial(self._lost, node_id, "", connection))
                     break
+
+    def _look_for_silence(self) -> None:
+        """Refresh the brokers if one does not answer: it may have left the cluster (see `_close_outdated`)."""
+        self._silence_timer = asyncio.get_running_loop().call_later(SILENCE_S, self._look_for_silence)
+        if len(self.view.nodes) < 2:
+            return  # no other broker could say more
+        self._silent, self._received = silent_connections(self._connections.values(), self._received)
+        if self._silent and not self._refreshes:
+            # No caller shares this refresh: its time is short, and with auto-creation its key differs from theirs.
+            refresh = self._start_refresh((frozenset(), True), SILENCE_S)
+            # It does not say where the leaders of topics are now: that is still to be refreshed.
+            refresh.add_done_callback(lambda _: self.view.invalidate())
 
     def _close_outdated(self) -> None:
         """Close the connections to former addresses of brokers, and to brokers that left the cluster.

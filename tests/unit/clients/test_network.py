@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 
-from ottla.clients import reachability
+from ottla.clients import network, reachability
 from ottla.clients.driver import Driver
 from ottla.clients.errors import BrokerUnavailable, ClientError, Closed, ConnectionLost, RequestTimedOut, UnknownMember
 from ottla.clients.network import Cluster
@@ -137,6 +137,26 @@ def test_request_to_a_broker_that_hangs_fails_when_the_metadata_no_longer_has_it
             await ours.refresh()
             with pytest.raises(ConnectionLost):
                 await hung
+            await ours.close()
+
+    run(story())
+
+
+def test_broker_that_hangs_is_left_when_the_others_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "SILENCE_S", 0.05)
+
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address, pair.two.address, **{"request.timeout.ms": 15_000})
+            await ours.start()
+            hung = asyncio.create_task(ours.send(2, FindCoordinatorRequest("g")))
+            await asyncio.sleep(0.3)
+            assert not hung.done(), "it is in the metadata"
+            pair.listed = [(1, pair.one)]
+            asked = len(pair.two.seen)
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(hung, 5)
+            assert len(pair.two.seen) == asked, "the broker that does not answer was asked for the metadata"
             await ours.close()
 
     run(story())

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.admin.settings import AdminSettings
 from ottla.clients.errors import ClientError, RequestTimedOut
-from ottla.clients.network import Cluster, client_error
+from ottla.clients.network import Cluster
+from ottla.clients.network_errors import client_error
 from ottla.network.client import NetworkError
 from ottla.protocol.wire import EncodeError
 

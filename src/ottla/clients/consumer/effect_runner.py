@@ -31,7 +31,8 @@ from ottla.clients.consumer.effects import (
 from ottla.clients.consumer.problem_reports import ProblemReports
 from ottla.clients.errors import ClientError, Closed, UnsupportedByBroker
 from ottla.clients.events import Throttled
-from ottla.clients.network import Cluster, client_error
+from ottla.clients.network import Cluster
+from ottla.clients.network_errors import client_error
 from ottla.network.client import NetworkError
 from ottla.protocol.message import Message
 from ottla.protocol.wire import EncodeError

@@ -17,7 +17,8 @@ from typing import Any
 
 from ottla.clients.errors import ClientError, error_for
 from ottla.clients.events import Throttled
-from ottla.clients.network import TRANSACTION, Cluster, client_error
+from ottla.clients.network import TRANSACTION, Cluster
+from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import read_network_settings
 from ottla.clients.producer._encoder import Delivery, in_callback
 from ottla.clients.producer.batch import Batch, call_back
