@@ -1,9 +1,9 @@
-"""Three real nodes under writers, while nodes are killed, paused, cut off, filled up and restarted at random.
+"""Three real nodes, or six, under random faults: they are killed, paused, cut off, filled up and restarted.
 
 With replication factor 3 and min.insync.replicas 2 nothing acknowledged may be lost, repeated or out of order, and
-transactions stay whole. `OTTLA_CHAOS_MINUTES` sets the duration, `OTTLA_CHAOS_SEED` the choice of the faults. The nodes
-run in network namespaces if this user may create them; otherwise the network is not cut. As root, the disk of one node
-is small and fills up.
+transactions stay whole. Three nodes are brokers and controllers; six are three of each. `OTTLA_CHAOS_MINUTES` sets the
+duration, `OTTLA_CHAOS_SEED` the choice of the faults. The nodes run in network namespaces if this user may create them;
+otherwise the network is not cut. As root, the disk of one node is small and fills up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .network import Network, NetworkUnavailable, network
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0.2")) * 60
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "8"))
-NODES = (1, 2, 3)
+BROKERS, CONTROLLERS = (1, 2, 3), (101, 102, 103)
 SMALL_DISK_NODE, SMALL_DISK = 3, "256m"
 SETTINGS = {
     "min.insync.replicas": 2,
@@ -69,7 +69,7 @@ class Faults:
         if self._small_disk is not None:
             faults.append(self.fill)
         fault = self._random.choice(faults)
-        node_id = self._random.choice(NODES)
+        node_id = self._random.choice(list(self._cluster.nodes))
         name = getattr(fault, "__name__", "fault")
         self.done[name] += 1
         fault(node_id)
@@ -80,7 +80,7 @@ class Faults:
         self._cluster.start_node(node_id)
 
     def kill_two(self, node_id: int) -> None:
-        other = node_id % len(NODES) + 1
+        other = self._random.choice([each for each in self._cluster.nodes if each != node_id])
         self._cluster.kill(node_id)
         self._wait(0.5)
         self._cluster.kill(other)
@@ -124,10 +124,18 @@ class Faults:
         time.sleep(self._random.uniform(0.2, most_s))
 
 
+@pytest.fixture(params=["combined", "separate"])
+def controllers(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    """The controllers that are no brokers."""
+    if request.param == "separate" and SECONDS < 60:
+        pytest.skip("six nodes only in `make chaos`")
+    return CONTROLLERS if request.param == "separate" else ()
+
+
 @pytest.fixture
-def cables() -> Iterator[Network | None]:
+def cables(controllers: tuple[int, ...]) -> Iterator[Network | None]:
     try:
-        with network(NODES) as created:
+        with network((*BROKERS, *controllers)) as created:
             yield created
     except NetworkUnavailable as error:
         print(f"THE NETWORK IS NOT CUT HERE: {error}")
@@ -150,10 +158,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path | None]:
 
 @pytest.mark.timeout(240 + 2 * SECONDS)
 def test_faults_lose_and_repeat_nothing_that_was_acknowledged(
-    tmp_path: Path, cables: Network | None, small_disk: Path | None
+    tmp_path: Path, cables: Network | None, small_disk: Path | None, controllers: tuple[int, ...]
 ) -> None:
     place = cables.place if cables is not None else lambda _: Place()
-    cluster = Cluster(tmp_path / "cluster", properties=SETTINGS, place=place)
+    cluster = Cluster(tmp_path / "cluster", controllers=len(controllers), properties=SETTINGS, place=place)
     writers: list[Writer] = []
     try:
         with cluster:
@@ -194,7 +202,7 @@ def finish(cluster: Cluster, writers: list[Writer]) -> None:
     with Producer({"transactional.id": "transactions"}, bootstrap_servers=cluster.bootstrap) as producer:
         producer.init_transactions(TIMEOUT_S)
     cluster.wait_until(
-        lambda: all(cluster.in_sync(TOPIC, partition) == list(NODES) for partition in range(PARTITIONS)), TIMEOUT_S
+        lambda: all(cluster.in_sync(TOPIC, partition) == list(BROKERS) for partition in range(PARTITIONS)), TIMEOUT_S
     )
 
 

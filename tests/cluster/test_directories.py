@@ -48,3 +48,17 @@ def test_logs_that_the_metadata_on_disk_lacks_are_kept(clusters: Clusters, tmp_p
         assert not list(data.glob("*-stray"))
         assert producer.send("kept", b"next", partition=0).result(20).offset == 1
     cluster.assert_no_traceback()
+
+
+def test_clean_stop_is_remembered_by_a_start_without_a_controller(clusters: Clusters) -> None:
+    cluster = clusters(brokers=2)
+    with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        producer.send("topic", b"value").result(20)
+    cluster.stop()
+    node = cluster.nodes[2]
+    marker = node.data / ".kafka_cleanshutdown"
+    content = marker.read_text()
+    node.launch()
+    cluster.wait_until(lambda: not marker.exists())
+    assert node.stop() == 0
+    assert marker.read_text() == content

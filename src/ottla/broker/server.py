@@ -32,7 +32,7 @@ from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.node.bootstrap import Bootstrap
-from ottla.broker.node.directories import directory_id, missing_directories, open_directories
+from ottla.broker.node.directories import directory_id, missing_directories, open_directories, restore_clean_shutdown
 from ottla.broker.node.membership import Membership
 from ottla.broker.node.quorum_settings import quorum_settings
 from ottla.broker.node.registration import registration
@@ -124,6 +124,7 @@ class Node:
         self._replication: Replication | None = None
         self.network: Server | None = None
         self._maintenance: MaintenanceTasks | None = None
+        self._loaded = False
         self._started = False
         self.leaves = True
         """Whether a clean stop moves leaderships to other nodes first."""
@@ -212,7 +213,7 @@ class Node:
 
     def _start_broker(self, logs: LogManager, metadata: MetadataShell) -> None:
         """Start the broker of the only voter, which registers itself without waiting."""
-        logs.load(cache(self._log_config), self._is_stray)
+        self._load(logs)
         request, clean_shutdown = self._registration(logs)
         response = metadata.register(request, clean_shutdown=clean_shutdown)
         if response.error_code:
@@ -231,10 +232,14 @@ class Node:
         lifecycle.start()
         # Before that the metadata may lack partitions, whose logs would be set aside.
         await completed(lifecycle.caught_up, self._stop)
-        logs.load(cache(self._log_config), self._is_stray)
+        self._load(logs)
         self._run_broker(metadata)
         lifecycle.allow_unfencing()
         await completed(lifecycle.unfenced, self._stop)
+
+    def _load(self, logs: LogManager) -> None:
+        self._loaded = True
+        logs.load(cache(self._log_config), self._is_stray)
 
     def _registration(self, logs: LogManager) -> tuple[BrokerRegistrationRequest, bool]:
         """The registration of this start, and whether the last stop was clean."""
@@ -348,6 +353,13 @@ class Node:
         if self._quorum is not None:
             await finished(self._metadata.quorum.shut_down(), RESIGN_WITHIN_S)
 
+    def _restore_clean_shutdown(self, logs: LogManager) -> None:
+        """A node that found no active controller is as clean as before: otherwise it would leave the ISR."""
+        try:
+            restore_clean_shutdown(self.files, logs)
+        except OSError as error:  # The next start recovers the logs.
+            logger.warning("Failed to mark the log directories as closed cleanly: %s", error)
+
     async def close(self, *, clean: bool = True) -> None:
         """Answer the requests in progress, then close everything; also after a failed start.
 
@@ -387,5 +399,7 @@ class Node:
             if self._started and clean and self.config.roles.is_broker:
                 self._logs.close(epoch)
             else:
+                if clean and not self._loaded:
+                    self._restore_clean_shutdown(self._logs)
                 self._logs.abandon()
         logger.info("[%s id=%d] shut down completed", self._kind, node_id)

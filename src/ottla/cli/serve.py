@@ -32,7 +32,7 @@ logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats that of the terminal.
-_ONE_REQUEST_S = 0.5
+ONE_REQUEST_S = 0.5
 _GC_THRESHOLDS = (20_000, 10, 50)
 SUPERVISED = "OTTLA_SUPERVISED"
 """The environment variable that makes a node stop when its standard input ends."""
@@ -104,7 +104,7 @@ async def _serve(config: BrokerConfig) -> None:
     def stop_on(signal_number: signal.Signals) -> None:
         nonlocal first_signal_s
         if stop.is_set():
-            if loop.time() - first_signal_s < _ONE_REQUEST_S:
+            if loop.time() - first_signal_s < ONE_REQUEST_S:
                 return
             logger.warning("Stopping at once: received %s a second time", signal_number.name)
             os._exit(128 + signal_number)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.cli.local_nodes import MOST_BROKERS, LocalNode, prepare
-from ottla.cli.serve import SUPERVISED
+from ottla.cli.serve import ONE_REQUEST_S, SUPERVISED
 from ottla.cli.terminal import Failure, discard_standard_output, start_logging
 from ottla.common.style import Style
 
@@ -83,7 +83,7 @@ class _Supervisor:
         self._log_level = log_level
         self._processes: list[_Process] = []
         self._stop = asyncio.Event()
-        self._signals = 0
+        self._signalled_s: float | None = None
         self._died = False
 
     async def run(self) -> int:
@@ -183,12 +183,16 @@ class _Supervisor:
             discard_standard_output()
 
     def _stop_on(self, number: signal.Signals) -> None:
-        self._signals += 1
-        if self._signals > 1:
+        now_s = asyncio.get_running_loop().time()
+        if self._signalled_s is not None:
+            if now_s - self._signalled_s < ONE_REQUEST_S:
+                return
+            self._died = True
             logger.warning("Stopping at once: received %s a second time", number.name)
             self._kill_all()
             return
         logger.info("Stopping %d nodes: %s", len(self._processes), number.name)
+        self._signalled_s = now_s
         self._stop.set()
 
     def _kill_all(self) -> None:

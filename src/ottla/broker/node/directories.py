@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.ids import Uuid, uuid_to_text
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
-from ottla.log.storage import check_meta, format_directory, read_meta
+from ottla.log.storage import check_meta, format_directory, read_meta, write_clean_shutdown
 from ottla.network.descriptors import cached_segments, open_file_limit
 
 if TYPE_CHECKING:
@@ -85,6 +85,13 @@ def directory_id(files: Files, directory: str) -> Uuid:
     if meta is None:
         raise StorageError(f"{directory} has no meta.properties")
     return meta.directory_id
+
+
+def restore_clean_shutdown(files: Files, logs: LogManager) -> None:
+    """Mark directories as closed cleanly again, whose logs were not opened since. Raises OSError."""
+    for directory in logs.log_directories():
+        if directory.online and directory.was_clean:
+            write_clean_shutdown(files, directory.path, directory.broker_epoch)
 
 
 def missing_directories(logs: LogManager, image: MetadataImage, node_id: int) -> list[Uuid]:
