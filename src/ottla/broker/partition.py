@@ -31,7 +31,7 @@ from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from ottla.common.unread import Unread
 from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
-from ottla.replication.replica import ReplicaFetch
+from ottla.replication.replica import ReplicaFetch, not_a_replica
 
 if TYPE_CHECKING:
     from ottla.log import AppendInfo, Log
@@ -338,7 +338,7 @@ class Partition:
         """
         replication, log = self._replication, self.log
         if replication is None:
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.topic_partition} has one replica")
+            raise not_a_replica(fetch)
         replication.check_replica(fetch)
         if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
             raise out_of_range(self.log, fetch.fetch_offset, log.log_end_offset)

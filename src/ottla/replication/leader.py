@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.replication.replica import ANY_BROKER_EPOCH, Replica, ReplicaFetch
+from ottla.replication.replica import ANY_BROKER_EPOCH, Replica, ReplicaFetch, not_a_replica
 
 if TYPE_CHECKING:
     from ottla.metadata.image import BrokerImage, PartitionImage
@@ -236,9 +236,7 @@ class Leader:
         """Return the follower that fetches. Raises UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; see `on_fetch`."""
         replica = self.followers.get(fetch.node_id)
         if replica is None:
-            # With a leader epoch, the fetching node may have newer metadata than this one.
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH if fetch.leader_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            raise KafkaError(code, f"Node {fetch.node_id} is not a replica")
+            raise not_a_replica(fetch)
         broker = self._cluster.brokers.get(fetch.node_id)
         if fetch.broker_epoch != ANY_BROKER_EPOCH and broker is not None and broker.epoch > fetch.broker_epoch:
             raise KafkaError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.common.errors import ErrorCode, KafkaError
+
 UNKNOWN_OFFSET = -1
 ANY_BROKER_EPOCH = -1
 
@@ -16,6 +18,13 @@ class ReplicaFetch(NamedTuple):
     log_start_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = ANY_BROKER_EPOCH
     leader_epoch: int = -1
+
+
+def not_a_replica(fetch: ReplicaFetch) -> KafkaError:
+    """The error for the fetch of a node that is not a follower, as far as the leader knows."""
+    # With a leader epoch, the fetching node may have newer metadata than the leader.
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH if fetch.leader_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return KafkaError(code, f"Node {fetch.node_id} is not a replica")
 
 
 class Replica:
