@@ -415,7 +415,7 @@ class MetadataShell:
         if self.quorum.failure is None and not self._closed:
             if not self._deciding:
                 self._flusher.release()
-            self.quorum.tick()
+            self.quorum.wake()
             self._note_synced()
             self._snapshots.tick(self.image)
 

@@ -170,13 +170,9 @@ class Replica:
         self._owner.failed(error)
         self._requests.fail_all(error)
 
-    def tick(self) -> None:
-        """Do what is due, and log if the quorum has no leader; called about once per second."""
-        self.wake()
-        self._watch.check(self.core)
-
     def wake(self) -> None:
-        """Let the core do what is due."""
+        """Let the core do what is due, and log if the quorum has no leader."""
+        self._watch.check(self.core)
         if self.core.deadline_ms <= self._clock.monotonic_ms():
             self._post(e.Ticked())
         else:
