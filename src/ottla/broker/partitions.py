@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.partition import Partition
 from ottla.broker.replication.followed import FollowedPartition, RoleListener
 from ottla.broker.topic_settings import TopicSettings
+from ottla.broker.work import SLICE_MS
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 TopicValues = Callable[[str], dict[str, object]]
 """The effective settings of a topic by Kafka's names, typed."""
-# Partitions per event loop iteration: two or three milliseconds.
+# Partitions per event loop iteration, at most: two or three milliseconds, if the disk is not busy.
 _OPENED_AT_ONCE = 16
 _DELETED_AT_ONCE = 64
 _CONFIGURED_AT_ONCE = 64
@@ -217,12 +218,18 @@ class Partitions:
             pass
 
     def open_some(self) -> bool:
-        """Open a few partitions that are not open yet; False if all are open."""
+        """Open a few partitions that are not open yet; False if all are open.
+
+        A busy disk takes many milliseconds for one new log, and other nodes must not wait for all of them.
+        """
+        end_ms = self._clock.monotonic_ms() + SLICE_MS
         for _ in range(_OPENED_AT_ONCE):
             if not self._unopened:
                 return False
             topic, indices = next(iter(self._unopened.items()))
             self._open(topic, next(iter(indices)))
+            if self._clock.monotonic_ms() >= end_ms:
+                break
         return True
 
     def _schedule_slice(self) -> None:
