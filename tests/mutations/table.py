@@ -2735,6 +2735,7 @@ CLUSTER = (
     Mutation(
         "a truncation takes back what the log knows of producers",
         "log/log.py",
+        "        producers.load_newest(self.segments[0].base_offset, self.context.clock.wall_ms())\n"
         "        replay_producers(self.segments, producers, end)\n",
         "",
         (EXACTLY_ONCE_SEEDS,),
