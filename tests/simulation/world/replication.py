@@ -152,7 +152,8 @@ class ReplicatedCluster(BrokerCluster):
     def on_committed(self, node: int, high_watermark: int) -> None:
         super().on_committed(node, high_watermark)
         self._note_history()
-        self.clock.plan(0, partial(self._apply, self.stores[node]))
+        if node in self.stores:  # An answer may have let its disk fail.
+            self.clock.plan(0, partial(self._apply, self.stores[node]))
 
     def on_loaded(self, node: int, snapshot: SnapshotId) -> None:
         super().on_loaded(node, snapshot)

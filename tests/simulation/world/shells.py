@@ -71,7 +71,7 @@ class ShellNode:
         world = self.world
         self.transport = Transport(self)
         options = MetadataOptions(
-            settings=MetadataLogSettings(segment_bytes=2_000, bytes_between_snapshots=3_000, retention_bytes=1_000),
+            settings=MetadataLogSettings(segment_bytes=20_000, bytes_between_snapshots=3_000, retention_bytes=1_000),
             controller_settings=ControllerSettings(broker_session_timeout_ms=SESSION_MS),
             files=self.disk,
             random=world.random,
