@@ -245,7 +245,7 @@ class StockKafka:
         self._overrides = dict(overrides or {})
         self._format_options = format_options
         self._jvm_options = jvm_options
-        self._ports: list[int] = []
+        self._node_ports: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
 
     def __enter__(self) -> Self:
@@ -272,7 +272,7 @@ class StockKafka:
 
     def start(self) -> str:
         """Format, start, wait until all listen; returns the bootstrap servers. Raises TimeoutError after 90 s."""
-        self._ports = ports = free_ports(self._brokers * 2)
+        self._node_ports = ports = free_ports(self._brokers * 2)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports[: self._brokers])
         for index in range(self._brokers):
             self._format(index, ports)
@@ -305,7 +305,7 @@ class StockKafka:
     def start_node(self, node: int) -> None:
         """Start a broker again, and wait until it listens. Raises TimeoutError."""
         self._processes[node - 1] = self._launch(node - 1)
-        self._wait_for(self._ports[node - 1 : node])
+        self._wait_for(self._node_ports[node - 1 : node])
 
     def _format(self, index: int, ports: list[int]) -> None:
         home = self.directory / f"node-{index + 1}"
