@@ -292,7 +292,7 @@ def test_mistyped_group_is_an_error_with_the_nearest_name(ottla: Run, group: str
         (["reset", "g", "--to-datetime", "yesterday-ish"], "yesterday-ish"),
         (["reset", "g", "--by-duration", "long"], "not a duration"),
         (["reset", "g", "--from-file", "/no/such/file"], "cannot be read"),
-        (["lag", "--interval", "0", "--watch"], "at least 0.1"),
+        (["lag", "--interval", "0", "--watch"], "from 0.1"),
         (["delete"], "which group?"),
     ],
 )

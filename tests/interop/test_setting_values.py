@@ -65,6 +65,7 @@ STRICTER = {
     "group.max.session.timeout.ms": "below group.min.session.timeout.ms no classic member could join",
     "group.min.session.timeout.ms": "above group.max.session.timeout.ms no classic member could join",
     "log.flush.interval.ms": "stock takes a negative interval dynamically, and does not start with it in its file",
+    "replica.selector.class": "stock loads the Java class later; Ottla has one selector",
 }
 # Ottla accepts more.
 WEAKER = {
