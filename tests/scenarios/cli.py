@@ -106,9 +106,12 @@ def _lines(stream: io.TextIOWrapper) -> list[str]:
 
 @contextlib.contextmanager
 def _logging() -> Iterator[None]:
-    """Undo the command's changes of logging, and hide the broker's log, which a command in its own process lacks."""
+    """Give the command a fresh logging, and hide the broker's log, which a command in its own process lacks."""
     loggers = logging.getLogger(), logging.getLogger("ottla")
     before = [(list(logger.handlers), logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.handlers.clear()  # a handler of an earlier command in this process may write to a closed stream
+        logger.setLevel(logging.WARNING if logger.parent is None else logging.NOTSET)
     broker = logging.getLogger("ottla.broker")
     broker.propagate = False
     broker.addHandler(silent := logging.NullHandler())  # without a handler, warnings would be written to stderr
