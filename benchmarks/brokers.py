@@ -14,12 +14,22 @@ from typing import Protocol
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 # Groups begin at once, so that no race waits for what it does not measure; deleted topics soon make room.
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.segment.delete.delay.ms": 1000}
+
+
+class Address(Protocol):
+    """A broker or a cluster that clients connect to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 class Start(Protocol):
@@ -28,6 +38,17 @@ class Start(Protocol):
     def __call__(
         self, directory: Path, settings: Mapping[str, object] = SETTINGS
     ) -> contextlib.AbstractContextManager[Broker]: ...
+
+
+def cpu_times(pid: int) -> tuple[float, float]:
+    """User time and system time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
+
+
+def resident_mb(pid: int) -> float:
+    """Memory that a process holds now, in MB."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
 
 
 @dataclass(frozen=True)
@@ -53,13 +74,12 @@ class Broker:
 
     def cpu_times(self) -> tuple[float, float]:
         """User time and system time of its process so far, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return int(fields[11]) / TICKS, int(fields[12]) / TICKS
+        return cpu_times(self.pid)
 
     def age_seconds(self) -> float:
         """How long ago its process began, to a hundredth of a second."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / TICKS
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
 
     def stop_in_order(self, seconds: float = 100.0) -> None:
         """Ask it to stop and wait until it has: one with many partitions takes longer than who starts it waits."""
@@ -72,7 +92,7 @@ class Broker:
 
     def resident_mb(self) -> float:
         """Memory that it holds now, in MB."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE / 1e6
+        return resident_mb(self.pid)
 
 
 @contextlib.contextmanager

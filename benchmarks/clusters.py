@@ -31,7 +31,8 @@ from tests.cluster.processes import Cluster
 from tests.peers.kafka import StockKafka
 
 from benchmarks import results
-from benchmarks.brokers import PAGE, TICKS
+from benchmarks.brokers import cpu_times, resident_mb
+from benchmarks.filling import fill
 from benchmarks.wire import Figures
 from ottla.clients import Admin
 
@@ -66,16 +67,11 @@ class Nodes:
 
     def cpu_seconds(self) -> float:
         """User and system time of all processes."""
-        total = 0
-        for node in NODES:
-            fields = Path(f"/proc/{self.pid(node)}/stat").read_text().rsplit(")", 1)[1].split()
-            total += int(fields[11]) + int(fields[12])
-        return total / TICKS
+        return sum(sum(cpu_times(self.pid(node))) for node in NODES)
 
     def resident_mb(self) -> float:
         """Memory of a node, on average."""
-        pages = [int(Path(f"/proc/{self.pid(node)}/statm").read_text().split()[1]) for node in NODES]
-        return statistics.mean(pages) * PAGE / 1e6
+        return statistics.mean(resident_mb(self.pid(node)) for node in NODES)
 
     def admin(self) -> AdminClient:
         """A client for topics."""
@@ -207,11 +203,11 @@ def produce(size: int, count: int) -> Callable[[Nodes, float], Figures]:
         records = int(count * scale)
         megabytes = records * size / 1e6
         topic = nodes.new_topic(6)
-        _fill(nodes, topic, records // 4, size)  # a JVM compiles what is called often
+        fill(nodes, topic, records // 4, size, "all")  # a JVM compiles what is called often
         rounds: list[tuple[float, float]] = []
         for _ in range(3):
             cpu, start = nodes.cpu_seconds(), time.perf_counter()
-            _fill(nodes, topic, records, size)
+            fill(nodes, topic, records, size, "all")
             rounds.append((time.perf_counter() - start, nodes.cpu_seconds() - cpu))
         admin = nodes.admin()
         admin.delete_topics([topic])[topic].result(60)
@@ -222,30 +218,6 @@ def produce(size: int, count: int) -> Callable[[Nodes, float], Figures]:
 
     race.__doc__ = f"librdkafka produces records of {size} B, acks=all, 3 replicas, 6 partitions"
     return race
-
-
-def _fill(nodes: Nodes, topic: str, records: int, size: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": nodes.bootstrap,
-            "acks": "all",
-            "linger.ms": 20,
-            "batch.size": 900_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 1_000_000,
-            "log_level": 0,
-        }
-    )
-    value = (bytes(range(256)) * (size // 256 + 1))[:size]
-    for _ in range(records):
-        while True:
-            try:
-                producer.produce(topic, value)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    if left := producer.flush(DEADLINE_S):
-        raise RuntimeError(f"{left} records were not acknowledged by {nodes.name}")
 
 
 def failover(nodes: Nodes, scale: float) -> Figures:

@@ -24,7 +24,7 @@ from rich.table import Table
 from tests.cluster.processes import Cluster
 
 from benchmarks import results
-from benchmarks.brokers import TICKS
+from benchmarks.brokers import cpu_times
 from ottla.protocol.frames import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records import encode_batch
@@ -124,11 +124,7 @@ def _drive(address: str, frame: bytes, deadline: float, sent: list[int]) -> None
 
 
 def _cpu_seconds(cluster: Cluster) -> float:
-    total = 0
-    for node in cluster.nodes.values():
-        fields = Path(f"/proc/{node.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
+    return sum(sum(cpu_times(node.pid)) for node in cluster.nodes.values())
 
 
 def _own_seconds() -> float:

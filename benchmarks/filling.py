@@ -6,11 +6,11 @@ import time
 
 from confluent_kafka import Consumer, Producer
 
-from benchmarks.brokers import Broker
+from benchmarks.brokers import Address, Broker
 from benchmarks.wire import DEADLINE_S
 
 
-def fill(broker: Broker, topic: str, count: int, size: int, acks: str) -> None:
+def fill(broker: Address, topic: str, count: int, size: int, acks: str) -> None:
     """Produce `count` records of `size` bytes with librdkafka."""
     producer = Producer(
         {
