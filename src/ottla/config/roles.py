@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeRoles:
-    """What a node is, and whom it asks for the quorum."""
+    """The roles of a node, and the addresses of its quorum."""
 
     node_id: int
     roles: frozenset[str]
