@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordinator_loading import Loading, Replayer
 from ottla.common.errors import ErrorCode
+from ottla.common.request import Request
 from ottla.coordinators.events import Appended, Call, Effect, Moment, ParkedEffect
 from ottla.records import Codec
 
@@ -44,7 +45,14 @@ class Shard(Replayer, Protocol):
         ...
 
 
+R = TypeVar("R")
 S = TypeVar("S", bound=Shard)
+
+
+class ErrorResponse(Protocol):
+    """A function that creates the response to a call with an error, of the type that the request declares."""
+
+    def __call__(self, call: Call[Request[R]], error: ErrorCode) -> R: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +66,7 @@ class Coordinator(Generic[S]):
     """Creates the shard of a partition with this leader epoch."""
     loaded: Callable[[int, S, Moment], Iterable[Effect]]
     """Lets the shard of a partition serve requests, after its log was replayed; returns the effects."""
-    error_response: Callable[[Call[Any], ErrorCode], Any]
-    """The response to a call with an error."""
+    error_response: ErrorResponse
     execute: Callable[[int, S, ParkedEffect], None] | None = None
     """Executes an effect of the coordinator's own, of a shard and its partition. `resume` reports the outcome."""
 

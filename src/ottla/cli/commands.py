@@ -7,7 +7,8 @@ code. A command with verbs (`ottla topic create`) is a `Group`, whose decorator 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,8 @@ Options = SimpleNamespace
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 _OPTIONS = "Options"
+# Metavars of paths, which may be any bytes.
+_PATHS = ("FILE", "FILE|DIR", "DIR")
 # Options of Kafka's own tools that have another form here.
 _KAFKA_OPTIONS = {
     "--topic": "pass the topic name as an argument",
@@ -36,13 +39,23 @@ class Option(click.Option):
     """An option, written as in the help: `-p, --partitions N`. It is a flag if it has neither a value nor a type.
 
     `section` is the heading under which the help lists it, `name` the attribute of Options (default: the long name).
+    The value of an option that `takes_bytes` may be any bytes (`os.fsencode` returns them), otherwise it is UTF-8 text.
     """
 
     section = _OPTIONS
 
-    def __init__(self, usage: str, help: str = "", *, name: str | None = None, **attributes: Any) -> None:  # noqa: A002 - click's name
+    def __init__(
+        self,
+        usage: str,
+        help: str = "",  # noqa: A002 - click's name
+        *,
+        name: str | None = None,
+        takes_bytes: bool = False,
+        **attributes: Any,
+    ) -> None:
         *short, last = usage.split(", ")
         long, _, metavar = last.partition(" ")
+        self.takes_bytes = takes_bytes or metavar in _PATHS
         if not (metavar or "type" in attributes):
             attributes["is_flag"] = True
         super().__init__(
@@ -70,6 +83,7 @@ class Argument(click.Argument):
         complete = _completion(metavar, attributes)
         super().__init__([name], metavar=shown, shell_complete=complete, **{"required": required, **attributes})
         self.help = help
+        self.takes_bytes = metavar in _PATHS
 
 
 Parameters = Sequence[click.Parameter]
@@ -99,6 +113,27 @@ class Choice(click.Choice[str]):
         near = nearest(str(value), self.choices)
         text = f"{value!r} is not one of {', '.join(self.choices)}"
         return f"{text}; did you mean {near}?" if near else text
+
+
+def _check_text(parameters: Iterable[click.Parameter], context: click.Context) -> None:
+    """Raise a usage error for an argument that is not UTF-8: Python represents its bytes as lone surrogates."""
+    for parameter in parameters:
+        if getattr(parameter, "takes_bytes", False):
+            continue
+        value = context.params.get(parameter.name or "")
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str) and not is_text(word):
+                name = parameter.opts[-1] if isinstance(parameter, Option) else (parameter.metavar or "").strip("[].")
+                raise click.UsageError(f"{name} {repr(os.fsencode(word))[1:]} is not valid UTF-8", context)
+
+
+def is_text(argument: str) -> bool:
+    """Whether an argument is UTF-8; Python represents other bytes as lone surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Page(click.Command):
@@ -135,7 +170,7 @@ class _Page(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             known = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
             near = nearest(error.option_name, known)
@@ -146,6 +181,8 @@ class _Page(click.Command):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click's parser does not set it, and the message names the command
             raise
+        _check_text(self.get_params(ctx), ctx)
+        return rest
 
 
 class Command(_Page):

@@ -65,7 +65,7 @@ def reading_options() -> list[click.Parameter]:
     return [
         Option("-e, --exit-at-end", "end at the current end of each partition"),
         Option("--until WHEN", "only records older than this time; ends after them"),
-        Option("--grep REGEX", "only records whose value or key matches"),
+        Option("--grep REGEX", "only records whose value or key matches", takes_bytes=True),
         Option(
             "--isolation",
             "read_committed omits records of open and aborted transactions; default: read_uncommitted",
@@ -73,8 +73,8 @@ def reading_options() -> list[click.Parameter]:
         ),
         *section(
             "Output",
-            Option("-f, --format FORMAT", FORMAT_HELP),
-            Option("--null TEXT", "what -f writes for a null key or value", default=""),
+            Option("-f, --format FORMAT", FORMAT_HELP, takes_bytes=True),
+            Option("--null TEXT", "what -f writes for a null key or value", default="", takes_bytes=True),
             Option("-J, --json", "a JSON object per record and line"),
             Option("--json-value", "like --json, but embeds values that are JSON"),
         ),

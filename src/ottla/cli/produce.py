@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from ottla import clients
-from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
+from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_text, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.deliveries import Deliveries, reason
 from ottla.cli.format_option import parse_format
@@ -97,9 +97,10 @@ _PARAMETERS = [
             "-f, --format FORMAT",
             "%k key %v value (or %s) %h headers %p partition %T timestamp %t topic %o ignored %K %V "
             "sizes %H number of headers; %k{hex} {base64} {escaped}; \\n \\t \\xNN; default: %v\\n",
+            takes_bytes=True,
         ),
-        Option("-K, --key-delimiter TEXT", "the text between key and value of a line"),
-        Option("--null TEXT", "a key or value that is exactly this is null"),
+        Option("-K, --key-delimiter TEXT", "the text between key and value of a line", takes_bytes=True),
+        Option("--null TEXT", "a key or value that is exactly this is null", takes_bytes=True),
         Option("-J, --json", "JSON lines: key value headers partition timestamp"),
         Option("--json-value", "like --json, but sends every value as its JSON text"),
         Option("--file FILE", "the whole file is one value; may be repeated", multiple=True),
@@ -107,9 +108,9 @@ _PARAMETERS = [
     ),
     *section(
         "Defaults for records",
-        Option("-k, --key KEY", "the key"),
+        Option("-k, --key KEY", "the key", takes_bytes=True),
         Option("--timestamp WHEN", "2026-01-31T12:00, ms since 1970, -1h; default: now"),
-        Option("-H, --header NAME=VALUE", "an additional header; may be repeated", multiple=True),
+        Option("-H, --header NAME=VALUE", "an additional header; may be repeated", multiple=True, takes_bytes=True),
         Option(
             "-p, --partition N",
             "the partition, instead of the record's own; `any` chooses it by the key",
@@ -215,18 +216,9 @@ class _Defaults:
         self.headers: list[tuple[str, bytes | None]] = []
         for text in options.header:
             name, equals, value = text.partition("=")
-            if not _is_text(name):
+            if not is_text(name):
                 raise Failure(f"--header {name!a}: the name of a header must be UTF-8", exit_code=2)
             self.headers.append((name, os.fsencode(value) if equals else None))
-
-
-def _is_text(argument: str) -> bool:
-    """Whether an argument is UTF-8; Python represents other bytes as lone surrogates."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class _Sending:

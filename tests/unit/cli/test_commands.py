@@ -11,6 +11,7 @@ import click
 import pytest
 
 from ottla.cli.commands import Argument, Choice, Group, Option, Options, require_one, section
+from ottla.cli.main import main
 from ottla.cli.names import choose
 from ottla.cli.output import Column, Output, number
 from ottla.cli.terminal import Failure
@@ -187,3 +188,23 @@ def test_late_module_is_imported_at_its_first_use() -> None:
     assert ran.stdout.strip() == "False Admin True"
     with pytest.raises(AttributeError, match="Nothing"):
         _ = LazyModule("json").Nothing
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["topic", "create", "a\udcff"], r"ottla topic create: TOPIC 'a\xff' is not valid UTF-8"),
+        (["group", "lag", "--group", "\udcff"], r"ottla group lag: --group '\xff' is not valid UTF-8"),
+        (["consume", "x", "-o", "\udcc3"], r"ottla consume: --offset '\xc3' is not valid UTF-8"),
+    ],
+)
+def test_argument_that_is_not_utf_8_is_named_with_its_bytes(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.splitlines()[0] == problem
+
+
+def test_paths_and_parts_of_records_may_be_any_bytes() -> None:
+    assert parsed(Option("--file FILE"), "--file", "\udcff") == "\udcff"
+    assert parsed(Option("-k, --key KEY", takes_bytes=True), "-k", "\udcff") == "\udcff"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ottla.common.errors import ErrorCode
+from ottla.common.request import Request
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
 from ottla.coordinators.group.events import (
@@ -33,7 +34,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,7 +45,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -53,6 +54,31 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 
 R = TypeVar("R")
+
+_AdministratorsResponse: TypeAlias = (
+    AlteredShareOffsets
+    | DeletableGroupResult
+    | DeletedShareOffsets
+    | DescribedGroup
+    | ErrorCode
+    | ListedShares
+    | consumer_group_describe.DescribedGroup
+    | share_group_describe.DescribedGroup
+    | None
+)
+_Response: TypeAlias = (
+    ConsumerGroupHeartbeatResponse
+    | HeartbeatResponse
+    | JoinGroupResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetDeleteResponse
+    | OffsetFetchResponseGroup
+    | ShareGroupHeartbeatResponse
+    | SyncGroupResponse
+    | TxnOffsetCommitResponse
+    | _AdministratorsResponse
+)
 
 
 def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
@@ -86,8 +112,18 @@ def transactional_commit_response(request: TxnOffsetCommitRequest, error: ErrorC
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def error_response(call: Call[Any], error: ErrorCode) -> Any:
+def error_response(call: Call[Request[R]], error: ErrorCode) -> R:
     """Return the response to `call` with `error`; the error code itself for requests of the runtime."""
+    # Each request declares the type of its response, which a type checker does not follow through the cases.
+    return cast("R", _response(call, error))
+
+
+def refuse(call: Call[Any], error: ErrorCode) -> Reply[Any]:
+    """Answer `call` with an error."""
+    return Reply(call, error_response(call, error))
+
+
+def _response(call: Call[Any], error: ErrorCode) -> _Response:
     request = call.request
     match request:
         case HeartbeatRequest():
@@ -119,7 +155,7 @@ def error_response(call: Call[Any], error: ErrorCode) -> Any:
             return _administrators_response(request, error)
 
 
-def _administrators_response(request: object, error: ErrorCode) -> Any:
+def _administrators_response(request: object, error: ErrorCode) -> _AdministratorsResponse:
     match request:
         case DescribeConsumerGroup():
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
@@ -144,4 +180,4 @@ def _administrators_response(request: object, error: ErrorCode) -> Any:
 def answer_appended(_core: Core, follow_up: AnswerCall[R], error: ErrorCode, _now: Moment) -> Effects:
     """Answer a call whose records were appended, or could not be."""
     call, response = follow_up
-    return [Reply(call, response if error is ErrorCode.NONE else error_response(call, error))]
+    return [Reply(call, response) if error is ErrorCode.NONE else refuse(call, error)]

@@ -15,7 +15,7 @@ from typing import Any
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
-from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.errors import refuse
 from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.follow_ups import JoinConvertedGroup
 from ottla.coordinators.group.group import Group
@@ -181,7 +181,7 @@ def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorC
     """Handle the JoinGroup again, now that the replayed tombstones deleted the group that it named."""
     call, request = follow_up
     if error is not ErrorCode.NONE:
-        return [Reply(call, error_response(call, error))]
+        return [refuse(call, error)]
     return join(core, call, request, now)
 
 
@@ -191,7 +191,7 @@ def _delete_offsets(
     if group.kind not in _CONVERTIBLE:
         return None
     if group.is_alive(core, now):
-        return [Reply(call, error_response(call, ErrorCode.NON_EMPTY_GROUP))]
+        return [refuse(call, ErrorCode.NON_EMPTY_GROUP)]
     return delete_from(core, call, request, Group(group.group_id, None))
 
 

@@ -5,22 +5,33 @@ Clients that do not know PRODUCER_FENCED get INVALID_PRODUCER_EPOCH instead, whi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, cast
 
 from ottla.common.errors import ErrorCode
+from ottla.common.request import Request
 from ottla.coordinators.events import Call, Reply
-from ottla.coordinators.transaction.events import AddPartitions, DescribeTransaction, ListTransactions
+from ottla.coordinators.transaction.events import AddPartitions, DescribeTransaction, ListTransactions, TopicPartition
 from ottla.coordinators.transaction.metadata import NO_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.messages.describe_transactions import TransactionState
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+R = TypeVar("R")
+
+_Response: TypeAlias = (
+    InitProducerIdResponse | EndTxnResponse | TransactionState | dict[TopicPartition, ErrorCode] | ErrorCode | None
+)
 _FENCED_SINCE_INIT = 4
 _FENCED_SINCE = 2
 
 
-def error_response(call: Call[Any], error: ErrorCode) -> Any:
+def error_response(call: Call[Request[R]], error: ErrorCode) -> R:
     """Return the response to `call` with `error`; the error code itself for ListTransactions."""
+    # Each request declares the type of its response, which a type checker does not follow through the cases.
+    return cast("R", _response(call, error))
+
+
+def _response(call: Call[Any], error: ErrorCode) -> _Response:
     request = call.request
     match request:
         case InitProducerIdRequest():

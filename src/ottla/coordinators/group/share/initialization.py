@@ -10,7 +10,7 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.core import Core
-from ottla.coordinators.group.errors import error_response
+from ottla.coordinators.group.errors import refuse
 from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.follow_ups import ChangeShareState
 from ottla.coordinators.group.modern import TopicCounts
@@ -109,7 +109,7 @@ def change_appended(core: Core, follow_up: ChangeShareState, error: ErrorCode, _
     if error is ErrorCode.NONE:
         return [effect]
     del core.changing_shares[effect.group_id]
-    return [Reply(call, error_response(call, error))]
+    return [refuse(call, error)]
 
 
 def deleted(core: Core, group_id: str, error: ErrorCode) -> Effects:
@@ -130,7 +130,7 @@ def deleted(core: Core, group_id: str, error: ErrorCode) -> Effects:
 def unload(core: Core, error: ErrorCode) -> Effects:
     """Answer the requests that wait for a change of share state."""
     waiting, core.changing_shares = core.changing_shares, {}
-    return [Reply(call, error_response(call, error)) for call in waiting.values()]
+    return [refuse(call, error) for call in waiting.values()]
 
 
 def _delete_group(core: Core, call: Call[DeleteGroup], group: ShareGroup) -> Effects:
