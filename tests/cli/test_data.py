@@ -122,7 +122,7 @@ def test_name_that_is_not_utf8_is_an_error_in_one_line(shell: Shell, new_topic: 
     topic = new_topic()
     done = shell(*(word.replace("TOPIC", topic).replace("ODD", os.fsdecode(b"\xff")) for word in words), feed=b"x\n")
     assert done.code in (1, 2)
-    assert done.err.startswith("ottla: ")
+    assert done.err.startswith("ottla")
 
 
 def test_lines_become_records_and_verbose_prints_their_offsets(shell: Shell, new_topic: Any) -> None:
