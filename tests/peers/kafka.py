@@ -220,6 +220,11 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def _random_id() -> str:
+    """A random id, with a fixed first byte: one that begins with "-" is an option to `storage format`."""
+    return base64.urlsafe_b64encode(b"o" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
 class StockKafka:
     """Stock brokers 1..N (the first three are the controllers too), formatted and started on entry, stopped on exit.
 
@@ -233,17 +238,19 @@ class StockKafka:
         overrides: Mapping[str, object] | None = None,
         *,
         for_speed: bool = False,
+        dynamic: bool = False,
         format_options: Sequence[str] = (),
         jvm_options: tuple[str, ...] = (),
     ) -> None:
+        """`overrides` are settings of every broker. `dynamic`: the voters are in the log (kraft.version 1, KIP-853)."""
         self.directory = directory.resolve()
         self._options = FULL_SPEED if for_speed else QUICK_START
-        # A fixed first byte: an id that begins with "-" is an option to `storage format`.
-        self.cluster_id = base64.urlsafe_b64encode(b"o" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        self.cluster_id = _random_id()
         self.bootstrap = ""
         self._brokers = brokers
         self._overrides = dict(overrides or {})
-        self._format_options = format_options
+        self._format_options = list(format_options)
+        self._is_dynamic = dynamic
         self._jvm_options = jvm_options
         self._node_ports: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
@@ -274,12 +281,15 @@ class StockKafka:
         """Format, start, wait until all listen; returns the bootstrap servers. Raises TimeoutError after 90 s."""
         self._node_ports = ports = free_ports(self._brokers * 2)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports[: self._brokers])
+        if self._is_dynamic:
+            voters = [f"{i + 1}@{address}:{_random_id()}" for i, address in enumerate(self.controllers)]
+            self._format_options += ["--initial-controllers", ",".join(voters)]
         for index in range(self._brokers):
             self._format(index, ports)
         for index in range(self._brokers):
             self._processes.append(self._launch(index))
         try:
-            self._wait_for(ports[: self._brokers])
+            self._wait_for(ports[: self._brokers], self._processes)
         except BaseException:
             self.stop()
             raise
@@ -305,7 +315,12 @@ class StockKafka:
     def start_node(self, node: int) -> None:
         """Start a broker again, and wait until it listens. Raises TimeoutError."""
         self._processes[node - 1] = self._launch(node - 1)
-        self._wait_for(self._node_ports[node - 1 : node])
+        self._wait_for(self._node_ports[node - 1 : node], self._processes[node - 1 : node])
+
+    @property
+    def controllers(self) -> list[str]:
+        """The addresses of the controllers, in order."""
+        return [f"127.0.0.1:{port}" for port in self._node_ports[self._brokers :][: min(self._brokers, 3)]]
 
     def _format(self, index: int, ports: list[int]) -> None:
         home = self.directory / f"node-{index + 1}"
@@ -333,17 +348,15 @@ class StockKafka:
             )
 
     def _settings(self, index: int, ports: list[int]) -> dict[str, object]:
-        replicas = voters = min(self._brokers, 3)
-        is_voter = index < voters
+        replicas = min(self._brokers, 3)
+        is_voter = index < len(self.controllers)
         listeners = f"PLAINTEXT://127.0.0.1:{ports[index]}"
         if is_voter:
             listeners += f",CONTROLLER://127.0.0.1:{ports[self._brokers + index]}"
         return {
             "node.id": index + 1,
             "process.roles": "broker,controller" if is_voter else "broker",
-            "controller.quorum.voters": ",".join(
-                f"{i + 1}@127.0.0.1:{ports[self._brokers + i]}" for i in range(voters)
-            ),
+            **self._quorum_settings(),
             "listeners": listeners,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
@@ -360,7 +373,13 @@ class StockKafka:
             **self._overrides,
         }
 
-    def _wait_for(self, ports: list[int]) -> None:
+    def _quorum_settings(self) -> dict[str, object]:
+        if self._is_dynamic:
+            return {"controller.quorum.bootstrap.servers": ",".join(self.controllers)}
+        voters = (f"{i + 1}@{address}" for i, address in enumerate(self.controllers))
+        return {"controller.quorum.voters": ",".join(voters)}
+
+    def _wait_for(self, ports: list[int], processes: list[subprocess.Popen[str]]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         for port in ports:
             while True:
@@ -368,7 +387,8 @@ class StockKafka:
                     socket.create_connection(("127.0.0.1", port), 0.2).close()
                     break
                 except OSError:
-                    if not self.alive() or time.monotonic() > deadline:
+                    ended = any(process.poll() is not None for process in processes)
+                    if ended or time.monotonic() > deadline:
                         logs = self.directory / "node-*" / "server.log"
                         raise TimeoutError(f"stock Kafka does not listen on port {port}: see {logs}") from None
                     time.sleep(0.05)
