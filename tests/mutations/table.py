@@ -723,6 +723,20 @@ CRASHES = (
         ),
     ),
     Mutation(
+        "a transactional batch waits until the addition of its partition is committed",
+        "broker/coordinator_runtime.py",
+        "        return runner.shard if runner.committed_end >= runner.appended_end else None\n",
+        "        return runner.shard\n",
+        (f"{TRANSACTIONS}::test_batch_waits_until_its_partition_is_added_on_disk",),
+    ),
+    Mutation(
+        "an open transaction is that of the producer's own epoch",
+        "coordinators/transaction/shard.py",
+        "            and (metadata.producer_id, metadata.producer_epoch) == producer\n",
+        "",
+        (f"{TRANSACTIONS}::test_partition_of_another_producer_is_rejected",),
+    ),
+    Mutation(
         "markers wait until the decision is committed",
         "broker/coordinator_runtime.py",
         "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n",

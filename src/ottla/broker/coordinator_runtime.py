@@ -29,7 +29,7 @@ from ottla.broker.coordinator_log import CoordinatorLog
 from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions, Runner, S, Waiting
 from ottla.broker.internal_topic import CallLater, InternalTopic, TimerHandle, partition_of
 from ottla.common.clock import Clock
-from ottla.common.completion import Completion
+from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.request import Request
 from ottla.coordinators.errors import from_append_error
@@ -135,6 +135,14 @@ class CoordinatorRuntime(Generic[S]):
         self._dispatch(index, Call(question, token=completion))
         return completion
 
+    def settled(self, key: str) -> S | None:
+        """The shard of `key`, if it is loaded and everything that it decided is committed, so that it may be shown."""
+        count = self.topic.partition_count()
+        runner = self._runners.get(partition_of(key, count)) if count else None
+        if runner is None or runner.loading is not None or runner.retry_at_ms is not None or runner.partition.closed:
+            return None
+        return runner.shard if runner.committed_end >= runner.appended_end else None
+
     def resume(self, index: int, shard: S, event: Callable[[S, Moment], Iterable[Effect]]) -> None:
         """Report the outcome of an effect of the coordinator's own: `event(shard, now)` returns further effects.
 
@@ -159,7 +167,7 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             return Completion.failed(error)
         runner.shard.end_transaction(end.producer_id, commit=end.commit)
-        return self._appended(runner, info.last_offset + 1) or Completion.of(None)
+        return self._appended(runner, info.last_offset + 1) or DONE
 
     def _dispatch(self, index: int, call: Call[Any]) -> None:
         runner = ErrorCode.NOT_COORDINATOR if self._closed else self._runner(index)

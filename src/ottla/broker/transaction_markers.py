@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
+from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.common.slices import Slices
@@ -55,7 +55,7 @@ def _write(broker: MarkerPorts, end: TransactionEnd, topic: str, index: int) -> 
         info = partition.append_marker(end)
     except KafkaError as error:
         return Completion.failed(error)
-    return partition.when_durable(info.last_offset + 1) or Completion.of(None)
+    return partition.when_durable(info.last_offset + 1) or DONE
 
 
 def _outcome(done: Completion[None]) -> ErrorCode:

@@ -95,6 +95,14 @@ class TransactionRuntime:
         """Add partitions to a transaction, or verify them; completes with the ErrorCode of each."""
         return self.submit(request.transactional_id, request, api_version=api_version)
 
+    def has_open(self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition]) -> bool:
+        """Whether this node knows at once that the producer (id, epoch) has a transaction open with the partitions.
+
+        Otherwise ask with `add_anywhere`, which costs much more.
+        """
+        shard = self.shards.settled(transactional_id)
+        return shard is not None and shard.has_open(transactional_id, producer, partitions)
+
     def add_anywhere(self, request: AddPartitions, api_version: int) -> Completion[dict[TopicPartition, ErrorCode]]:
         """Add or verify partitions of a transaction that any broker coordinates; completes with the error of each."""
         leader = self.shards.topic.leader_of(request.transactional_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.completion import Completion
+from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.transaction.events import AddPartitions
@@ -78,9 +78,14 @@ class Verification:
 
     def attempt(self, transactions: TransactionRuntime, api_version: int) -> Completion[None]:
         """Send the unsettled partitions to the coordinator once."""
+        if not self.unsettled or self._producer is None:
+            return DONE
+        if not self.adds:
+            named = [partition.topic_partition for partition in self.unsettled]
+            if transactions.has_open(self.transactional_id, self._producer, named):
+                self.unsettled.clear()
+                return DONE
         asked = sorted(self.unsettled, key=lambda partition: partition.topic_partition)
-        if not asked or self._producer is None:
-            return Completion.of(None)
         for partition in asked:
             self._markers[partition] = partition.log.producers.markers
         request = AddPartitions(

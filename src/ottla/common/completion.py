@@ -121,6 +121,10 @@ class Completion(Generic[T]):
             callback(self)
 
 
+DONE: Completion[None] = Completion.of(None)
+"""For work that was finished at once. It is shared, since a completion that is done does not change."""
+
+
 def gather(parts: Sequence[Completion[T]], merge: Callable[[list[T]], R]) -> Completion[R]:
     """Complete with `merge` of all results, in their order, when the last part is done; a part's error fails it."""
     whole: Completion[R] = Completion()

@@ -218,6 +218,21 @@ def test_partition_that_was_not_added_is_rejected(cluster: BrokerHarness) -> Non
     assert not cluster.partition("t").log.log_end_offset
 
 
+def test_partition_of_another_producer_is_rejected(cluster: BrokerHarness) -> None:
+    cluster.create("u")
+    old = TransactionalProducer(cluster, V1)
+    old.init()
+    producer = TransactionalProducer(cluster, V1)
+    producer.init()
+    producer.send("t")
+    assert old.produce("t") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producer.add("u") is ErrorCode.NONE
+    assert old.produce("u") is ErrorCode.INVALID_PRODUCER_EPOCH
+    old.producer_id += 1
+    assert old.produce("u") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert not cluster.partition("u").log.log_end_offset
+
+
 def test_batch_that_arrives_after_its_transaction_begins_no_other(producer: TransactionalProducer) -> None:
     producer.send("t")
     late = TransactionalProducer(producer.harness, producer.protocol)
@@ -265,13 +280,39 @@ def test_overdue_transaction_is_aborted(producer: TransactionalProducer) -> None
     assert stable(producer.harness) == 2
 
 
-def test_markers_wait_until_the_decision_is_on_disk(producer: TransactionalProducer) -> None:
-    harness = producer.harness
-    producer.send("t")
+def hold_decisions(harness: BrokerHarness) -> None:
+    """From now on, records of the transaction coordinator are committed when `harness.threads.finish` is called."""
     for partition in harness.broker.partitions:
         if partition.topic_partition.topic == TRANSACTIONS_TOPIC:
             partition.log.reconfigure(replace(partition.log.config, flush_messages=1))
     harness.threads.held = True
+
+
+def test_batch_waits_until_its_partition_is_added_on_disk(cluster: BrokerHarness) -> None:
+    producer = TransactionalProducer(cluster, V1)
+    producer.init()
+    hold_decisions(cluster)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic("t", [0])],
+    )
+    added = cluster.start(request, 3)
+    answer = producer.start("t", b"v")
+    cluster.loop.run()
+    assert not added.done
+    assert cluster.partition("t").log.log_end_offset == 0
+    cluster.threads.finish()
+    cluster.loop.run()
+    assert answer.result().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert cluster.partition("t").log.log_end_offset == 1
+
+
+def test_markers_wait_until_the_decision_is_on_disk(producer: TransactionalProducer) -> None:
+    harness = producer.harness
+    producer.send("t")
+    hold_decisions(harness)
     request = EndTxnRequest(
         transactional_id=ID, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=True
     )
@@ -293,6 +334,7 @@ def test_answer_of_the_coordinator_is_void_after_a_marker(cluster: BrokerHarness
     late: Completion[Any] = Completion()
     answers, add = [late], transactions.add
     transactions.add = lambda *question: answers.pop() if answers else add(*question)  # type: ignore[method-assign]
+    transactions.has_open = lambda *_: False  # type: ignore[method-assign]
     answer = producer.start("t", b"late")
     cluster.loop.run()
     assert not answer.done

@@ -6,7 +6,7 @@ called once for each record of the log in its order, whether the record was just
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ottla.common.errors import ErrorCode
@@ -30,6 +30,7 @@ from ottla.coordinators.transaction.events import (
     ListTransactions,
     MarkersWritten,
     ProducerIdAllocated,
+    TopicPartition,
 )
 from ottla.coordinators.transaction.follow_ups import AnswerAdd, Complete, EndOrder, Expire, Initialize, ids_of
 from ottla.coordinators.transaction.metadata import LARGEST_EPOCH, NO_PRODUCER_ID, NO_TIMEOUT_MS, Metadata
@@ -92,18 +93,30 @@ class TransactionShard:
         """Decide on one request."""
         return _HANDLERS[type(call.request)](self._core, call, call.request, now)
 
+    def has_open(self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition]) -> bool:
+        """Whether the producer (id, epoch) has a transaction open with all of the partitions, and no change is due."""
+        metadata = self._core.transactions.get(transactional_id)
+        return (
+            metadata is not None
+            and metadata.state is State.ONGOING
+            and (metadata.producer_id, metadata.producer_epoch) == producer
+            and transactional_id not in self._core.pending
+            and metadata.partitions.issuperset(partitions)
+        )
+
     def handle_appended(self, event: Appended, now: Moment) -> Effects:
-        """Replay the records of an append that succeeded, then do what follows from its outcome."""
+        """Apply the records of an append that succeeded, then do what follows from its outcome."""
         core = self._core
         records, next_value, follow_up = core.in_flight.pop(event.append_id)
         core.pending.difference_update(ids_of(follow_up))
         if event.error is ErrorCode.NONE:
-            for position, (key, value) in enumerate(records):
-                self.replay(key, value, event.base_offset + position, now=now)
             if next_value is not None:
-                # It has further fields, which last until the next restart.
+                # As `replay` would decode it, with the fields that last until the next restart.
                 (transactional_id,) = ids_of(follow_up)
-                core.transactions[transactional_id] = next_value
+                core.put(transactional_id, next_value, now)
+            else:
+                for position, (key, value) in enumerate(records):
+                    self.replay(key, value, event.base_offset + position, now=now)
         return _AFTER_APPEND[type(follow_up)](core, follow_up, event.error, now)
 
     def handle_producer_id(self, event: ProducerIdAllocated, now: Moment) -> Effects:
