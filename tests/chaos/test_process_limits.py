@@ -200,7 +200,8 @@ def test_start_that_cannot_open_its_logs_is_an_error_and_changes_nothing(tmp_pat
     with OttlaProcess(tmp_path) as process:
         create_topic(process, "many", partitions=100)
         with Connection(process.bootstrap) as connection:
-            assert produce(connection, "many", batch([b"a"]), 99).error == 0
+            for index in range(100):  # a log has files from its first record on
+                assert produce(connection, "many", batch([b"a"]), index).error == 0
     limited = LimitedProcess(tmp_path, 60)
     with pytest.raises(BrokerDied, match=r"Too many open files.*limit"):
         limited.start()

@@ -15,6 +15,7 @@ MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
 TRANSACTIONAL_OFFSETS = f"{CHAOS}/test_transactional_offsets.py"
 TRANSACTIONS = f"{UNIT}/broker/test_transactions.py"
 FAILING = f"{STORAGE}/test_failing_disk.py"
+PLANNED = f"{STORAGE}/test_planned_log.py"
 DELETED_BEGINNING = "test_open_transaction_is_remembered_after_its_first_records_were_deleted"
 RESTARTS = f"{CHAOS}/test_restarts.py"
 FLUSH = f"{UNIT}/broker/test_flush_before_ack.py"
@@ -1161,8 +1162,8 @@ LONG = (
     Mutation(
         "descriptors of deleted logs are closed",
         "log/segment_list.py",
-        "            self._context.closed = True\n            for segment in self._segments:\n",
-        "            self._context.closed = True\n            for segment in ():\n",
+        "of a deleted topic\n            for segment in self._segments:\n",
+        "of a deleted topic\n            for segment in ():\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
 )
@@ -1253,6 +1254,27 @@ SHORTAGES = (
         " and not self.log.durability.is_ahead_of_disk:\n",
         ":\n",
         (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out",),
+    ),
+    Mutation(
+        "the first record of a log finds its topic id on disk",
+        "log/segment.py",
+        "        if self.topic_id != ZERO_UUID:\n            write_topic_id",
+        "        if self.size:\n            write_topic_id",
+        (f"{PLANNED}::test_first_append_creates_the_files_with_the_topic_id",),
+    ),
+    Mutation(
+        "an append that comes after the deletion of a topic creates no files",
+        "log/segment_list.py",
+        "                self.active.mark_sealed()  # no late append creates files of a deleted topic\n",
+        "                _ = True  # no late append creates files of a deleted topic\n",
+        (f"{PLANNED}::test_append_to_a_deleted_log_creates_no_files",),
+    ),
+    Mutation(
+        "the files of a new log are synced with its first records",
+        "log/log.py",
+        "        self.durability.sync_later(self.segments.active.adopt(topic_id))\n",
+        "        self.segments.active.adopt(topic_id)\n",
+        (f"{PLANNED}::test_flush_after_the_first_append_syncs_everything_that_it_created",),
     ),
     Mutation(
         "a new log waits for the checkpoints that name an old one",

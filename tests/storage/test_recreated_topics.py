@@ -212,6 +212,8 @@ async def _deleted_on_a_broken_disk(home: Path, *, known_before: bool) -> None:
         served = broker.node.node.broker.partitions
         homes = [served.get("c", i).log.log_directory for i in range(6)]
         broken = next(each for each in homes if each.path == str(broker.directories[1]))
+        while broker.node.node.broker.logs.planned.create_next():
+            pass
         broker.files.fail(broker.directories[1], rename=errno.EIO)
         if known_before:
             broken.fail(OSError(errno.EIO, "broken"))

@@ -418,7 +418,7 @@ class Partitions:
             log = self._logs.get(topic_partition)
             if log is None:
                 overrides = self._image.config(TOPIC, name)
-                log = self._logs.create(topic_partition, topic.topic_id, settings.log, overrides)
+                log = self._logs.create(topic_partition, topic.topic_id, settings.log, overrides, plan=True)
             else:
                 log.reconfigure(settings.log)
                 if log.topic_id == ZERO_UUID:

@@ -9,10 +9,10 @@ epochs, retention, compaction and cleaner, storage (meta.properties, the lock), 
 
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
-from ottla.log.directory import LogDirectory, Opening
+from ottla.log.directory import DirectoryInfo, LogDirectory, Opening
 from ottla.log.files import Files
 from ottla.log.log import AppendInfo, Log
-from ottla.log.manager import DirectoryInfo, LogManager
+from ottla.log.manager import LogManager
 from ottla.log.recovery import open_log
 from ottla.log.storage import StorageError
 from ottla.log.txn_index import AbortedTransaction

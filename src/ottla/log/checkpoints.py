@@ -103,7 +103,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
 
     A power cut before the log's first flush leaves the file missing, empty or torn.
     """
-    path = f"{directory}/{PARTITION_METADATA}"
+    path = topic_id_path(directory)
     if not files.exists(path):
         return ZERO_UUID
     content = files.read(path)
@@ -122,10 +122,14 @@ def read_topic_id(files: Files, directory: str) -> Uuid:
     return ZERO_UUID
 
 
-def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> str:
-    """Write `partition.metadata`; return the path, which the caller syncs with the log: topics are created in bulk."""
-    path = f"{directory}/{PARTITION_METADATA}"
+def topic_id_path(directory: str) -> str:
+    """Path of `partition.metadata` in a partition's directory."""
+    return f"{directory}/{PARTITION_METADATA}"
+
+
+def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
+    """Write `partition.metadata`, which the caller syncs with the log: topics are created in bulk."""
+    path = topic_id_path(directory)
     text = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
     files.write(path + ".tmp", text + _CHECKSUM + b"%08x" % crc32c(text))
     files.rename(path + ".tmp", path)
-    return path

@@ -51,6 +51,17 @@ class Opening:
     cleaned_to: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DirectoryInfo:
+    """A description of a log directory. The sizes of its volume are -1 while it is offline."""
+
+    path: str
+    directory_id: Uuid
+    online: bool
+    total_bytes: int
+    usable_bytes: int
+
+
 class LogDirectory:
     """One of log.dirs. `on_failure` is called once, on the thread that met the error."""
 

@@ -80,7 +80,7 @@ class Durability:
         with self._flushing:
             context.check_online()
             with unsynced.lock:
-                if context.closed:
+                if context.closed or not self._segments.has_files:
                     return self.flushed_offset
                 target, truncations = self._segments.end_offset, unsynced.truncations
                 sealed = list(unsynced.segments)

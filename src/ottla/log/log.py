@@ -22,7 +22,6 @@ from typing import NamedTuple, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid
-from ottla.log.checkpoints import write_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.durability import Durability
@@ -468,9 +467,9 @@ class Log:
         return self.durability.needs_flush(now_ms)
 
     def adopt(self, topic_id: Uuid) -> None:
-        """Write the topic id to `partition.metadata`; the next `flush` syncs it."""
+        """Write the topic id to `partition.metadata`, when the log has files; the next `flush` syncs it."""
         self.topic_id = topic_id
-        self.durability.sync_later(write_topic_id(self.files, self.directory, topic_id))
+        self.durability.sync_later(self.segments.active.adopt(topic_id))
 
     # Closing
 
@@ -487,7 +486,7 @@ class Log:
 
         A log that never had a record needs none: thousands of empty logs must not cost thousands of fsyncs.
         """
-        if not self.log_directory.online or self.closed:
+        if not self.log_directory.online or self.closed or not self.segments.has_files:
             return False
         try:
             self.segments.seal_for_close(self.producers.take_snapshot(self.log_end_offset))

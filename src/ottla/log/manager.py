@@ -13,7 +13,6 @@ Compaction is the `Cleaner`'s.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from ottla.common.clock import Clock
@@ -30,11 +29,12 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
-from ottla.log.directory import LogDirectory, Opening
+from ottla.log.directory import DirectoryInfo, LogDirectory, Opening
 from ottla.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name, parse_name, suffix_of
 from ottla.log.files import Files
 from ottla.log.log import Log
 from ottla.log.open_files import MOST_OPEN, OpenFiles
+from ottla.log.planned import PlannedLogs
 from ottla.log.recovery import create_log, open_log
 from ottla.log.segment import DELETED
 
@@ -43,17 +43,6 @@ logger = logging.getLogger(__name__)
 _LOG_DELETED = ".log" + DELETED
 _LONGEST_DELAY_MS = 3_600_000
 _SYNCING_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryInfo:
-    """A description of a log directory. The sizes of its volume are -1 while it is offline."""
-
-    path: str
-    directory_id: Uuid
-    online: bool
-    total_bytes: int
-    usable_bytes: int
 
 
 class LogManager:
@@ -86,6 +75,7 @@ class LogManager:
         self._deletions: list[tuple[int, LogDirectory, str]] = []
         # Directories that could not be deleted in a shortage; the deleting thread fills this.
         self._undeleted: deque[tuple[LogDirectory, str]] = deque()
+        self.planned = PlannedLogs()
         self._acquired = False
         self.has_descriptor: Callable[[], bool] = lambda: True
         """Whether the process may open one more file, for a new log."""
@@ -217,8 +207,12 @@ class LogManager:
         topic_id: Uuid,
         config: LogConfig | None = None,
         overrides: Mapping[str, str] | None = None,
+        *,
+        plan: bool = False,
     ) -> Log:
         """The partition's log; an empty one is created if it does not exist. `overrides` are logged.
+
+        With `plan`, a new log gets its files by its first append or later by `planned.create_next`.
 
         Raises KafkaError: INCONSISTENT_TOPIC_ID if the log belongs to an older topic of the same name (delete it
         first), KAFKA_STORAGE_ERROR if no directory is online or the disk fails. A ShortageError can be retried.
@@ -246,6 +240,10 @@ class LogManager:
                 log = open_log(context, config, topic_id=topic_id)
             else:
                 log = create_log(context, config, topic_id)
+                if plan:
+                    self.planned.add(log)
+                else:
+                    log.segments.active.create_files()
         except OSError as error:
             directory.fail(error)
             if is_shortage(error):
@@ -283,9 +281,10 @@ class LogManager:
             if log is None:
                 continue
             count += 1
+            has_files = log.segments.has_files
             log.abandon()
             directory = log.log_directory
-            if directory.online and self._mark_deleted(log, directory):
+            if has_files and directory.online and self._mark_deleted(log, directory):
                 directories[id(directory)] = directory
         if directories:
             self._in_background(lambda: self._sync_names(directories.values()))

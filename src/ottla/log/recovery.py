@@ -79,10 +79,9 @@ def open_log(
 
 
 def create_log(context: LogContext, config: LogConfig, topic_id: Uuid) -> Log:
-    """Create an empty log in a directory that does not exist yet: `open_log` with fewer disk operations."""
+    """Plan an empty log whose directory does not exist: its first append creates the files."""
     files, path = context.files, context.path
-    files.make_directory(path)
-    segment = Segment.create(files, path, 0, context.open_files, context.clock.wall_ms(), fresh=True)
+    segment = Segment.planned(files, path, context.open_files, context.clock.wall_ms())
     segments = SegmentList(context, config, [segment], 0)
     epochs = LeaderEpochs(files, path)
     producers = ProducerState(files, path, config.producer_id_expiration_ms)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.log.checkpoints import topic_id_path, write_topic_id
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError, OffsetIndex, TimeIndex
 from ottla.log.open_files import OpenFiles
@@ -76,6 +78,7 @@ class Segment:
         "sound_to",
         "suffix",
         "time_index",
+        "topic_id",
         "txn_index",
         "unindexed",
     )
@@ -106,6 +109,8 @@ class Segment:
         self.unindexed = 0
         # Up to this position, no blocks need to be allocated.
         self.allocated = ALLOCATE_FROM
+        # For `partition.metadata`, which is written with the files of a `planned` segment.
+        self.topic_id = ZERO_UUID
         # Up to this position, this process wrote the batches or checked that each follows the previous one.
         self.sound_to = 0
         self.repaired_ms: int | None = None
@@ -172,6 +177,45 @@ class Segment:
         segment.created_ms = now_ms
         segment.recent_from = base_offset
         return segment
+
+    @classmethod
+    def planned(cls, files: Files, directory: str, open_files: OpenFiles, now_ms: int) -> "Segment":
+        """An empty active segment at offset 0, without files or a directory; `create_files` or an append creates them.
+
+        A log without records has nothing that a crash could lose, and creating its files costs a millisecond.
+        """
+        segment = cls(files, directory, 0, open_files)
+        segment.start_indices(fresh=True)
+        segment.allocated = 0  # the first append calls `_allocate_ahead`
+        segment.sealed = False
+        segment.evictable = False
+        segment.created_ms = now_ms
+        segment.recent_from = 0
+        return segment
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the log file exists; False only for a `planned` segment."""
+        return self.fd >= 0 or self.sealed
+
+    def adopt(self, topic_id: Uuid) -> str:
+        """Write `partition.metadata`, or leave it to `create_files`; the path, which the caller syncs with the log."""
+        self.topic_id = topic_id
+        if self.has_files:
+            write_topic_id(self.files, self.directory, topic_id)
+        return topic_id_path(self.directory)
+
+    def create_files(self) -> None:
+        """Create the directory, `partition.metadata` and the log file of a `planned` segment.
+
+        The topic id comes before the first record: it tells the records from those of another topic of the same name.
+        The next flush syncs all of them. If it raises OSError, it may be called again.
+        """
+        self.files.make_directory(self.directory)
+        if self.topic_id != ZERO_UUID:
+            write_topic_id(self.files, self.directory, self.topic_id)
+        self.fd = self.files.open(self.path(), create=True, truncate=True)
+        self.allocated = ALLOCATE_FROM
 
     def start_indices(self, *, fresh: bool = False) -> None:
         """Start empty indices in memory, for appends or a recovery; with `fresh` their files are created later."""
@@ -272,6 +316,10 @@ class Segment:
             del self._recent_last[:_RECENT], self._recent_positions[:_RECENT]
 
     def _allocate_ahead(self, end: int) -> None:
+        if not self.has_files:
+            self.create_files()
+            if end <= self.allocated:
+                return
         self.allocated = end + ALLOCATED_AHEAD
         try:
             self.files.allocate(self.fd, end, ALLOCATED_AHEAD)

@@ -73,6 +73,11 @@ class SegmentList(Sequence[Segment]):
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether the log's directory exists: a new log has none until its first append."""
+        return self.active.has_files
+
     def index_at(self, offset: int) -> int:
         """Index of the segment whose range holds `offset`; 0 for an offset before the first segment."""
         return max(bisect_right(self._bases, offset) - 1, 0)
@@ -102,6 +107,8 @@ class SegmentList(Sequence[Segment]):
         self.end_offset = last_offset + 1
 
     def _cut_partial_write(self, segment: Segment) -> None:
+        if not segment.has_files:
+            return
         try:
             self._context.files.truncate(segment.fd, segment.size)
         except OSError as error:
@@ -249,6 +256,8 @@ class SegmentList(Sequence[Segment]):
     def restart_at(self, offset: int) -> None:
         """Drop every segment and continue with an empty one at `offset`."""
         context = self._context
+        if not self.has_files:
+            self.active.create_files()
         self.remove(list(self._segments))
         with self.unsynced.lock:
             self.unsynced.truncations += 1
@@ -276,5 +285,7 @@ class SegmentList(Sequence[Segment]):
         """Close all files without writing; a flush that runs in another thread stops at its next step."""
         with self.unsynced.lock:
             self._context.closed = True
+            if not self.has_files:
+                self.active.mark_sealed()  # no late append creates files of a deleted topic
             for segment in self._segments:
                 segment.close_file()

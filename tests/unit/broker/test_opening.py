@@ -33,20 +33,27 @@ def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
         yield harness
 
 
+def opened(harness: BrokerHarness) -> int:
+    return sum(log.topic_partition.topic == "t" for log in harness.broker.logs.all())
+
+
 def on_disk(path: Path) -> set[str]:
     return {name for name in os.listdir(path) if name.startswith("t-") and not name.endswith("-delete")}
 
 
-def test_new_logs_are_opened_in_slices(harness: BrokerHarness, tmp_path: Path) -> None:
+def test_new_logs_are_opened_in_slices_and_get_their_files_afterwards(harness: BrokerHarness, tmp_path: Path) -> None:
     later = Later(harness)
     harness.create("t", 100)
-    assert on_disk(tmp_path) == set()
+    assert opened(harness) == 0
     seen = []
     while later.work:
         later.step()
-        seen.append(len(on_disk(tmp_path)))
+        seen.append(opened(harness))
     assert seen[-1] == 100
     assert max(b - a for a, b in zip([0, *seen], seen, strict=False)) <= 16
+    assert on_disk(tmp_path) == set()
+    assert sum(harness.broker.logs.planned.create_next() for _ in range(200)) == 99
+    assert len(on_disk(tmp_path)) == 100
     assert len(list(harness.broker.partitions)) == 100
 
 
@@ -75,7 +82,7 @@ def test_topic_deleted_before_it_is_opened_leaves_no_log(harness: BrokerHarness,
     harness.create("t", 40)
     while later.work:
         later.step()
-    assert len(on_disk(tmp_path)) == 40
+    assert opened(harness) == 40
 
 
 def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path: Path) -> None:
@@ -124,7 +131,8 @@ def test_recreated_topic_does_not_get_the_old_logs(harness: BrokerHarness, tmp_p
     assert harness.append("t", b"new", index=150) == 0
     while later.work:
         later.step()
-    assert len(on_disk(tmp_path)) == 200
+    assert opened(harness) == 200
+    assert on_disk(tmp_path) == {"t-150"}, "logs without records have no files yet"
     assert harness.partition("t", 150).high_watermark == 1
     assert sum(harness.partition("t", index).high_watermark for index in range(200)) == 1
 
