@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-PACKAGES = ["ottla.clients", "ottla.testing", "ottla.spark"]
+PACKAGES = ["ottla.clients", "ottla.testing", "ottla.spark", "ottla.streams"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -40,6 +40,8 @@ LONG_SIGNATURES = {
     ("src/ottla/records/_record_writer.py", "_write_record"): RECORD,
     ("src/ottla/records/builder.py", "encode_batch"): "the fields of a batch header, as keyword arguments",
     ("src/ottla/records/builder.py", "encode_control_batch"): "the fields of a batch header, as keyword arguments",
+    ("src/ottla/streams/declarations.py", "stream"): PUBLIC,
+    ("src/ottla/streams/declarations.py", "to"): PUBLIC,
     ("src/ottla/testing/faults.py", "fail"): PUBLIC,
     ("src/ottla/testing/faults.py", "delay"): PUBLIC,
     ("src/ottla/testing/faults.py", "swallow"): PUBLIC,

@@ -1,0 +1,294 @@
+"""What a program declares: streams and tables (inputs), outputs, and pipelines. Does not import Spark.
+
+    @pipeline(exactly_once=True)
+    def wordcount(lines=stream("lines", value="text")):
+        words = lines.select(F.explode(F.split("value", r"\\W+")).alias("word"))
+        return to("counts", words.groupBy("word").count(), key="word", mode="updates")
+
+Declarations are values: they start nothing and connect to nothing. `planning` checks them and `runtime` runs them. A
+wrong declaration raises StreamsError where it is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
+
+from ottla.common.errors import KafkaError
+from ottla.common.ids import validate_topic_name
+from ottla.streams import schemas
+from ottla.streams.errors import StreamsError
+from ottla.streams.schemas import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Format = Literal["text", "bytes", "json", "avro"]
+Mode = Literal["append", "updates", "final"]
+FORMATS: Final = ("text", "bytes", "json", "avro")
+MODES: Final = ("append", "updates", "final")
+RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "headers")
+"""Columns of a record besides its key and value."""
+TOPIC: Final = "topic:"
+"""The beginning of `bad` if it names a topic for invalid records."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The records of a topic, as columns."""
+
+    topic: str
+    value: Format = "bytes"
+    schema: str | None = None
+    key: Format | None = None
+    key_schema: str | None = None
+    columns: tuple[str, ...] = ()
+    bad: str = "fail"
+    time: str | None = None
+    late: str = "0 seconds"
+    start: Literal["earliest", "latest"] = "earliest"
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The topic for invalid records."""
+        return self.bad.removeprefix(TOPIC) if self.bad.startswith(TOPIC) else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The latest value of each key of a topic, as columns; the column `key` has the keys."""
+
+    topic: str
+    key: str
+    value: Format = "json"
+    schema: str | None = None
+    broadcast: bool = True
+
+
+Input: TypeAlias = Stream | Table
+
+
+@dataclass(frozen=True)
+class Output:
+    """Rows for a topic."""
+
+    topic: str
+    rows: DataFrame
+    key: tuple[str, ...] = ()
+    mode: Mode = "append"
+    value: Format = "json"
+    schema: str | None = None
+    timestamp: str | None = None
+    headers: str | None = None
+
+
+Outputs: TypeAlias = Output | Sequence[Output]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A named function from streams and tables to outputs. Calling it calls the function, e.g. with static DataFrames.
+
+    Its name is that of its checkpoint, its consumer group, and the beginning of its transactional ids.
+    """
+
+    name: str
+    function: Callable[..., Outputs]
+    inputs: dict[str, Input]
+    exactly_once: bool = False
+    max_records: int | None = None
+    """The most records of a micro-batch, from each stream."""
+
+    def __call__(self, *arguments: DataFrame, **named: DataFrame) -> Outputs:
+        return self.function(*arguments, **named)
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The inputs that are streams, by parameter."""
+        return {name: each for name, each in self.inputs.items() if isinstance(each, Stream)}
+
+    def outputs(self, **rows: DataFrame) -> tuple[Output, ...]:
+        """Call the function with a DataFrame for each parameter. Raises StreamsError for a result without outputs."""
+        returned: object = self.function(**rows)
+        found = (returned,) if isinstance(returned, Output) else returned
+        if not isinstance(found, (list, tuple)) or not found or not all(isinstance(each, Output) for each in found):
+            raise StreamsError(
+                f"Pipeline {self.name!r} returns {type(returned).__name__}; it must return to(...), or a list of them"
+            )
+        doubled = [each.topic for number, each in enumerate(found) if each.topic in [o.topic for o in found[:number]]]
+        if doubled:
+            raise StreamsError(
+                f"Pipeline {self.name!r} has two outputs to {doubled[0]!r}: unite their rows with union()"
+            )
+        return tuple(found)
+
+
+# -- the functions of a program ----------------------------------------------------------------------------------------
+
+
+def stream(
+    topic: str,
+    value: Format = "bytes",
+    *,
+    schema: Schema | None = None,
+    key: Format | None = None,
+    key_schema: Schema | None = None,
+    columns: Iterable[str] = (),
+    bad: str = "fail",
+    time: str | None = None,
+    late: str | None = None,
+    start: Literal["earliest", "latest"] = "earliest",
+) -> Any:
+    """Declare the records of a topic as an input.
+
+    The columns are `value` for text and bytes, and the fields of the schema for JSON and Avro; records without a value
+    have no fields and are skipped. `key` adds the column `key`, and `columns` some of topic, partition, offset,
+    timestamp and headers. `schema` is DDL, a dataclass, or for Avro the schema in JSON.
+
+    `bad` is the reaction to an invalid key or value: "fail" stops the pipeline and names the record, "skip" counts it,
+    "topic:NAME" writes it to a topic, with the headers of Kafka Connect. `time` is the column with the event time (the
+    record's own `timestamp` needs no schema), `late` how much later than the latest one a record may be: "10 minutes".
+    `start` applies to the first run. Raises StreamsError.
+    """
+    _check_topic(topic)
+    fields = _schema("value", value, schema)
+    if key is None and key_schema is not None:
+        raise StreamsError(f"stream({topic!r}): key_schema has no effect without key")
+    key_fields = None if key is None else _schema("key", key, key_schema)
+    names = tuple(columns)
+    for name in names:
+        _check_choice(f"stream({topic!r}): columns", name, RECORD_COLUMNS)
+    if bad not in ("fail", "skip") and not bad.startswith(TOPIC):
+        raise StreamsError(f'stream({topic!r}): bad is {bad!r}; it must be "fail", "skip" or "topic:NAME"')
+    if bad.startswith(TOPIC):
+        _check_topic(bad.removeprefix(TOPIC))
+    if bad != "fail" and not {value, key} & {"json", "avro"}:
+        raise StreamsError(f"stream({topic!r}): bad={bad!r} has no effect, because any bytes are valid {value}")
+    if late is not None and time is None:
+        raise StreamsError(f"stream({topic!r}): late has no effect without time, the column with the event time")
+    _check_choice(f"stream({topic!r}): start", start, ("earliest", "latest"))
+    if time == "timestamp" and time not in names and value in ("text", "bytes"):
+        names = (*names, time)
+    return Stream(topic, value, fields, key, key_fields, names, bad, time, late or "0 seconds", start)
+
+
+def table(topic: str, *, key: str, value: Format = "json", schema: Schema | None = None, broadcast: bool = True) -> Any:
+    """Declare the latest value of each key of a compacted topic as an input. Raises StreamsError.
+
+    The columns are `key`, which names the column with the keys as text, and those of the value as in `stream`. A key
+    whose latest record has no value is deleted. With `broadcast`, joins send the whole table to each task.
+    """
+    _check_topic(topic)
+    return Table(topic, key, value, _schema("value", value, schema), broadcast)
+
+
+def to(
+    topic: str,
+    rows: DataFrame,
+    *,
+    key: str | Sequence[str] = (),
+    mode: Mode = "append",
+    value: Format = "json",
+    schema: Schema | None = None,
+    timestamp: str | None = None,
+    headers: str | None = None,
+) -> Output:
+    """Write rows to a topic. Raises StreamsError.
+
+    `key` is a column, written as text or bytes, or several, written as JSON. All columns are fields of the value in
+    JSON or Avro; text and bytes have one column besides the key, or the column `value`. `timestamp` and `headers` name
+    columns that become those of the record, and are not part of the value.
+
+    `mode` is "append" for rows that do not change (filters, joins), "updates" for each change of a count or another
+    aggregate, and "final" for windows, once they are closed.
+    """
+    _check_topic(topic)
+    _check_choice(f"to({topic!r}): mode", mode, MODES)
+    fields = None
+    if value == "avro" and schema is not None:
+        fields = schemas.avro(schema)
+    elif schema is not None:
+        raise StreamsError(f"to({topic!r}): schema has no effect on {value}: the columns are the schema")
+    _check_choice(f"to({topic!r}): value", value, FORMATS)
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    return Output(topic, rows, keys, mode, value, fields, timestamp, headers)
+
+
+@overload
+def pipeline(function: Callable[..., Outputs]) -> Pipeline: ...
+
+
+@overload
+def pipeline(
+    *, name: str | None = None, exactly_once: bool = False, max_records: int | None = None
+) -> Callable[[Callable[..., Outputs]], Pipeline]: ...
+
+
+def pipeline(
+    function: Callable[..., Outputs] | None = None,
+    *,
+    name: str | None = None,
+    exactly_once: bool = False,
+    max_records: int | None = None,
+) -> Pipeline | Callable[[Callable[..., Outputs]], Pipeline]:
+    """Declare a function as a pipeline: its parameters have a stream or table as default, and it returns outputs.
+
+    The function must have no effects besides its result, because it is called several times. `name` is by default the
+    function's. With `exactly_once`, inputs are read with read_committed, and a reader with read_committed sees each
+    result once. `max_records` limits a micro-batch. Raises StreamsError.
+    """
+
+    def declare(function: Callable[..., Outputs]) -> Pipeline:
+        chosen = name or function.__name__
+        if not _NAME.fullmatch(chosen):
+            raise StreamsError(f"A pipeline cannot be called {chosen!r}: use letters, digits, '.', '_' and '-'")
+        inputs = {}
+        for parameter in inspect.signature(function).parameters.values():
+            if not isinstance(parameter.default, (Stream, Table)):
+                raise StreamsError(
+                    f"Pipeline {chosen!r}: the parameter {parameter.name!r} must have stream(...) or table(...) "
+                    "as its default"
+                )
+            inputs[parameter.name] = parameter.default
+        if not any(isinstance(each, Stream) for each in inputs.values()):
+            raise StreamsError(f"Pipeline {chosen!r} has no stream: give a parameter the default stream(TOPIC)")
+        if max_records is not None and max_records < 1:
+            raise StreamsError(f"Pipeline {chosen!r}: max_records is {max_records}; it must be at least 1")
+        return Pipeline(chosen, function, inputs, exactly_once, max_records)
+
+    return declare if function is None else declare(function)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
+    _check_choice(part, kind, FORMATS)
+    if kind in ("text", "bytes"):
+        if schema is not None:
+            raise StreamsError(f"A {part} in {kind} has no schema; did you mean {part}='json'?")
+        return None
+    if schema is None:
+        raise StreamsError(f"A {part} in {kind} needs a schema")
+    return schemas.avro(schema) if kind == "avro" else schemas.ddl(schema)
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        validate_topic_name(topic)
+    except KafkaError as error:
+        raise StreamsError(f"{topic!r} is not the name of a topic: {error}") from None
+
+
+def _check_choice(what: str, given: object, choices: Sequence[str]) -> None:
+    if given in choices:
+        return
+    near = difflib.get_close_matches(str(given), choices, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; it must be one of {', '.join(choices)}"
+    reason = ": Spark's package has no Protobuf" if given == "protobuf" else ""
+    raise StreamsError(f"{what} is {given!r}{reason}{hint}")

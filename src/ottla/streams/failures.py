@@ -1,0 +1,97 @@
+"""Why a query failed, from the text of Spark's exception; and when to restart it. Without I/O, clock or Spark.
+
+Spark reports an exception of a task as text, with the tracebacks of Python and Java. The names of exceptions in it
+decide: an invalid record or a wrong program fails again, an unavailable broker or a lost worker may be back soon.
+Unknown exceptions come from the program, so that a restart would not help.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["data", "program", "retriable"]
+
+_DATA: Final = frozenset({"FormatError"})
+_PROGRAM: Final = frozenset(
+    {
+        "ConfigurationError", "DataLossError", "ExactlyOnceError", "MessageTooLarge", "NotAuthorized", "OptionError",
+        "AuthenticationFailed", "ClusterAuthorizationFailed", "GroupAuthorizationFailed", "SinkError", "StreamsError",
+        "TlsFailed", "TopicAuthorizationFailed", "TransactionalIdAuthorizationFailed", "UnknownTopicOrPartition",
+        "UnsupportedByBroker", "UnsupportedMechanism",
+    }
+)  # fmt: skip
+_RETRIABLE: Final = frozenset(
+    {
+        "BrokerError", "BrokerUnavailable", "BufferExhausted", "ClusterError", "CommitError", "ConnectionLost",
+        "DeliveryTimedOut", "InvalidProducerEpoch", "NotEnoughReplicas", "OutOfOrderSequence", "ProducerFenced",
+        "ProducerUnusable", "RequestTimedOut", "TransactionAborted", "TransactionFailed", "UnknownProducerId",
+        "WriteFailed",
+    }
+)  # fmt: skip
+_OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
+_SPARKS: Final = re.compile(
+    r"[^\n]*(?:ExecutorLostFailure|Python worker exited unexpectedly|FetchFailedException|worker node lost)[^\n]*"
+)
+_PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
+_LONGEST: Final = 500
+
+FIRST_DELAY_S: Final = 1.0
+LONGEST_DELAY_S: Final = 60.0
+MOST_RESTARTS: Final = 20
+"""Restarts in a row without a finished micro-batch; with the delays, about 15 minutes."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What failed, in one line; and whether a restart may help."""
+
+    kind: Kind
+    reason: str
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same program may succeed on the same records."""
+        return self.kind == "retriable"
+
+
+def classify(text: str) -> Failure:
+    """Return the failure that the text of an exception describes."""
+    named = [(match[1], match[2].strip()) for match in _OURS.finditer(text)]
+    kinds: tuple[tuple[Kind, frozenset[str]], ...] = (("data", _DATA), ("program", _PROGRAM), ("retriable", _RETRIABLE))
+    for kind, names in kinds:
+        reason = next((problem for name, problem in named if name in names), None)
+        if reason is not None:
+            return Failure(kind, _short(reason))
+    lost = _SPARKS.search(text)
+    if lost is not None:
+        return Failure("retriable", _short(lost.group().strip()))
+    raised = _PYTHONS.findall(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """The restarts of one query since its last finished micro-batch."""
+
+    count: int = 0
+
+    @property
+    def are_over(self) -> bool:
+        """Whether the query may not be restarted any more."""
+        return self.count >= MOST_RESTARTS
+
+    @property
+    def delay_s(self) -> float:
+        """How long to wait before the next restart."""
+        return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self.count, 16))
+
+    def one_more(self) -> Restarts:
+        """The restarts after another one."""
+        return Restarts(self.count + 1)

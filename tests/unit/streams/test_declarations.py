@@ -1,0 +1,136 @@
+"""Declarations of a program: what is rejected where it is written, and schemas of dataclasses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from ottla.streams import StreamsError, pipeline, stream, table, to
+from ottla.streams.declarations import Stream
+from ottla.streams.schemas import ddl
+
+ROWS = cast("Any", object())
+
+
+@dataclass
+class Place:
+    x: float
+    y: float | None
+
+
+@dataclass
+class Click:
+    user: str
+    at: dt.datetime
+    day: dt.date
+    price: Decimal
+    count: int
+    is_new: bool
+    raw: bytes
+    tags: list[str]
+    places: dict[str, Place]
+
+
+def test_dataclass_becomes_ddl() -> None:
+    assert ddl(Click) == (
+        "`user` STRING, `at` TIMESTAMP, `day` DATE, `price` DECIMAL(38,18), `count` BIGINT, `is_new` BOOLEAN, "
+        "`raw` BINARY, `tags` ARRAY<STRING>, `places` MAP<STRING, STRUCT<`x`: DOUBLE, `y`: DOUBLE>>"
+    )
+
+
+def test_columns_of_a_dataclass_are_parsed_by_the_source() -> None:
+    from ottla.spark.ddl import parse_schema
+
+    assert parse_schema(ddl(Click)).simpleString().startswith("struct<user:string,at:timestamp,day:date,")
+
+
+@dataclass
+class Odd:
+    field: complex
+
+
+def test_type_without_a_column_is_named() -> None:
+    with pytest.raises(StreamsError, match=r"Odd\.field is of type complex"):
+        ddl(Odd)
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (lambda: stream("a b"), "'a b' is not the name of a topic"),
+        (lambda: stream("t", cast("Any", "jsn"), schema="a INT"), "value is 'jsn'; did you mean 'json'"),
+        (lambda: stream("t", cast("Any", "protobuf")), "no Protobuf"),
+        (lambda: stream("t", "json"), "A value in json needs a schema"),
+        (lambda: stream("t", schema="a INT"), "A value in bytes has no schema; did you mean value='json'"),
+        (lambda: stream("t", key_schema="a INT"), "key_schema has no effect without key"),
+        (lambda: stream("t", columns=["offsets"]), "columns is 'offsets'; did you mean 'offset'"),
+        (lambda: stream("t", "text", bad="skip"), "any bytes are valid text"),
+        (lambda: stream("t", "json", schema="a INT", bad="drop"), 'must be "fail", "skip" or "topic:NAME"'),
+        (lambda: stream("t", "json", schema="a INT", bad="topic:"), "not the name of a topic"),
+        (lambda: stream("t", late="1 hour"), "late has no effect without time"),
+        (lambda: stream("t", start=cast("Any", "begin")), "start is 'begin'"),
+        (lambda: table("t", key="k"), "A value in json needs a schema"),
+        (lambda: to("t", ROWS, mode=cast("Any", "update")), "mode is 'update'; did you mean 'updates'"),
+        (lambda: to("t", ROWS, schema="a INT"), "schema has no effect on json"),
+        (lambda: pipeline(cast("Any", lambda rows: rows)), "cannot be called '<lambda>'"),
+    ],
+)
+def test_wrong_declaration_is_rejected_where_it_is_written(declare: Callable[[], object], message: str) -> None:
+    with pytest.raises(StreamsError, match=message):
+        declare()
+
+
+def test_parameter_needs_an_input() -> None:
+    with pytest.raises(StreamsError, match="the parameter 'b' must have stream"):
+
+        @pipeline
+        def p(a: Any = stream("a"), b: int = 3) -> Any: ...
+
+
+def test_pipeline_needs_a_stream() -> None:
+    with pytest.raises(StreamsError, match="has no stream"):
+
+        @pipeline
+        def p(a: Any = table("a", key="k", schema="x INT")) -> Any: ...
+
+
+def test_pipeline_is_called_like_its_function() -> None:
+    @pipeline(name="n", exactly_once=True)
+    def p(a: Any = stream("a", "text")) -> Any:
+        return to("b", a)
+
+    assert (p.name, p.exactly_once, p.streams) == ("n", True, {"a": Stream("a", "text")})
+    assert p.outputs(a=ROWS) == (to("b", ROWS),)
+    assert p(ROWS) == to("b", ROWS)
+
+
+def test_result_of_a_pipeline_must_be_outputs() -> None:
+    @pipeline
+    def nothing(a: Any = stream("a")) -> Any:
+        return None
+
+    @pipeline
+    def doubled(a: Any = stream("a")) -> Any:
+        return [to("b", a), to("b", a)]
+
+    with pytest.raises(StreamsError, match="returns NoneType; it must return to"):
+        nothing.outputs(a=ROWS)
+    with pytest.raises(StreamsError, match="two outputs to 'b'"):
+        doubled.outputs(a=ROWS)
+
+
+def test_event_time_of_the_record_is_a_column() -> None:
+    assert stream("t", "text", time="timestamp").columns == ("timestamp",)
+
+
+def test_declarations_do_not_import_spark() -> None:
+    program = "import sys; from ottla.streams import pipeline, stream, table, to; print('pyspark' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "False"

@@ -1,0 +1,81 @@
+"""A pipeline in words, as a drawing, and in a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.streams.declarations import Stream, Table
+from ottla.streams.description import (
+    Description,
+    Operator,
+    QueryDescription,
+    Stored,
+    differences,
+    input_line,
+    mermaid,
+    stored,
+    text,
+)
+
+COUNTS = Description(
+    "wordcount",
+    True,
+    {"lines": input_line(Stream("lines", "text"))},
+    ["counts: updates, json, key word"],
+    [QueryDescription("wordcount", "update", ("counts",), (Operator("aggregate", ("word",)),))],
+    {"lines": "lines"},
+)
+
+
+def test_description_in_words() -> None:
+    assert text(COUNTS) == (
+        "wordcount (exactly once)\n"
+        "  in   lines: lines: stream of text\n"
+        "  run  wordcount: update mode, aggregate by word\n"
+        "  out  counts: updates, json, key word"
+    )
+
+
+def test_lines_of_inputs() -> None:
+    clicks = Stream("c", "json", "at TIMESTAMP", "text", bad="topic:c.bad", time="at", late="1 hour")
+    assert input_line(clicks) == (
+        "c: stream of json (at TIMESTAMP), key text, event time at, late 1 hour, invalid records: c.bad"
+    )
+    assert input_line(Table("a", "carrier", "json", "name STRING")) == "a: table of json by carrier (name STRING)"
+
+
+def test_drawing_has_each_topic_once() -> None:
+    doubled = Description(
+        "alarms", False, {}, [], [QueryDescription("alarms", "append", ("out",))], {"counts": "counts"}
+    )
+    assert mermaid([COUNTS, doubled]).splitlines() == [
+        "flowchart LR",
+        '    q0_0["wordcount<br/>aggregate by word"]',
+        '    t0[("lines")]',
+        "    t0 --> q0_0",
+        '    t1[("counts")]',
+        "    q0_0 --> t1",
+        '    q1_0["alarms"]',
+        "    t1 --> q1_0",
+        '    t2[("out")]',
+        "    q1_0 --> t2",
+    ]
+
+
+def test_stored_program_is_read_again() -> None:
+    program = stored(COUNTS, 2)
+    assert Stored.loads(program.dumps()) == program
+    assert differences(program, program) == []
+    with pytest.raises(ValueError, match="unreadable"):
+        Stored.loads("{}")
+
+
+def test_changes_of_inputs_and_operators_are_named() -> None:
+    before = Stored(2, {"lines": "lines", "old": "o"}, {"wordcount": ["aggregate by word"]})
+    now = Stored(2, {"lines": "texts"}, {"wordcount": ["aggregate by word, day"], "wordcount.x": ["join"]})
+    assert differences(before, now) == [
+        "its input 'lines' was the topic 'lines', and is 'texts'",
+        "its input 'old' was the topic 'o', and is None",
+        "query 'wordcount' had aggregate by word, and has aggregate by word, day",
+        "query 'wordcount.x' had no state, and has join",
+    ]

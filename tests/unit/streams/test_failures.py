@@ -1,0 +1,55 @@
+"""The reason of a failed query and whether to restart it, from the text of Spark's exception."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.streams import failures
+from ottla.streams.failures import Restarts, classify
+
+INVALID = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0
+failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/ottla/spark/formats.py", line 108, in decode
+ottla.spark.formats.FormatError: Topic 'a', partition 0, offset 7: the value's field x is not a number.
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+UNAVAILABLE = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+ottla.clients.errors.BrokerUnavailable: no broker can be reached: 127.0.0.1:1: refused
+
+The above exception was the direct cause of the following exception:
+
+ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        (INVALID, "data", "Topic 'a', partition 0, offset 7: the value's field x is not a number."),
+        (UNAVAILABLE, "retriable", "no broker can be reached: 127.0.0.1:1: refused"),
+        (f"{UNAVAILABLE}\n{INVALID}", "data", "Topic 'a', partition 0, offset 7: the value's field x is not a number."),
+        ("a\nottla.spark.sink.WriteFailed: Topic 'a': no response", "retriable", "Topic 'a': no response"),
+        (
+            "ottla.clients.errors.TopicAuthorizationFailed: no\n\nottla.spark.sink.WriteFailed: Topic 'a': no",
+            "program",
+            "no",
+        ),
+        ("x\nExecutorLostFailure (executor 1 exited)\n", "retriable", "ExecutorLostFailure (executor 1 exited)"),
+        ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
+        ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
+        ("", "program", "no reason was given"),
+    ],
+)  # fmt: skip
+def test_reason_of_a_failure(text: str, kind: str, reason: str) -> None:
+    assert (classify(text).kind, classify(text).reason) == (kind, reason)
+    assert classify(text).is_retriable == (kind == "retriable")
+
+
+def test_delays_grow_up_to_a_limit_and_restarts_end() -> None:
+    restarts, delays = Restarts(), []
+    while not restarts.are_over:
+        delays.append(restarts.delay_s)
+        restarts = restarts.one_more()
+    assert delays[:4] == [1, 2, 4, 8]
+    assert delays[-1] == failures.LONGEST_DELAY_S
+    assert len(delays) == failures.MOST_RESTARTS
