@@ -42,9 +42,9 @@ format: dev-environment ## Format the code
 
 simulate: dev-environment ## Run the simulations longer: make simulate SEEDS=1000; replay: SEED=417 WORLD=replication
 ifdef SEED
-	@OTTLA_SEEDS=$$(($(SEED) + 1)) $(BIN)/python -m pytest tests/simulation/test_$(WORLD).py -k "[$(SEED)]" -n 0
+	@PYTHONHASHSEED=0 OTTLA_SEEDS=$$(($(SEED) + 1)) $(BIN)/python -m pytest tests/simulation/test_$(WORLD).py -k "[$(SEED)]" -n 0
 else
-	@OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
+	@PYTHONHASHSEED=0 OTTLA_SEEDS=$(or $(SEEDS),200) $(BIN)/python -m pytest tests/simulation $(PYTEST)
 endif
 
 scenarios: dev-environment ## Write the effects of this code into tests/scenarios/*.txt, to be reviewed as a diff

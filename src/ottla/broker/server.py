@@ -368,7 +368,8 @@ class Node:
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
-        if clean and self.leaves:
+        # A node whose disk failed cannot follow the metadata, so that it would never hear that others lead.
+        if clean and self.leaves and self.failure is None:
             await self._leave()
         self._housekeeping.stop()
         if not clean:

@@ -11,11 +11,14 @@
 
 from __future__ import annotations
 
+from ottla.log.log import Log
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, NO_LEADER, TOPIC, MetadataImage, PartitionImage, TopicImage
 from ottla.metadata.snapshot import snapshot_records
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
+from ottla.raft.control import LeaderChange
+from ottla.records import decode_batch, iter_batches
 from tests.simulation.world.quorum_disk import Data, Entry
 
 RECOVERING = 1
@@ -59,6 +62,23 @@ class MetadataHistory:
         end = offset + len(entries)
         assert end in self.images, self.fail(f"a node committed up to {end}, inside of a batch")
         assert self.images[end] == image, self.fail(f"the images at offset {end} differ")
+
+    def entries(self, log: Log, end: int) -> tuple[Entry, ...]:
+        """The records of a node's log from the end of this history up to `end`, as `committed` takes them."""
+        found: list[Entry] = []
+        start = self.end
+        assert log.log_start_offset <= start, self.fail(f"a node publishes first at {end}")
+        while start + len(found) < end:
+            data = log.read(start + len(found), 1 << 20, end)
+            for position, header in iter_batches(data):
+                if header.base_offset < start + len(found):
+                    continue
+                records = list(decode_batch(data, position))
+                epoch = header.partition_leader_epoch
+                for left, record in zip(reversed(range(len(records))), records, strict=True):
+                    value = LeaderChange(0, (), ()) if header.is_control else Data(record.value or b"", left)
+                    found.append((epoch, value))
+        return tuple(found)
 
     def load_snapshot(self, end_offset: int) -> MetadataImage:
         """The image of a snapshot that ends at a committed offset, decoded from the snapshot's records."""

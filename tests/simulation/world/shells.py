@@ -30,14 +30,11 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.registry import response_class
 from ottla.raft import Endpoint, QuorumConfig, ReplicaKey, Voter, VoterSet
-from ottla.raft.control import LeaderChange
 from ottla.raft.values import Node
 from ottla.raft.voters import VersionRange
-from ottla.records import decode_batch, iter_batches
 from tests.simulation.world.clock import SimulatedClock
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.simulation.world.metadata_history import MetadataHistory
-from tests.simulation.world.quorum_disk import Data, Entry
 from tests.unit.controller.support import Rules, registration
 
 FIRST_PORT = 9000
@@ -186,26 +183,9 @@ class ShellNode:
         history = self.world.history
         end = image.offset + 1
         if end > history.end:
-            history.committed(history.end, self.entries(history.end, end), image)
+            history.committed(history.end, history.entries(self.shell.log, end), image)
         elif end > 0 and end in history.images:
             assert history.images[end] == image, self.world.fail(f"node {self.node_id} has another image at {end}")
-
-    def entries(self, start: int, end: int) -> tuple[Entry, ...]:
-        """The records of the log as `MetadataHistory` takes them."""
-        found: list[Entry] = []
-        log = self.shell.log
-        assert log.log_start_offset <= start, self.world.fail(f"node {self.node_id} publishes first at {end}")
-        while start + len(found) < end:
-            data = log.read(start + len(found), 1 << 20, end)
-            for position, header in iter_batches(data):
-                if header.base_offset < start + len(found):
-                    continue
-                records = list(decode_batch(data, position))
-                epoch = header.partition_leader_epoch
-                for left, record in zip(reversed(range(len(records))), records, strict=True):
-                    value = LeaderChange(0, (), ()) if header.is_control else Data(record.value or b"", left)
-                    found.append((epoch, value))
-        return tuple(found)
 
 
 class SimulatedChannels:

@@ -1,0 +1,160 @@
+"""The whole cluster in one thread under one seed: real nodes and real clients; a failure names its seed.
+
+`OTTLA_SEEDS=500 pytest tests/simulation/test_cluster.py` runs more seeds.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from ottla.clients import AsyncAdmin
+from ottla.clients.errors import TopicAlreadyExists
+from tests.simulation.world.cluster import SimulatedCluster
+from tests.simulation.world.cluster_checks import ClusterChecks
+from tests.simulation.world.cluster_faults import ClusterFaults
+from tests.simulation.world.machines import End
+from tests.simulation.world.programs import IN, OUT, PARTITIONS, Member, Program, Reader, Transformer, Work, Writer
+
+SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
+STEPS = 40
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_cluster_keeps_its_promises(seed: int) -> None:
+    run_seed(seed)
+
+
+def run_seed(seed: int) -> Run:
+    """A run of about 40 faults, and the healing."""
+    run = Run(seed)
+    with run.cluster.machines.installed():
+        run.begin()
+        for _ in range(STEPS):
+            run.faults.happen()
+            run.cluster.run_for(run.cluster.random.choice((50, 200, 500, 1_000)))
+        run.end()
+    return run
+
+
+def test_seed_decides_everything() -> None:
+    """The same seed sends the same bytes at the same times."""
+    traces = []
+    for _ in range(2):
+        cluster, trace = SimulatedCluster(1), hashlib.sha256()
+        network = cluster.machines.network
+        send = network.send
+
+        def traced(source: End, piece: bytes | Exception | None, send=send, trace=trace, network=network) -> None:  # type: ignore[no-untyped-def]
+            trace.update(f"{network.schedule.now_us} {source.process.host} {source.peer} {piece!r}".encode())
+            send(source, piece)
+
+        network.send = traced  # type: ignore[method-assign]
+        with cluster.machines.installed():
+            for machine in cluster.nodes.values():
+                machine.start()
+            cluster.run_for(3_000)
+            cluster.nodes[2].kill()
+            cluster.run_for(3_000)
+            assert len(cluster.running()) == 3
+        traces.append(trace.hexdigest())
+    assert traces[0] == traces[1]
+
+
+def test_node_whose_metadata_disk_fails_ends_soon() -> None:
+    """It cannot follow the metadata, so that it must not wait to hear that other nodes lead its partitions."""
+    cluster = SimulatedCluster(1)
+    with cluster.machines.installed():
+        for machine in cluster.nodes.values():
+            machine.start()
+        cluster.run_for(5_000)
+        cluster.nodes[3].disk.fail_writes = errno.EIO
+        cluster.run_for(5_000)
+        assert cluster.nodes[3].run is None, "it is still about to stop"
+
+
+class Setup(Program):
+    """Creates the topics."""
+
+    name = "setup"
+    done = False
+
+    async def main(self) -> None:
+        async with AsyncAdmin(**self.work.connection) as admin:
+            for topic in (IN, OUT):
+                with suppress(TopicAlreadyExists):
+                    await admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+        self.done = self.work.stopping = True
+
+
+class Run:
+    """One cluster with its programs."""
+
+    def __init__(self, seed: int) -> None:
+        self.cluster = cluster = SimulatedCluster(seed)
+        self.checks = ClusterChecks(cluster)
+        cluster.on_event.append(self.checks.after_event)
+        self.work = Work(cluster, self.checks, cluster.random.choice(("classic", "consumer")))
+        self.reader = Reader(self.work, 1)
+        self.writers = [Writer(self.work, each) for each in (1, 2)]
+        self.transformers = [Transformer(self.work, each) for each in (1, 2)]
+        self.members = [Member(self.work, each) for each in (1, 2)]
+        self.programs: list[Program] = [self.reader, *self.writers, *self.transformers, *self.members]
+        self.faults = ClusterFaults(cluster, self.checks, self.work, self.programs)
+
+    def begin(self) -> None:
+        """Start the nodes, create the topics, and start the programs."""
+        for machine in self.cluster.nodes.values():
+            machine.start()
+        setup = Setup(self.work, 1)
+        setup.start()
+        self._wait("the topics are created", lambda: setup.done, 60)
+        self.work.stopping = False
+        for program in self.programs:
+            program.start()
+
+    def _wait(self, what: str, condition: Callable[[], bool], limit_s: int) -> None:
+        for _ in range(limit_s * 4):
+            if condition():
+                return
+            self.cluster.run_for(250)
+        pytest.fail(self.cluster.fail(f"not true after {limit_s} s: {what}; {self.faults.states()}"))
+
+    def end(self) -> None:
+        """Without faults, everything works again within a bounded time, and nothing is lost."""
+        self.faults.heal()
+        self._wait("all nodes serve", self._all_serve, 60)
+        acknowledged = self.work.acknowledged
+        self._wait("records are acknowledged", lambda: self.work.acknowledged > acknowledged, 60)
+        for writer in self.writers:
+            writer.stopping = True
+        if self.checks.losses:
+            return
+        self._wait("all records are copied", self._is_copied, 90)
+        assert sorted(self.reader.tags[0]) == sorted(self.reader.tags[1]), self.cluster.fail("half of a transaction")
+        for index in range(PARTITIONS):
+            self._check_writers(index)
+
+    def _all_serve(self) -> bool:
+        for machine in self.cluster.nodes.values():
+            machine.start()
+        return len(self.cluster.running()) == len(self.cluster.nodes)
+
+    def _is_copied(self) -> bool:
+        return all(
+            len(self.reader.values[each]) == len(self.checks.values(IN, each)) for each in range(PARTITIONS)
+        ) and len(self.reader.tags[0]) == len(self.reader.tags[1])
+
+    def _check_writers(self, index: int) -> None:
+        """Each record of a writer is in the log once, in its order."""
+        last: dict[bytes, int] = {}
+        for value in self.checks.values(IN, index):
+            assert value is not None
+            writer, _, number = value.rpartition(b".")
+            assert int(number) > last.get(writer, 0), self.cluster.fail(f"{value!r} is twice or late in {IN}-{index}")
+            last[writer] = int(number)
