@@ -71,7 +71,6 @@ STRICTER = {
 WEAKER = {
     "controller.quorum.voters": "one node is its own quorum by default",
     "metric.reporters": "Java classes, which are not loaded",
-    "min.insync.replicas": "stock has eligible leader replicas (ELR), which fix it for single brokers",
 }
 # Both refuse, in other words.
 OTHER_WORDS = {

@@ -2455,6 +2455,13 @@ CONTROLLER = (
         (f"{CHANGES}[a replica that lost its records is not eligible]",),
     ),
     Mutation(
+        "leaders and controller apply the same min.insync.replicas from the cluster's first record on",
+        "controller/features.py",
+        "    return [*records, *_eligible_leader_records(state)]\n",
+        "    return [*records]\n",
+        (f"{UNIT}/controller/test_cluster.py::test_new_cluster_with_eligible_leaders_has_min_insync_replicas",),
+    ),
+    Mutation(
         "a reassignment completes only when every remaining replica is in sync",
         "controller/partition_change.py",
         " or not set(replicas) <= set(isr):\n",

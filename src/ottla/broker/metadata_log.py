@@ -367,7 +367,8 @@ class MetadataShell:
             self._abort_transaction("The controller restarted")
         self._controller.begin_sessions(self._clock.monotonic_ms(), self.node_id if self._opening else None)
         if not image.features:
-            finish(self._append(first_records(self._directory, self._files, self._clock.wall_ms())))
+            formatted = first_records(self._directory, self._files, self._clock.wall_ms())
+            finish(self._append(self._controller.first_records(formatted).records))
         for name, (finalized, served) in self._controller.check_features().items():
             logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
 

@@ -132,6 +132,8 @@ def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:
             "replicas": list(partition.replicas),
             "isr": list(partition.isr),
             "offline": list(partition.offline_replicas),
+            "eligible": list(partition.eligible_leader_replicas),
+            "last_known_leader": list(partition.last_known_elr),
             "earliest": first.offset if first else None,
             "latest": last.offset if last else None,
             "records": last.offset - first.offset if first and last else None,
@@ -191,6 +193,8 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
     yield Column("replicas")
     if any(row["isr"] != row["replicas"] for row in rows):
         yield Column("isr", "IN SYNC", colour=lambda isr: None if isr else "red")
+    yield Column("eligible", optional=True)
+    yield Column("last_known_leader", "LAST LEADER", optional=True)
     yield Column("offline", colour=lambda nodes: "yellow" if nodes else None, optional=True)
     yield number("earliest")
     yield number("latest")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
+from ottla.controller.leaders import MIN_ISR_SETTING
 from ottla.controller.state import Outcome, State, check_size, refuse
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
@@ -19,7 +20,6 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
 
-MIN_IN_SYNC_REPLICAS = "min.insync.replicas"
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 _KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
@@ -175,15 +175,13 @@ def _elr_records(state: State, kind: int, name: str, records: list[Message]) -> 
 
     Such replicas were selected with the old number. Kafka requires the number at cluster level.
     """
-    changes = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == MIN_IN_SYNC_REPLICAS]
+    changes = [r for r in records if isinstance(r, m.ConfigRecord) and r.name == MIN_ISR_SETTING]
     if not changes or state.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) < 1:
         return []
     if kind == BROKER and name:
-        refuse(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_IN_SYNC_REPLICAS} cannot be altered while ELR is enabled.")
+        refuse(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR_SETTING} cannot be altered while ELR is enabled.")
     if kind == BROKER and changes[-1].value is None:
-        refuse(
-            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_IN_SYNC_REPLICAS} cannot be removed while ELR is enabled."
-        )
+        refuse(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR_SETTING} cannot be removed while ELR is enabled.")
     return [m.ClearElrRecord(topic_name=name if kind == TOPIC else "")]
 
 

@@ -16,7 +16,7 @@ Errors of single topics, resources or partitions are in the response; KafkaError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.slices import Slices, finish
@@ -150,6 +150,10 @@ class Controller:
     def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
         """Change finalized feature levels."""
         return features.update(self._state, request, api_version)
+
+    def first_records(self, records: Sequence[Message]) -> Outcome[None]:
+        """Return the records of a new cluster, which begin with those that it was formatted with."""
+        return Outcome(features.first_records(self._state, records), None)
 
     def check_features(self) -> dict[str, tuple[int, int]]:
         """Features finalized above what is served: name to (finalized, served). Raises UNSUPPORTED_VERSION."""

@@ -6,11 +6,14 @@ compared with the finalized level, not with the served level that clients receiv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.controller.leaders import MIN_ISR_SETTING
 from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     LOWEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -18,6 +21,7 @@ from ottla.metadata.features import (
     SUPPORTED_FEATURES,
     served_level,
 )
+from ottla.metadata.image import BROKER
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 
@@ -63,6 +67,8 @@ def _update(state: State, item: FeatureUpdateKey, api_version: int) -> list[Mess
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {problem}")
     if name == METADATA_VERSION:
         _check_metadata_version(level, current)
+    if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > current:
+        return [*_eligible_leader_records(state), m.FeatureLevelRecord(name=name, feature_level=level)]
     return [m.FeatureLevelRecord(name=name, feature_level=level)] if level != current else []
 
 
@@ -117,6 +123,34 @@ def _check_metadata_version(level: int, current: int) -> None:
         problem = "Refusing to perform the requested downgrade because it might delete metadata information."
     if problem is not None:
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {problem}")
+
+
+def first_records(state: State, records: Sequence[Message]) -> list[Message]:
+    """Return the records of a new cluster: those that it was formatted with, and what their feature levels need."""
+    levels = {each.name: each.feature_level for each in records if isinstance(each, m.FeatureLevelRecord)}
+    configs = {each.name for each in records if isinstance(each, m.ConfigRecord) and each.resource_name == ""}
+    if not levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION) or MIN_ISR_SETTING in configs:
+        return [*records]
+    return [*records, *_eligible_leader_records(state)]
+
+
+def _eligible_leader_records(state: State) -> list[Message]:
+    """Return the records that make it safe to enable eligible leader replicas (KIP-966).
+
+    Leaders and the controller must apply the same min.insync.replicas to a topic. Therefore the value in this node's
+    file becomes that of the cluster, unless the cluster has one, and values of single brokers are removed.
+    """
+    changes: dict[str, str | None] = {
+        name: None
+        for (kind, name), configs in sorted(state.image.configs.items())
+        if kind == BROKER and name and MIN_ISR_SETTING in configs
+    }
+    if MIN_ISR_SETTING not in state.image.config(BROKER, ""):
+        changes[""] = state.rules.default(BROKER, MIN_ISR_SETTING) or "1"
+    return [
+        m.ConfigRecord(resource_type=BROKER, resource_name=name, name=MIN_ISR_SETTING, value=value)
+        for name, value in changes.items()
+    ]
 
 
 def check(state: State) -> dict[str, tuple[int, int]]:

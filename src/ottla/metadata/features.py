@@ -61,9 +61,9 @@ _MIGRATION_FROM = 8
 CORDONED_FROM = 30
 
 
-# The metadata.version from which a new cluster has a feature, and the level. Unlike in Kafka, eligible leader replicas
-# are enabled only on request.
+# The metadata.version from which a new cluster has a feature, and the level, as in Kafka.
 _DEFAULTS_FROM: dict[str, tuple[int, int]] = {
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (26, 1),
     GROUP_VERSION: (22, 1),
     SHARE_VERSION: (28, 1),
     "streams.version": (29, 1),

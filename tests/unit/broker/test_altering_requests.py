@@ -54,9 +54,9 @@ def test_settings_of_another_broker_are_refused_here(harness: BrokerHarness) -> 
     for name in ("2", "one"):
         assert change(harness, (BROKER, name, threads)) == [ErrorCode.INVALID_REQUEST]
         assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.INVALID_REQUEST
-    for name in ("1", ""):
+    for name, others in (("1", {}), ("", {"min_insync_replicas": "1"})):
         assert change(harness, (BROKER, name, threads)) == [ErrorCode.NONE]
-        assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100") == ErrorCode.NONE
+        assert replace(harness, BROKER, name, log_cleaner_backoff_ms="100", **others) == ErrorCode.NONE
 
 
 def test_broker_setting_is_checked_together_with_its_other_settings(harness: BrokerHarness) -> None:

@@ -12,6 +12,7 @@ from ottla.broker import handlers, served
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller import Outcome
+from ottla.metadata.features import default_levels
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -88,14 +89,14 @@ def test_api_versions_contains_served_apis_and_features(harness: BrokerHarness) 
 def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarness) -> None:
     levels = {
         "group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2, "metadata.version": 30,
-        "feature.of.the.future": 3,
+        "eligible.leader.replicas.version": 1, "feature.of.the.future": 3,
     }  # fmt: skip
     records: list[Message] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     harness.broker.metadata.submit(lambda _: Outcome(records, None)).result()
     assert harness.broker.metadata.image.features == levels, "Kafka finds the levels unchanged"
     response = harness.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    assert finalized == {"metadata.version": 30, "group.version": 1, "share.version": 1, "transaction.version": 2}
+    assert finalized == default_levels()
     assert {f.name: f.max_version for f in response.supported_features}["streams.version"] == 0
 
 

@@ -19,7 +19,8 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.shortage import ShortageError
 from ottla.controller import Outcome
 from ottla.log.files import Files
-from ottla.metadata.image import TOPIC, MetadataImage
+from ottla.metadata.features import default_levels
+from ottla.metadata.image import BROKER, TOPIC, MetadataImage
 from ottla.protocol import metadata_records as m
 from ottla.records import Buffer, iter_batches
 from tests.simulation.world.disk import SimulatedDisk
@@ -45,10 +46,9 @@ def test_a_fresh_directory_becomes_a_cluster_of_one(tmp_path: Path) -> None:
     quorum = shell.describe_quorum()
     assert quorum is not None
     assert (quorum.leader_id, quorum.leader_epoch) == (1, 1)
-    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 6, "leader change, features, registration"
-    assert shell.image.features == {
-        "metadata.version": 30, "group.version": 1, "share.version": 1, "transaction.version": 2,
-    }  # fmt: skip
+    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 8, "leader change, features, registration"
+    assert shell.image.features == default_levels()
+    assert shell.image.config(BROKER, "") == {"min.insync.replicas": "1"}
     assert shell.image.brokers[1].is_active
     shell.close()
     assert (tmp_path / "bootstrap.checkpoint").exists()

@@ -115,7 +115,8 @@ def test_levels_follow_the_release() -> None:
     assert feature_levels(None, []) == default_levels()
     assert feature_levels(None, [])[METADATA_VERSION] == LATEST_METADATA_VERSION
     assert feature_levels("3.9", []) == {METADATA_VERSION: 21}
-    assert feature_levels("4.1-IV0", ["kraft.version=1"])["group.version"] == 1
+    assert feature_levels("4.1-IV0", ["kraft.version=1"])["eligible.leader.replicas.version"] == 1
+    assert "eligible.leader.replicas.version" not in feature_levels("4.0", [])
     assert feature_levels(None, ["metadata.version=22"]) == {METADATA_VERSION: 22, "group.version": 1}
 
 

@@ -7,6 +7,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
 from ottla.controller import Outcome
+from ottla.metadata.features import default_levels
 from ottla.metadata.image import BROKER, GROUP, TOPIC
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -130,8 +131,7 @@ def test_unsupported_feature_levels_are_not_finalized(
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    features = {"metadata.version": 30, "group.version": 1, "share.version": 1, "transaction.version": 2}
-    assert cluster.controller.image.features == features
+    assert cluster.controller.image.features == default_levels()
 
 
 def test_older_metadata_version_is_upgraded() -> None:
@@ -225,12 +225,36 @@ def alter_min_isr(cluster: Cluster, kind: int, name: str, value: str | None) -> 
 
 def test_min_insync_replicas_change_clears_eligible_leader_replicas() -> None:
     cluster = with_topic()
+    finalize(cluster, eligible_leader_replicas_version=0)
     assert alter_min_isr(cluster, TOPIC, "t", "1")[1] == [m.ConfigRecord(TOPIC, "t", "min.insync.replicas", "1")]
     finalize(cluster, eligible_leader_replicas_version=1)
     assert alter_min_isr(cluster, TOPIC, "t", "2")[1][1:] == [m.ClearElrRecord("t")]
     assert alter_min_isr(cluster, BROKER, "", "1")[1][1:] == [m.ClearElrRecord("")]
     assert alter_min_isr(cluster, BROKER, "", None) == (ErrorCode.INVALID_CONFIG, [])
     assert alter_min_isr(cluster, BROKER, "1", "1") == (ErrorCode.INVALID_CONFIG, [])
+
+
+def test_enabling_eligible_leader_replicas_fixes_min_insync_replicas_of_the_cluster() -> None:
+    cluster = with_topic()
+    finalize(cluster, eligible_leader_replicas_version=0)
+    alter_min_isr(cluster, BROKER, "1", "3")
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("eligible.leader.replicas.version", 1, False, 1)])
+    outcome = cluster.controller.update_features(request)
+    cluster.do(outcome)
+    assert outcome.records == [
+        m.ConfigRecord(BROKER, "1", "min.insync.replicas", None),
+        m.ConfigRecord(BROKER, "", "min.insync.replicas", "1"),
+        m.FeatureLevelRecord("eligible.leader.replicas.version", 1),
+    ]
+    assert cluster.controller.update_features(request).records == [], "it is enabled"
+
+
+@pytest.mark.parametrize(("level", "expected"), [(0, {}), (1, {"min.insync.replicas": "1"})])
+def test_new_cluster_with_eligible_leaders_has_min_insync_replicas(level: int, expected: dict[str, str]) -> None:
+    cluster = Cluster(0)
+    rows: list[Message] = [m.FeatureLevelRecord("eligible.leader.replicas.version", level)]
+    cluster.do(cluster.controller.first_records(rows))
+    assert cluster.controller.image.config(BROKER, "") == expected
 
 
 # -- brokers and leaders ---------------------------------------------------------------------------------------------
@@ -264,8 +288,9 @@ def test_crash_starts_new_leader_epochs_but_clean_restart_does_not(clean: bool, 
     assert [(p.leader, p.leader_epoch) for p in partitions] == [(1, epoch)] * 2
 
 
-def test_fenced_broker_loses_leadership_but_last_in_sync_replica_remains() -> None:
+def test_fenced_broker_loses_leadership_but_last_in_sync_replica_remains_without_elr() -> None:
     cluster = with_topic(brokers=2, factor=2)
+    finalize(cluster, eligible_leader_replicas_version=0)
     leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
     other = 3 - leader
     cluster.do(cluster.controller.fence_broker(leader))
@@ -285,6 +310,7 @@ def test_fenced_broker_loses_leadership_but_last_in_sync_replica_remains() -> No
 
 def test_unclean_leader_is_elected_only_on_request() -> None:
     cluster = with_topic(brokers=2, factor=2)
+    finalize(cluster, eligible_leader_replicas_version=0)
     leader = cluster.controller.image.topics_by_name["t"].partitions[0].leader
     other = 3 - leader
     for broker_id in (other, leader):

@@ -123,13 +123,8 @@ def test_invalid_registration_changes_nothing(changes: dict[str, Any], code: Err
 
 
 @pytest.mark.parametrize(("clean", "eligible"), [(True, (2, 1)), (False, (2,))])
-def test_only_a_clean_restart_stays_eligible_to_lead(
-    monkeypatch: pytest.MonkeyPatch, clean: bool, eligible: tuple[int, ...]
-) -> None:
-    name = features.ELIGIBLE_LEADER_REPLICAS_VERSION
-    monkeypatch.setitem(features.SUPPORTED_FEATURES, name, (0, 1))
+def test_only_a_clean_restart_stays_eligible_to_lead(clean: bool, eligible: tuple[int, ...]) -> None:
     cluster = Brokers(2)
-    cluster.do(Outcome([m.FeatureLevelRecord(name=name, feature_level=1)], None))
     cluster.create(1, 2)
     cluster.do(Outcome([m.ConfigRecord(2, "t", "min.insync.replicas", "2")], None))
     cluster.do(cluster.controller.fence_broker(2))
@@ -227,7 +222,8 @@ def test_only_replica_loses_its_leader_in_a_shutdown_and_leads_after_the_restart
     cluster.beat(1, want_shut_down=True)
     cluster.beat(2)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
-    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
+    assert cluster.partition.eligible_leader_replicas == (1,)
     cluster.start(1, incarnation=2)
     cluster.beat(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
@@ -251,10 +247,13 @@ def test_failed_directory_costs_the_leaderships_of_its_partitions() -> None:
 # -- invariants ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("eligible_level", [0, 1])
 @pytest.mark.parametrize("seed", range(8))
-def test_random_operations_retain_the_invariants(seed: int) -> None:
+def test_random_operations_retain_the_invariants(seed: int, eligible_level: int) -> None:
     random = Random(seed)
     cluster = Brokers(4)
+    level = m.FeatureLevelRecord(name=features.ELIGIBLE_LEADER_REPLICAS_VERSION, feature_level=eligible_level)
+    cluster.do(Outcome([level], None))
     cluster.create(*random.sample(range(1, 5), 3))
     incarnations = dict.fromkeys(range(1, 5), 1)
     for _ in range(150):
@@ -280,11 +279,14 @@ def test_random_operations_retain_the_invariants(seed: int) -> None:
 
 def check(cluster: Brokers, before: PartitionImage, after: PartitionImage) -> None:
     brokers = cluster.controller.image.brokers
-    assert after.isr
+    candidates = {*after.isr, *after.eligible_leader_replicas, *after.last_known_elr}
+    assert candidates
     assert set(after.isr) <= set(after.replicas)
     assert after.leader == NO_LEADER or (after.leader in after.isr and not brokers[after.leader].fenced)
     assert after.leader_epoch >= before.leader_epoch
     assert after.partition_epoch > before.partition_epoch or after == before
     assert after.leader_epoch > before.leader_epoch or after.leader == before.leader
-    if set(before.isr).isdisjoint(after.isr):
+    if candidates.isdisjoint({*before.isr, *before.eligible_leader_replicas, *before.last_known_elr}):
+        raise AssertionError(f"no replica of {before} can lead {after}: records may be lost")
+    if after.isr and before.isr and set(before.isr).isdisjoint(after.isr):
         raise AssertionError(f"no replica of ISR {before.isr} is in {after.isr}: records may be lost")

@@ -139,13 +139,13 @@ class AsyncAdmin:
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
         """Return the partitions of a topic with their leaders and replicas. Raises UnknownTopicOrPartition."""
-        return await self._run(only(topics.describe([name])), timeout_s)
+        return await self._run(only_of(topics.describe([name])), timeout_s)
 
     async def describe_topics(
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Return the partitions of each topic with their leaders and replicas."""
-        return await self._run(every(topics.describe(several("names", names))), timeout_s)
+        return await self._run(every_of(topics.describe(several("names", names))), timeout_s)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None

@@ -140,7 +140,11 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: `leader` is None while it has no leader; the other fields are node ids."""
+    """One partition: `leader` is None while it has no leader; the other fields are node ids.
+
+    `eligible_leader_replicas` are not in sync and hold everything committed; `last_known_elr` has the last leader of a
+    partition without any such replica (KIP-966). Both are empty if all replicas are in sync.
+    """
 
     partition: int
     leader: int | None
@@ -148,6 +152,8 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from ottla.clients.admin.core import Call, Plan, Route
+from ottla.clients.admin.core import Call, Outcome, Plan, Route
 from ottla.clients.admin.model import (
     NewTopic,
     PartitionDescription,
@@ -24,10 +25,12 @@ from ottla.protocol.messages import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_topic_partitions,
     elect_leaders,
     list_partition_reassignments,
     metadata,
 )
+from ottla.protocol.messages.describe_topic_partitions import RequestCursor as Cursor
 
 SERVER_TIMEOUT_MS = 30_000
 ALL_RECORDS = -1
@@ -115,7 +118,71 @@ def list_all(include_internal: bool) -> Plan[list[TopicListing]]:
     return (yield Call(Route.ANY, ["the topics"], request, read)).one()  # type: ignore[no-any-return]
 
 
-def describe(topics: Iterable[str]) -> Call[str, TopicDescription]:
+def describe(topics: Iterable[str]) -> Plan[Outcome[str, TopicDescription]]:
+    """Describe topics by name. A second request reads the eligible leaders of topics with replicas out of sync."""
+    described: Outcome[str, TopicDescription] = yield _described_by_metadata(topics)
+    found = described.results
+    names = [name for name, topic in found.items() if any(len(p.isr) < len(p.replicas) for p in topic.partitions)]
+    cursor: Cursor | None = None
+    while names:
+        page: Outcome[str, EligibleLeadersPage] = yield _eligible_leaders(names, cursor)
+        if page.errors:  # The broker is older than Kafka 3.7, or cannot answer now: the rest of the answer is valid.
+            break
+        leaders = page.one()
+        for name, rows in leaders.partitions.items():
+            before = found[name].partitions
+            after = (rows[p.partition].added_to(p) if p.partition in rows else p for p in before)
+            found[name] = replace(found[name], partitions=tuple(after))
+        if leaders.cursor is None or leaders.cursor == cursor:
+            break
+        cursor = leaders.cursor
+        names = [name for name in names if name >= cursor.topic_name]
+    return described
+
+
+class EligibleLeaders(NamedTuple):
+    """Those of one partition."""
+
+    replicas: tuple[int, ...]
+    last_known: tuple[int, ...]
+
+    def added_to(self, partition: PartitionDescription) -> PartitionDescription:
+        """Return the partition with these fields."""
+        return replace(partition, eligible_leader_replicas=self.replicas, last_known_elr=self.last_known)
+
+
+class EligibleLeadersPage(NamedTuple):
+    """Eligible leaders by topic and partition, and where the next page begins."""
+
+    partitions: dict[str, dict[int, EligibleLeaders]]
+    cursor: Cursor | None
+
+
+def _eligible_leaders(names: Sequence[str], cursor: Cursor | None) -> Call[str, EligibleLeadersPage]:
+    """Return a page of eligible leaders of topics, in one request for all. KIP-966."""
+
+    def request(_: Sequence[str]) -> Message:
+        rows = [describe_topic_partitions.TopicRequest(name) for name in names]
+        return describe_topic_partitions.DescribeTopicPartitionsRequest(rows, cursor=cursor)
+
+    def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, EligibleLeadersPage]]:
+        after = response.next_cursor
+        found = {
+            topic.name: {
+                row.partition_index: EligibleLeaders(
+                    tuple(row.eligible_leader_replicas or ()), tuple(row.last_known_elr or ())
+                )
+                for row in topic.partitions
+            }
+            for topic in response.topics
+            if topic.name in names
+        }
+        yield keys[0], EligibleLeadersPage(found, Cursor(after.topic_name, after.partition_index) if after else None)
+
+    return Call(Route.ANY, ["eligible leaders"], request, read)
+
+
+def _described_by_metadata(topics: Iterable[str]) -> Call[str, TopicDescription]:
     """Describe topics by name."""
 
     def request(names: Sequence[str]) -> Message:
