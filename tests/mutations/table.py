@@ -2576,8 +2576,8 @@ CONTROLLER = (
     Mutation(
         "an expired broker whose fencing was not appended is fenced by the next call",
         "controller/heartbeats.py",
-        "            return Outcome(records_to_fence(state, broker), True)\n",
-        "            return Outcome(records_to_fence(state, broker), state.sessions.end(broker_id) is None)\n",
+        "            return Outcome(records, True)\n        state",
+        "            return Outcome(records, state.sessions.end(broker_id) is None)\n        state",
         (f"{BEATS}::test_expired_broker_is_fenced_again_if_the_record_was_not_appended",),
     ),
     Mutation(
@@ -2736,8 +2736,8 @@ CLUSTER = (
     Mutation(
         "a broker that starts again leaves the in-sync replicas",
         "controller/brokers.py",
-        "        records += leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)\n",
-        "        pass\n",
+        "yield from leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)\n",
+        "[]\n",
         (CONTROLLER_SEEDS, REPLICATION_SEEDS),
     ),
     Mutation(

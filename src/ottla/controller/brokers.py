@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from ottla.common.slices import Slices
 from ottla.controller import leaders
 from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.features import CONTROLLERS_FROM, DIRECTORIES_FROM, served_level
@@ -37,7 +38,7 @@ def register(
     now_ms: int = 0,
     clean_shutdown: bool | None = None,
     fenced: bool = True,
-) -> Outcome[BrokerRegistrationResponse]:
+) -> Slices[Outcome[BrokerRegistrationResponse]]:
     """Register a broker as fenced; the controller's own node is registered unfenced, because it is ready.
 
     A restart is clean if `clean_shutdown` says so or, without it, if the request names the epoch of the present
@@ -59,7 +60,7 @@ def register(
     records: list[Message] = []
     if not same and fenced:
         # Also without a registration: an unregistered broker may still be in the ISR of its partitions.
-        records += leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)
+        records += yield from leaders.records_for_departure(state, request.broker_id, unclean=not clean_shutdown)
     # The epoch of a new incarnation is the offset of its registration, which comes after these records.
     registration = _registration(request, state.next_offset + len(records), fenced=fenced)
     if existing is not None and same:
@@ -69,9 +70,9 @@ def register(
     if fenced:
         state.sessions.begin(request.broker_id, registration.broker_epoch, now_ms)
     else:
-        records += leaders.records_for_arrival(state, request.broker_id, any_directory=True)
+        records += yield from leaders.records_for_arrival(state, request.broker_id, any_directory=True)
         if existing is not None and not same and not clean_shutdown:
-            records += leaders.records_for_restart(state, request.broker_id)
+            records += yield from leaders.records_for_restart(state, request.broker_id)
     response = BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=registration.broker_epoch)
     return Outcome(records, response)
 
@@ -159,40 +160,44 @@ def check_epoch(state: State, broker_id: int, epoch: int) -> BrokerImage:
     return broker
 
 
-def records_to_fence(state: State, broker: BrokerImage) -> list[Message]:
+def records_to_fence(state: State, broker: BrokerImage) -> Slices[list[Message]]:
     """Remove a broker from leadership and ISR, and fence it; nothing if it is fenced."""
     if broker.fenced:
         return []
     change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=1)
-    return [*leaders.records_for_departure(state, broker.broker_id), change]
+    records = yield from leaders.records_for_departure(state, broker.broker_id)
+    return [*records, change]
 
 
-def records_to_unfence(state: State, broker: BrokerImage) -> list[Message]:
+def records_to_unfence(state: State, broker: BrokerImage) -> Slices[list[Message]]:
     """Let a broker serve, and lead partitions without a leader; nothing if it is not fenced."""
     if not broker.fenced:
         return []
     change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=-1)
-    return [change, *leaders.records_for_arrival(state, broker.broker_id)]
+    records = yield from leaders.records_for_arrival(state, broker.broker_id)
+    return [change, *records]
 
 
-def fence(state: State, broker_id: int) -> Outcome[None]:
+def fence(state: State, broker_id: int) -> Slices[Outcome[None]]:
     """Fence a broker at once, e.g. because its connection was closed; it leads no partition until it returns."""
-    return Outcome(records_to_fence(state, _registered(state, broker_id)), None)
+    records = yield from records_to_fence(state, _registered(state, broker_id))
+    return Outcome(records, None)
 
 
-def unfence(state: State, broker_id: int, epoch: int) -> Outcome[None]:
+def unfence(state: State, broker_id: int, epoch: int) -> Slices[Outcome[None]]:
     """Unfence a broker that has caught up with the metadata, so that it may serve."""
-    return Outcome(records_to_unfence(state, check_epoch(state, broker_id, epoch)), None)
+    records = yield from records_to_unfence(state, check_epoch(state, broker_id, epoch))
+    return Outcome(records, None)
 
 
-def unregister(state: State, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
+def unregister(state: State, broker_id: int) -> Slices[Outcome[UnregisterBrokerResponse]]:
     """Delete a broker's registration, but not that of this running node. Raises BROKER_ID_NOT_REGISTERED."""
     broker = _registered(state, broker_id)
     if broker_id == state.node_id:
         refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")
     from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
-    records: list[Message] = leaders.records_for_departure(state, broker_id)
+    records = yield from leaders.records_for_departure(state, broker_id)
     records.append(m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Outcome(records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
 

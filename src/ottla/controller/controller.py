@@ -168,7 +168,7 @@ class Controller:
         now_ms: int = 0,
         clean_shutdown: bool | None = None,
         fenced: bool = True,
-    ) -> Outcome[BrokerRegistrationResponse]:
+    ) -> Slices[Outcome[BrokerRegistrationResponse]]:
         """Register a new incarnation of a broker. Raises DUPLICATE_BROKER_REGISTRATION and INVALID_REGISTRATION."""
         return brokers.register(self._state, request, now_ms=now_ms, clean_shutdown=clean_shutdown, fenced=fenced)
 
@@ -180,19 +180,19 @@ class Controller:
         brokers_with_session = (each for each in self._state.image.brokers.values() if each.broker_id != restarting)
         self._state.sessions.begin_all(brokers_with_session, now_ms)
 
-    def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
+    def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Slices[Outcome[BrokerHeartbeatResponse]]:
         """Extend a broker's session; fence, unfence or stop it. Raises STALE_BROKER_EPOCH."""
         from ottla.controller import heartbeats
 
         return heartbeats.heartbeat(self._state, request, now_ms)
 
-    def fence_one_expired_broker(self, now_ms: int) -> Outcome[bool]:
+    def fence_one_expired_broker(self, now_ms: int) -> Slices[Outcome[bool]]:
         """Fence one broker without a heartbeat for `broker.session.timeout.ms`; True if the caller must call again."""
         from ottla.controller import heartbeats
 
         return heartbeats.fence_one_expired(self._state, now_ms)
 
-    def fence_dead_broker(self, broker_id: int, epoch: int) -> Outcome[bool]:
+    def fence_dead_broker(self, broker_id: int, epoch: int) -> Slices[Outcome[bool]]:
         """Fence a broker whose process has evidently ended, and end its session; False if it is not registered so."""
         from ottla.controller import heartbeats
 
@@ -227,15 +227,15 @@ class Controller:
 
         return balancing.elect_unclean_leaders(self._state)
 
-    def fence_broker(self, broker_id: int) -> Outcome[None]:
+    def fence_broker(self, broker_id: int) -> Slices[Outcome[None]]:
         """Fence a broker that is not available: it loses its leaderships."""
         return brokers.fence(self._state, broker_id)
 
-    def unfence_broker(self, broker_id: int, epoch: int) -> Outcome[None]:
+    def unfence_broker(self, broker_id: int, epoch: int) -> Slices[Outcome[None]]:
         """Unfence a broker. Raises STALE_BROKER_EPOCH."""
         return brokers.unfence(self._state, broker_id, epoch)
 
-    def unregister_broker(self, broker_id: int) -> Outcome[UnregisterBrokerResponse]:
+    def unregister_broker(self, broker_id: int) -> Slices[Outcome[UnregisterBrokerResponse]]:
         """Unregister a broker. Raises BROKER_ID_NOT_REGISTERED."""
         return brokers.unregister(self._state, broker_id)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ottla.common.slices import Slices
 from ottla.controller import leaders
 from ottla.controller.brokers import check_epoch, records_to_fence, records_to_unfence
 from ottla.controller.state import Outcome, State
@@ -28,15 +29,15 @@ class BrokerState(Enum):
     SHUTDOWN_NOW = 3
 
 
-def heartbeat(state: State, request: BrokerHeartbeatRequest, now_ms: int) -> Outcome[BrokerHeartbeatResponse]:
+def heartbeat(state: State, request: BrokerHeartbeatRequest, now_ms: int) -> Slices[Outcome[BrokerHeartbeatResponse]]:
     """Extend the broker's session and decide on its next state. Raises STALE_BROKER_EPOCH."""
     broker = check_epoch(state, request.broker_id, request.broker_epoch)
     current = _current(broker)
-    records = _offline(state, broker, request)
+    records = yield from _offline(state, broker, request)
     # A failed directory first: records of both decisions could contradict each other. The next heartbeat continues.
     following = current if records else _next(state, broker, request, current)
     if following is not current:
-        records = _transition(state, broker, following)
+        records = yield from _transition(state, broker, following)
     records += _cordoned(state, broker, request)
     sessions = state.sessions
     sessions.touch(broker.broker_id, broker.epoch, now_ms)
@@ -83,23 +84,24 @@ def _active_have_read(state: State, offset: int) -> bool:
     return all(read is None or read >= offset for read in offsets)
 
 
-def _transition(state: State, broker: BrokerImage, following: BrokerState) -> list[Message]:
+def _transition(state: State, broker: BrokerImage, following: BrokerState) -> Slices[list[Message]]:
     if following is BrokerState.UNFENCED:
-        return records_to_unfence(state, broker)
+        return (yield from records_to_unfence(state, broker))
     if following is BrokerState.CONTROLLED_SHUTDOWN:
         change = m.BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        return [change, *leaders.records_for_departure(state, broker.broker_id)]
-    return records_to_fence(state, broker)
+        records = yield from leaders.records_for_departure(state, broker.broker_id)
+        return [change, *records]
+    return (yield from records_to_fence(state, broker))
 
 
-def _offline(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[Message]:
+def _offline(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest) -> Slices[list[Message]]:
     lost = [directory for directory in broker.directories if directory in set(request.offline_log_dirs)]
     if not lost or state.image.metadata_version < DIRECTORIES_FROM:
         return []
     online = [directory for directory in broker.directories if directory not in lost]
-    records = leaders.records_for_offline_directories(state, broker.broker_id, lost)
+    records = yield from leaders.records_for_offline_directories(state, broker.broker_id, lost)
     if not online:
         return records  # An empty list in the record would mean no change. The broker stops by itself.
     change = m.BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=online)
@@ -118,7 +120,7 @@ def _cordoned(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest
     return [change]
 
 
-def fence_one_expired(state: State, now_ms: int) -> Outcome[bool]:
+def fence_one_expired(state: State, now_ms: int) -> Slices[Outcome[bool]]:
     """Fence at most one broker whose session has expired; the response is whether to call again at once.
 
     One at a time, so that the next decision sees the leaders that the previous one elected.
@@ -131,12 +133,13 @@ def fence_one_expired(state: State, now_ms: int) -> Outcome[bool]:
             continue
         if broker is not None and broker.epoch == epoch and not broker.fenced:
             # The session ends when the image shows the broker as fenced. If the append fails, the next call retries.
-            return Outcome(records_to_fence(state, broker), True)
+            records = yield from records_to_fence(state, broker)
+            return Outcome(records, True)
         state.sessions.end(broker_id)
     return Outcome([], False)
 
 
-def fence_dead(state: State, broker_id: int, epoch: int) -> Outcome[bool]:
+def fence_dead(state: State, broker_id: int, epoch: int) -> Slices[Outcome[bool]]:
     """Fence this registration of a broker without waiting for its session; the response is whether it was fenced.
 
     If the records are not appended, `fence_one_expired` retries: the session has expired.
@@ -145,4 +148,5 @@ def fence_dead(state: State, broker_id: int, epoch: int) -> Outcome[bool]:
     if broker is None or broker.epoch != epoch or broker.fenced or broker_id == state.node_id:
         return Outcome([], False)
     state.sessions.expire(broker_id, epoch)
-    return Outcome(records_to_fence(state, broker), True)
+    records = yield from records_to_fence(state, broker)
+    return Outcome(records, True)

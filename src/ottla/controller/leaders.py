@@ -116,16 +116,18 @@ def _changes(
     broker_id: int,
     target_of: Callable[[PartitionImage], Target | None],
     availability: Availability = UNCHANGED,
-) -> list[Message]:
+) -> Slices[list[Message]]:
     """Change the partitions of a broker for which `target_of` returns a target."""
     records: list[Message] = []
     for topic in state.image.topics_by_name.values():
+        yield
         changes = None
         for index, partition in topic.partitions.items():
             target = target_of(partition) if broker_id in partition.replicas else None
             if target is not None:
                 changes = TopicChanges(state, topic, availability=availability) if changes is None else changes
                 records += changes.records(index, target)
+                yield
     return records
 
 
@@ -134,7 +136,7 @@ def _eligible_enabled(state: State) -> bool:
     return served_level(name, state.image.features.get(name, 0)) > 0
 
 
-def records_for_departure(state: State, broker_id: int, *, unclean: bool = False) -> list[Message]:
+def records_for_departure(state: State, broker_id: int, *, unclean: bool = False) -> Slices[list[Message]]:
     """Remove an unavailable broker from leadership and the ISR; after an unclean stop it is not eligible, either."""
     lost = broker_id if unclean and _eligible_enabled(state) else None
 
@@ -146,13 +148,15 @@ def records_for_departure(state: State, broker_id: int, *, unclean: bool = False
     return _changes(state, broker_id, target_of, Availability(departed=broker_id))
 
 
-def records_for_arrival(state: State, broker_id: int, *, any_directory: bool = False) -> list[Message]:
+def records_for_arrival(state: State, broker_id: int, *, any_directory: bool = False) -> Slices[list[Message]]:
     """Elect leaders of partitions without one, now that the broker is available."""
     availability = Availability(arrived=broker_id, any_directory=any_directory)
     return _changes(state, broker_id, lambda each: Target() if each.leader == NO_LEADER else None, availability)
 
 
-def records_for_offline_directories(state: State, broker_id: int, directories: Iterable[bytes]) -> list[Message]:
+def records_for_offline_directories(
+    state: State, broker_id: int, directories: Iterable[bytes]
+) -> Slices[list[Message]]:
     """Remove the broker from leadership and ISR of the partitions in directories that failed. KIP-858."""
     lost = set(directories)
 
@@ -167,13 +171,14 @@ def records_for_offline_directories(state: State, broker_id: int, directories: I
     return _changes(state, broker_id, target_of, Availability(departed=broker_id))
 
 
-def records_for_restart(state: State, broker_id: int) -> list[Message]:
+def records_for_restart(state: State, broker_id: int) -> Slices[list[Message]]:
     """Start a new leader epoch in the partitions that a crashed broker led, because their last records may be lost."""
-    return [
-        m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id)
-        for topic, index, partition in partitions_of(state, broker_id)
-        if partition.leader == broker_id
-    ]
+    records: list[Message] = []
+    for topic, index, partition in partitions_of(state, broker_id):
+        if partition.leader == broker_id:
+            records.append(m.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id))
+            yield
+    return records
 
 
 def leads_any(state: State, broker_id: int) -> bool:

@@ -268,16 +268,16 @@ def test_registration_is_validated_and_its_epoch_increases() -> None:
     wrong = registration(2)
     wrong.cluster_id = "other"
     with pytest.raises(KafkaError) as error:
-        cluster.controller.register_broker(wrong)
+        finish(cluster.controller.register_broker(wrong))
     assert error.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
     taken = registration(2)
     taken.log_dirs = registration(1).log_dirs
     with pytest.raises(KafkaError, match="Broker 1 is already registered"):
-        cluster.controller.register_broker(taken)
+        finish(cluster.controller.register_broker(taken))
     old = registration(2)
     old.features = []
     with pytest.raises(KafkaError, match=r"does not support finalized version 30 of metadata\.version"):
-        cluster.controller.register_broker(old)
+        finish(cluster.controller.register_broker(old))
 
 
 @pytest.mark.parametrize(("clean", "epoch"), [(True, 0), (False, 1)])
@@ -304,7 +304,7 @@ def test_fenced_broker_loses_leadership_but_last_in_sync_replica_remains_without
     cluster.do(cluster.controller.unfence_broker(other, cluster.epochs[other]))
     assert cluster.controller.image.topics_by_name["t"].partitions[0].leader == other
     with pytest.raises(KafkaError) as error:
-        cluster.controller.unfence_broker(other, 0)
+        finish(cluster.controller.unfence_broker(other, 0))
     assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -344,7 +344,7 @@ def test_broker_is_unregistered_unless_it_is_this_node() -> None:
     cluster = with_topic(brokers=2, factor=2)
     for broker_id, code in ((1, ErrorCode.INVALID_REQUEST), (9, ErrorCode.BROKER_ID_NOT_REGISTERED)):
         with pytest.raises(KafkaError) as error:
-            cluster.controller.unregister_broker(broker_id)
+            finish(cluster.controller.unregister_broker(broker_id))
         assert error.value.code == code
     assert cluster.do(cluster.controller.unregister_broker(2)).error_code == 0
     assert list(cluster.controller.image.brokers) == [1]

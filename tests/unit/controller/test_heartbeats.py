@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import finish
 from ottla.controller import Outcome
 from ottla.metadata import features
 from ottla.metadata.image import NO_LEADER, PartitionImage
@@ -154,7 +155,7 @@ def test_heartbeat_with_an_old_or_unknown_epoch_changes_nothing() -> None:
     image = cluster.controller.image
     for broker_id, epoch in ((1, cluster.epochs[1] - 1), (1, cluster.epochs[1] + 1), (9, 0)):
         with pytest.raises(KafkaError) as error:
-            cluster.controller.heartbeat(BrokerHeartbeatRequest(broker_id, epoch, 10**6), cluster.now_ms)
+            finish(cluster.controller.heartbeat(BrokerHeartbeatRequest(broker_id, epoch, 10**6), cluster.now_ms))
         assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
     assert cluster.controller.image is image
 
@@ -178,8 +179,8 @@ def test_expired_brokers_are_fenced_one_per_call_but_not_that_of_the_controller_
 def test_expired_broker_is_fenced_again_if_the_record_was_not_appended() -> None:
     cluster = Brokers(2)
     cluster.now_ms += TIMEOUT_MS + 1
-    first = cluster.controller.fence_one_expired_broker(cluster.now_ms)
-    assert cluster.controller.fence_one_expired_broker(cluster.now_ms).records == first.records
+    first = finish(cluster.controller.fence_one_expired_broker(cluster.now_ms))
+    assert finish(cluster.controller.fence_one_expired_broker(cluster.now_ms)).records == first.records
 
 
 def test_new_active_controller_waits_a_full_session_before_it_fences() -> None:
@@ -290,3 +291,12 @@ def check(cluster: Brokers, before: PartitionImage, after: PartitionImage) -> No
         raise AssertionError(f"no replica of {before} can lead {after}: records may be lost")
     if after.isr and before.isr and set(before.isr).isdisjoint(after.isr):
         raise AssertionError(f"no replica of ISR {before.isr} is in {after.isr}: records may be lost")
+
+
+def test_fencing_yields_between_partitions_so_that_other_requests_are_served() -> None:
+    cluster = Brokers(3)
+    topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(index, [2, 1, 3]) for index in range(500)])
+    cluster.do(cluster.controller.create_topics(CreateTopicsRequest(topics=[topic])))
+    assert sum(1 for _ in cluster.controller.fence_broker(2)) > 500
+    cluster.do(cluster.controller.fence_broker(2))
+    assert {each.leader for each in cluster.controller.image.topics_by_name["t"].partitions.values()} == {1}

@@ -56,7 +56,7 @@ class AlterPartitions:
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Send the change with those of other partitions; the partition gets the answer."""
-        logger.info(
+        logger.debug(
             "[Partition %s broker=%d] Changing ISR from %s to %s (high watermark %d, end offset %d)",
             partition.topic_partition,
             self._cluster.node_id,
@@ -115,6 +115,7 @@ class AlterPartitions:
                 answers = dict.fromkeys(sent, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
         self._is_busy = False
         must_wait = False
+        updated: list[Partition] = []
         for key, (partition, proposal) in sent.items():
             code, decision = answers.get(key, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
             following = partition.on_isr_answer(proposal, code, decision)
@@ -122,7 +123,8 @@ class AlterPartitions:
                 must_wait = True
                 self._pending.setdefault(key, (partition, proposal))
             elif decision is not None:
-                logger.info(
+                updated.append(partition)
+                logger.debug(
                     "[Partition %s broker=%d] ISR updated to %s and version updated to %d",
                     partition.topic_partition,
                     self._cluster.node_id,
@@ -136,7 +138,19 @@ class AlterPartitions:
                     self._cluster.node_id,
                     code.name,
                 )
+        if updated:
+            self._log(updated)
         self._send_soon(RETRY_S if must_wait else 0)
+
+    def _log(self, updated: list[Partition]) -> None:
+        """One line for all: a broker that starts joins the ISR of thousands of partitions."""
+        if len(updated) == 1:
+            text = f"Partition {updated[0].topic_partition}"
+            logger.info("[%s broker=%d] ISR updated to %s", text, self._cluster.node_id, _text(updated[0].isr or ()))
+            return
+        smallest = min(len(partition.isr or ()) for partition in updated)
+        text = "[Broker id=%d] ISR updated of %d partitions, to %d replicas or more, %s first"
+        logger.info(text, self._cluster.node_id, len(updated), smallest, updated[0].topic_partition)
 
 
 def _decisions(response: AlterPartitionResponse) -> dict[Key, tuple[ErrorCode, IsrDecision | None]]:
