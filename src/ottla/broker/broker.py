@@ -17,6 +17,7 @@ from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
+from ottla.broker.lost_brokers import LostBrokers
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.response_cache import ResponseCache
@@ -29,6 +30,7 @@ from ottla.common.ids import Uuid
 from ottla.config import TopicResolver
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.metadata.image import BROKER, TOPIC
+from ottla.network.closing_order import ClosedFirst
 from ottla.network.node_channel import NodeChannels
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -119,6 +121,8 @@ class Broker:
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1
         )
         self.response_cache = ResponseCache()
+        self.lost_brokers = LostBrokers(call_later)
+        self.closed_first = ClosedFirst()
         self.coordinators = Coordinators(self, call_later)
         self._topic_resolver: TopicResolver | None = None
         self.controller = ControllerChannel(metadata, clock, call_later, NodeChannels(f"broker-{self.node_id}"))
@@ -211,10 +215,17 @@ class Broker:
 
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """(node id, host, port, rack) of every broker that is not fenced, for clients of `listener`."""
+        return self._endpoints(listener, fenced=())
+
+    def listed_endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        """The same with the brokers that were fenced just now: see `LostBrokers`."""
+        return self._endpoints(listener, fenced=self.lost_brokers.just_fenced)
+
+    def _endpoints(self, listener: str, fenced: Collection[int]) -> list[tuple[int, str, int, str | None]]:
         found = []
         for node_id, broker in self.metadata.image.brokers.items():
             endpoint = self.endpoint(node_id, listener)
-            if endpoint is not None and not broker.fenced:
+            if endpoint is not None and (not broker.fenced or node_id in fenced):
                 found.append((node_id, endpoint.host, endpoint.port, broker.rack))
         return found
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.control.forwarding import Forwarding
     from ottla.broker.fetch_session import FetchSessionCache
     from ottla.broker.group_runtime import GroupRuntime
+    from ottla.broker.lost_brokers import LostBrokers
     from ottla.broker.metadata_log import MetadataShell
     from ottla.broker.partitions import Partitions
     from ottla.broker.peers.requests import PeerRequests
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Listener, TopicResolver
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
+    from ottla.network.closing_order import ClosedFirst
     from ottla.protocol.frames import RequestHeader
 
 
@@ -222,6 +224,9 @@ class FetchPorts(HasPartitions, HasClock, HasConfig, HasAddresses, Protocol):
     """For `handlers/fetch.py`."""
 
     @property
+    def closed_first(self) -> ClosedFirst: ...
+
+    @property
     def fetch_sessions(self) -> FetchSessionCache: ...
 
     @property
@@ -270,7 +275,15 @@ class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponse
     @property
     def auto_topic_creation(self) -> AutoTopicCreation: ...
 
+    @property
+    def lost_brokers(self) -> LostBrokers: ...
+
+    @property
+    def worker(self) -> Worker: ...
+
     def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
+
+    def listed_endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
 
     def controller_id(self, available: Collection[int]) -> int: ...
 

@@ -299,6 +299,7 @@ class Node:
                 self.network.limits = Limits.from_config(broker.config)
             if self._maintenance is not None:
                 self._maintenance.configure(broker.config)
+        broker.lost_brokers.publish(old, new)
         broker.partitions.publish(old, new)
         if old is not None:
             broker.coordinators.publish(old, new)

@@ -80,6 +80,19 @@ class Worker:
         """Whether a large request may be decoded now."""
         return self.later is None or (self._left_ms > 0 and self._large < MOST_LARGE)
 
+    def next_iteration(self) -> Completion[None]:
+        """Complete in the next event loop iteration: what happened until now is known then."""
+        completion: Completion[None] = Completion()
+
+        def complete() -> None:
+            completion.complete(None)
+
+        if self.later is None:
+            complete()
+        else:
+            self.later(complete)
+        return completion
+
     def charge(self, began_ms: int) -> None:
         """Charge the time since `began_ms` to this iteration."""
         spent_ms = self._monotonic_ms() - began_ms

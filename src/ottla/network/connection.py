@@ -135,6 +135,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     @property
+    def descriptor(self) -> int | None:
+        """The descriptor of the socket; None if it is closed."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        number = -1 if sock is None else sock.fileno()
+        return None if number < 0 else number
+
+    @property
     def is_busy(self) -> bool:
         """Whether a request is in progress."""
         return self._pending is not None

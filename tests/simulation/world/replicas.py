@@ -27,6 +27,7 @@ from ottla.controller.partition_change import ChangeRules, Election, Target, par
 from ottla.log import Log, LogConfig, LogManager
 from ottla.metadata.delta import changed_partition
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from ottla.network.closing_order import ClosedFirst
 from ottla.network.errors import ConnectionClosed
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import (
@@ -137,6 +138,7 @@ class ReplicaNode:
         self.logs.load(lambda _: LogConfig(segment_bytes=2_000))
         self.worker = Worker(world.loop)
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
+        self.closed_first = ClosedFirst()
         resolver = TopicResolver({}, {}, self.config)
         values = {name: entry.value for name, entry in resolver.resolve({}).items()}
         values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
@@ -165,6 +167,8 @@ class ReplicaNode:
                 settings=SETTINGS,
                 request_timeout_s=5,
                 connect=lambda leader, _: Channel(world, self, world.nodes[leader]),
+                on_lost=lambda leader: None,
+                on_answer=lambda leader: None,
             ),
             lambda: 1,
         )

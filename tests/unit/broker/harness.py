@@ -98,6 +98,7 @@ class Connection:
     def __init__(self) -> None:
         self.state: dict[str, object] = {}
         self.closed = False
+        self.descriptor: int | None = None
         self.listener = "PLAINTEXT"
         self.remote_host = "127.0.0.1"
         self.principal = "User:ANONYMOUS"
@@ -190,6 +191,7 @@ class BrokerHarness:
 
     def _publish(self, old: Any, new: Any) -> None:
         self.broker.follow_configs(old, new)
+        self.broker.lost_brokers.publish(old, new)
         self.broker.partitions.publish(old, new)
         if old is not None:
             self.broker.coordinators.publish(old, new)

@@ -103,6 +103,7 @@ def test_replica_in_a_failed_directory_is_offline(cluster: BrokerHarness) -> Non
 
 def test_fenced_broker_is_neither_listed_nor_the_controller(cluster: BrokerHarness) -> None:
     fence(cluster, 1)
+    cluster.loop.advance(2_001)
     answer = cluster.ask(MetadataRequest(topics=[]), 12)
     assert ([broker.node_id for broker in answer.brokers], answer.controller_id) == ([2], 2)
     fence(cluster, 2)
@@ -129,3 +130,77 @@ def test_controllers_are_described_on_their_listener(cluster: BrokerHarness) -> 
         (7, "there", 9094),
     ]
     assert answer.controller_id == 1
+
+
+# -- a leader whose process just ended: see `LostBrokers` --------------------------------------------------------------
+
+
+def ask_for_leader(cluster: BrokerHarness, name: str = "t") -> Any:
+    """The response, or a completion of it."""
+    return cluster.start(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+
+
+def leader_of(response: Any) -> int:
+    return response.topics[0].partitions[0].leader_id  # type: ignore[no-any-return]
+
+
+def test_response_waits_until_the_lost_leader_is_replaced(cluster: BrokerHarness) -> None:
+    assert leader_of(ask_for_leader(cluster)) == 2
+    cluster.broker.lost_brokers.lost(2)
+    waiting = [ask_for_leader(cluster), cluster.start(MetadataRequest(topics=None), 12)]
+    lead(cluster, 1)
+    assert not any(each.done for each in waiting)
+    fence(cluster, 2)
+    assert [leader_of(each.result()) for each in waiting] == [1, 1]
+
+
+def test_response_without_the_lost_leader_does_not_wait(cluster: BrokerHarness) -> None:
+    lead(cluster, 1)
+    cluster.broker.lost_brokers.lost(2)
+    assert leader_of(ask_for_leader(cluster)) == 1
+    assert cluster.ask(MetadataRequest(topics=[]), 12).topics == []
+
+
+def test_response_waits_for_two_seconds_at_most(cluster: BrokerHarness) -> None:
+    """The leader may be alive: the controller decides."""
+    cluster.broker.lost_brokers.lost(2)
+    waiting = ask_for_leader(cluster)
+    cluster.loop.advance(1_999)
+    cluster.broker.lost_brokers.lost(2)
+    assert not waiting.done
+    cluster.loop.advance(1)
+    assert leader_of(waiting.result()) == 2
+    cluster.broker.lost_brokers.lost(2)  # another attempt to connect failed
+    assert leader_of(ask_for_leader(cluster)) == 2
+
+
+def test_leader_that_answers_again_is_named(cluster: BrokerHarness) -> None:
+    for _ in range(2):
+        cluster.broker.lost_brokers.lost(2)
+        waiting = ask_for_leader(cluster)
+        assert not waiting.done
+        cluster.broker.lost_brokers.answered(2)
+        assert leader_of(waiting.result()) == 2
+        assert leader_of(ask_for_leader(cluster)) == 2
+
+
+def test_broker_that_was_fenced_before_is_not_waited_for(cluster: BrokerHarness) -> None:
+    fence(cluster, 2)
+    cluster.broker.lost_brokers.lost(2)
+    cluster.broker.lost_brokers.lost(77)
+    assert not cluster.broker.lost_brokers
+
+
+def test_broker_is_listed_for_two_seconds_after_it_was_fenced(cluster: BrokerHarness) -> None:
+    def listed() -> list[int]:
+        return [broker.node_id for broker in cluster.ask(MetadataRequest(topics=[]), 12).brokers]
+
+    lead(cluster, 1)
+    fence(cluster, 2)
+    found = partition(cluster)
+    assert (found.leader_id, found.offline_replicas) == (1, [2, 3])
+    assert listed() == [1, 2]
+    cluster.loop.advance(1_999)
+    assert listed() == [1, 2]
+    cluster.loop.advance(1)
+    assert listed() == [1]

@@ -59,7 +59,7 @@ def handle(
     fetch = _begin(broker, context, request, session)
     response = fetch.start()
     if isinstance(response, Completion):
-        _cancel_with_connection(context.connection, fetch)
+        _cancel_with_connection(broker, context.connection, fetch, is_follower=session.replica_id >= 0)
     return response
 
 
@@ -91,7 +91,7 @@ def _fetch_in_slices(
         if session.id == NO_SESSION and not is_waiting:
             session.close()
     if is_waiting:
-        _cancel_with_connection(context.connection, fetch)
+        _cancel_with_connection(broker, context.connection, fetch, is_follower=session.replica_id >= 0)
     return response
 
 
@@ -154,8 +154,10 @@ def _update(session: FetchSession, topic: str | Uuid, partitions: Iterable[Fetch
             state.high_watermark = NOT_REPORTED
 
 
-def _cancel_with_connection(connection: Connection, fetch: Fetch) -> None:
+def _cancel_with_connection(broker: FetchPorts, connection: Connection, fetch: Fetch, *, is_follower: bool) -> None:
     """Cancel the fetch when the connection is lost: one callback per connection, for the request in progress."""
     if _WAITING not in connection.state:
+        if is_follower:
+            broker.closed_first.add(connection)
         connection.on_close(lambda: cast("Fetch", connection.state[_WAITING]).cancel())
     connection.state[_WAITING] = fetch

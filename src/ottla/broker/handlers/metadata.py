@@ -3,7 +3,8 @@
 KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that
 received the request. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and
 `auto.create.topics.enable` allow it, its creation begins and a later request finds it, as in Kafka. Responses are
-cached as bytes until the metadata changes.
+cached as bytes until the metadata changes. A response that would name a leader whose process just ended waits until the
+controller has elected another: see `LostBrokers`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,38 @@ def handle(
     broker: MetadataPorts, context: RequestContext, request: MetadataRequest
 ) -> Encoded | Slices[MetadataResponse | Encoded]:
     """Describe the requested topics, or all of them, as they are before missing ones are created."""
-    question = _question(context, request)
+    if len(broker.metadata.image.brokers) > 1:
+        return _describe_settled(broker, context, request)
+    return _describe_now(broker, context, request)
+
+
+def _describe_settled(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest
+) -> Slices[MetadataResponse | Encoded]:
+    """Wait until the leaders of the topics are not among those that were just lost."""
+    # A lost connection is reported one event loop iteration after it was noticed.
+    yield broker.worker.next_iteration()
+    if broker.lost_brokers:
+        waiting = broker.lost_brokers.settled(_leaders(broker.metadata.image, request))
+        if waiting is not None:
+            yield waiting
+    answer = _describe_now(broker, context, request)
+    return answer if isinstance(answer, Encoded) else (yield from answer)
+
+
+def _leaders(image: MetadataImage, request: MetadataRequest) -> set[int] | None:
+    """The leaders of the requested topics; None for those of many topics."""
+    if request.topics is None or len(request.topics) > MOST_TOPICS_CACHED:
+        return None
+    by_name, by_id = image.topics_by_name, image.topics_by_id
+    topics = [by_name.get(topic.name or "") or by_id.get(topic.topic_id) for topic in request.topics]
+    return {partition.leader for topic in topics if topic is not None for partition in topic.partitions.values()}
+
+
+def _describe_now(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest
+) -> Encoded | Slices[MetadataResponse | Encoded]:
+    question = _question(broker, context, request)
     if question is not None:
         kept = broker.response_cache.get(broker.metadata.image, question)
         if kept is not None:
@@ -59,7 +91,7 @@ def handle(
     return _answer(broker, context, request, question)
 
 
-def _question(context: RequestContext, request: MetadataRequest) -> Hashable | None:
+def _question(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Hashable | None:
     """The cache key of the response; None if it must not be cached."""
     asked = None
     if request.topics is not None:
@@ -72,6 +104,7 @@ def _question(context: RequestContext, request: MetadataRequest) -> Hashable | N
         request.allow_auto_topic_creation,  # a request that creates topics must not get a cached response
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
+        broker.lost_brokers.just_fenced,
         asked,
     )
 
@@ -138,8 +171,8 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     image = broker.metadata.image
     allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
     topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
-    endpoints = broker.endpoints(context.listener)
-    view = _View(image, frozenset(node_id for node_id, _, _, _ in endpoints), context.api_version, allowed)
+    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints(context.listener))
+    view = _View(image, available, context.api_version, allowed)
     if _asks_for_all(context, request):
         for topic in image.topics_by_name.values():
             topics.append(_topic(view, topic))
@@ -162,7 +195,7 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in endpoints
+            for node_id, host, port, rack in broker.listed_endpoints(context.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id(view.available),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.common.clock import Clock
@@ -19,7 +20,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.log.follower import append_as_follower, restart_at
-from ottla.network.errors import NetworkError
+from ottla.network.errors import ConnectionClosed, NetworkError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -84,6 +85,10 @@ class FetcherContext(NamedTuple):
     request_timeout_s: float
     connect: Callable[[int, str], Channel | None]
     """Returns a channel to a node, for a client id; None if the address of the node is unknown."""
+    on_lost: Callable[[int], None]
+    """Called with the id of a leader that closed the connection of a fetcher."""
+    on_answer: Callable[[int], None]
+    """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
 
 
 class _Followed:
@@ -102,6 +107,8 @@ class ReplicaFetcher:
     def __init__(self, context: FetcherContext, leader_id: int, index: int) -> None:
         self.leader_id = leader_id
         self.is_busy = False
+        self.before_fetch: Callable[[ReplicaFetcher], None] | None = None
+        """Called when a fetch is about to be sent; it may call `follow`."""
         self._context = context
         self._name = f"[ReplicaFetcher replicaId={context.cluster.node_id}, leaderId={leader_id}, fetcherId={index}]"
         self._client_id = f"broker-{context.cluster.node_id}-fetcher-{index}"
@@ -112,11 +119,16 @@ class ReplicaFetcher:
         self._timer: TimerHandle | None = None
         self._channel: Channel | None = None
         self._failures = 0
+        self._is_answered = False
         self._is_scheduled = False
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def partitions(self, limit: int) -> list[FollowedPartition]:
+        """The first partitions that this fetcher follows."""
+        return [followed.partition for followed in islice(self._partitions.values(), limit)]
 
     def follow(self, partition: FollowedPartition) -> None:
         """Fetch a partition in its leader epoch, from its log's end on."""
@@ -167,6 +179,8 @@ class ReplicaFetcher:
     def _fetch(self) -> None:
         if self._closed or self.is_busy or not len(self._session):
             return
+        if self.before_fetch is not None:
+            self.before_fetch(self)
         channel = self._connected()
         if channel is None:
             self._retry(f"the address of node {self.leader_id} is unknown")
@@ -188,6 +202,7 @@ class ReplicaFetcher:
         if self._failures == 0 and not self._closed:
             logger.info("%s Fetch failed and is retried: %s", self._name, problem)
         self._failures += 1
+        self._is_answered = False
         self._session.start_over()
         self._schedule(delay_ms / 1000)
 
@@ -204,6 +219,8 @@ class ReplicaFetcher:
             if self._channel is not channel:  # closed by this node, when it had nothing to fetch
                 self._schedule()
                 return
+            if isinstance(error, ConnectionClosed):
+                self._context.on_lost(self.leader_id)
             # The node may have another address when it is connected again.
             self._channel = None
             channel.close()
@@ -214,6 +231,9 @@ class ReplicaFetcher:
             self._retry(f"error {response.error_code} of the session")
             return
         self._failures = 0
+        if not self._is_answered:
+            self._is_answered = True
+            self._context.on_answer(self.leader_id)
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
         if len(rows) <= SLICE_PARTITIONS:
             for topic_id, data in rows:

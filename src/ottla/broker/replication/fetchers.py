@@ -2,7 +2,8 @@
 
 Each leader has `num.replica.fetchers` fetchers and a spare one. A partition is followed by the fetcher that its name
 selects, or by the spare one if that fetcher is waiting for an answer of its leader, which may take
-`replica.fetch.wait.max.ms`: after an election the records of a partition must not wait for that.
+`replica.fetch.wait.max.ms`: after an election the records of a partition must not wait for that. With that answer, the
+fetcher takes its partitions from the spare one, which is free for the next election.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
 
 NO_LEADER = -1
+# Partitions that a fetcher takes from the spare one before a fetch.
+MOST_TAKEN = 500
 
 
 class ReplicaFetchers:
@@ -69,9 +72,21 @@ class ReplicaFetchers:
             count = self._per_leader() + 1
             fetchers = [ReplicaFetcher(self._context, leader_id, index) for index in range(count)]
             self._fetchers[leader_id] = fetchers
+            for fetcher in fetchers[:-1]:
+                fetcher.before_fetch = self._take_from_spare
         *regular, spare = fetchers
-        chosen = regular[crc32(str(topic_partition).encode()) % len(regular)]
+        chosen = _select(regular, topic_partition)
         return spare if chosen.is_busy and not spare.is_busy else chosen
+
+    def _take_from_spare(self, fetcher: ReplicaFetcher) -> None:
+        """A regular fetcher is about to fetch."""
+        *regular, spare = self._fetchers[fetcher.leader_id]
+        for partition in spare.partitions(MOST_TAKEN):
+            topic_partition = partition.log.topic_partition
+            if _select(regular, topic_partition) is fetcher:
+                spare.unfollow(partition)
+                fetcher.follow(partition)
+                self._followed[topic_partition] = partition, fetcher
 
     def close(self) -> None:
         """Stop all fetchers."""
@@ -81,3 +96,7 @@ class ReplicaFetchers:
                 fetcher.close()
         self._fetchers.clear()
         self._followed.clear()
+
+
+def _select(fetchers: list[ReplicaFetcher], topic_partition: TopicPartition) -> ReplicaFetcher:
+    return fetchers[crc32(str(topic_partition).encode()) % len(fetchers)]

@@ -50,6 +50,8 @@ class Replication:
             settings=fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=self._connect,
+            on_lost=broker.lost_brokers.lost,
+            on_answer=broker.lost_brokers.answered,
         )
         self._fetchers = ReplicaFetchers(context, lambda: broker.config.int("num.replica.fetchers"))
 

@@ -1,0 +1,148 @@
+"""Which fetcher follows a partition, and what a lost connection reports."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker.replication.fetcher import FetcherContext
+from ottla.broker.replication.fetchers import ReplicaFetchers
+from ottla.broker.work import Worker
+from ottla.common.completion import Completion
+from ottla.common.ids import TopicPartition
+from ottla.network.errors import ConnectionClosed, NoAnswer
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.replication.session import FetchSettings
+
+from .harness import ManualLoop
+
+LEADER = 2
+
+
+class FakeLog:
+    log_end_offset = latest_epoch = log_start_offset = high_watermark = 0
+
+    def __init__(self, topic: str) -> None:
+        self.topic_partition = TopicPartition(topic, 0)
+
+
+class FakePartition:
+    """A `FollowedPartition` with an empty log."""
+
+    leader_epoch = 0
+    closed = False
+    is_truncation_synced = True
+
+    def __init__(self, topic: str) -> None:
+        self.log = FakeLog(topic)
+        self.topic_id = topic.encode()
+        self.leader_id = LEADER
+
+    def flush_if_due(self, now_ms: int) -> None:
+        return None
+
+
+class FakeChannel:
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.requests: list[tuple[FetchRequest, Completion[Any]]] = []
+        self.closed = False
+
+    def send(self, request: Any, *, timeout_s: float, version: int | None = None, least_version: int = 0) -> Any:
+        self.requests.append((request, Completion()))
+        return self.requests[-1][1]
+
+    def close(self) -> None:
+        self.closed = True
+
+    def answer(self, session_id: int = 7) -> None:
+        self.requests[-1][1].complete(FetchResponse(session_id=session_id))
+
+    def topics(self) -> set[bytes]:
+        """The topics that the last request names."""
+        return {topic.topic_id for topic in self.requests[-1][0].topics}
+
+
+class Follower:
+    """The fetchers of one node, and their connections."""
+
+    def __init__(self) -> None:
+        self.loop = ManualLoop()
+        self.channels: list[FakeChannel] = []
+        self.events: list[tuple[str, int]] = []
+        context = FetcherContext(
+            cluster=cast("Any", type("View", (), {"node_id": 1, "broker_epoch": 5})()),
+            logs=cast("Any", None),
+            clock=self.loop,
+            call_later=self.loop.call_later,
+            worker=Worker(self.loop),
+            settings=FetchSettings(),
+            request_timeout_s=30,
+            connect=self.connect,
+            on_lost=lambda leader: self.events.append(("lost", leader)),
+            on_answer=lambda leader: self.events.append(("answer", leader)),
+        )
+        self.fetchers = ReplicaFetchers(context, lambda: 1)
+
+    def connect(self, _node_id: int, client_id: str) -> FakeChannel:
+        self.channels.append(FakeChannel(client_id))
+        return self.channels[-1]
+
+    def follow(self, topic: str) -> FakePartition:
+        partition = FakePartition(topic)
+        self.fetchers.following(cast("Any", partition))
+        self.loop.advance(0)
+        return partition
+
+
+@pytest.fixture
+def follower() -> Follower:
+    return Follower()
+
+
+def test_spare_fetcher_is_free_again_when_the_regular_one_was_answered(follower: Follower) -> None:
+    follower.follow("a")
+    follower.follow("b")  # the regular fetcher waits for its leader
+    regular, spare = follower.channels
+    assert (regular.topics(), spare.topics()) == ({b"a"}, {b"b"})
+    regular.answer()
+    assert regular.topics() == {b"b"}, "one fetch names the taken partition; the leader knows the other one"
+    assert spare.closed
+    spare.requests[-1][1].fail(ConnectionClosed("closed by this node"))
+    follower.follow("c")
+    another = follower.channels[2]
+    assert another.client_id == spare.client_id
+    assert another.topics() == {b"c"}
+    assert ("lost", LEADER) not in follower.events
+
+
+def test_partition_of_the_spare_fetcher_can_be_left(follower: Follower) -> None:
+    follower.follow("a")
+    b = follower.follow("b")
+    regular = follower.channels[0]
+    regular.answer()
+    follower.fetchers.unfollowed(cast("Any", b))
+    regular.answer()
+    request = regular.requests[-1][0]
+    assert [topic.topic_id for topic in request.forgotten_topics_data] == [b"b"]
+
+
+def test_closed_connection_is_reported_and_the_next_answer(follower: Follower) -> None:
+    follower.follow("a")
+    first = follower.channels[0]
+    first.answer()
+    assert follower.events == [("answer", LEADER)]
+    first.answer()
+    assert len(follower.events) == 1, "only the first answer is reported"
+    first.requests[-1][1].fail(ConnectionClosed("closed by the leader"))
+    assert follower.events[1:] == [("lost", LEADER)]
+    follower.loop.advance(20)
+    follower.channels[1].answer()
+    assert follower.events[2:] == [("answer", LEADER)]
+
+
+def test_missing_answer_does_not_report_the_leader_as_lost(follower: Follower) -> None:
+    follower.follow("a")
+    follower.channels[0].requests[-1][1].fail(NoAnswer("no answer within 30 s"))
+    assert follower.events == []
