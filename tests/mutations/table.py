@@ -2574,6 +2574,20 @@ CONTROLLER = (
         (f"{BEATS}::test_broker_is_unfenced_only_after_it_has_read_its_registration",),
     ),
     Mutation(
+        "a late heartbeat does not unfence a broker that led partitions and shut down",
+        "controller/heartbeats.py",
+        "        if broker.in_controlled_shutdown or state.sessions.has_stopped(",
+        "        if state.sessions.has_stopped(",
+        (f"{BEATS}::test_new_active_controller_does_not_unfence_a_broker_that_shut_down",),
+    ),
+    Mutation(
+        "a late heartbeat does not unfence a broker that led nothing and shut down",
+        "controller/heartbeats.py",
+        "        sessions.note_stopped(broker.broker_id, broker.epoch)\n",
+        "        pass\n",
+        (f"{BEATS}::test_late_heartbeat_does_not_unfence_a_broker_that_shut_down",),
+    ),
+    Mutation(
         "an expired broker whose fencing was not appended is fenced by the next call",
         "controller/heartbeats.py",
         "            return Outcome(records, True)\n        state",

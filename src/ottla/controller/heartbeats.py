@@ -44,6 +44,8 @@ def heartbeat(state: State, request: BrokerHeartbeatRequest, now_ms: int) -> Sli
     sessions.note_metadata_offset(broker.broker_id, request.current_metadata_offset)
     if following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
         sessions.forget_shutdown(broker.broker_id)
+    if following is BrokerState.SHUTDOWN_NOW:
+        sessions.note_stopped(broker.broker_id, broker.epoch)
     response = BrokerHeartbeatResponse(
         error_code=0,
         is_caught_up=request.current_metadata_offset >= sessions.registered_offset(broker),
@@ -63,6 +65,8 @@ def _next(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest, cu
     if current is BrokerState.FENCED:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
+        if broker.in_controlled_shutdown or state.sessions.has_stopped(broker.broker_id, broker.epoch):
+            return current  # The heartbeat is from before the shutdown: its process has ended, or ends now.
         caught_up = request.current_metadata_offset >= state.sessions.registered_offset(broker)
         return BrokerState.UNFENCED if caught_up and not request.want_fence else current
     if current is BrokerState.UNFENCED:

@@ -22,6 +22,7 @@ class Sessions:
         "_metadata_offsets",
         "_registered_offsets",
         "_shutdown_offsets",
+        "_stopped",
         "timeout_ms",
     )
 
@@ -32,6 +33,7 @@ class Sessions:
         self._shutdown_offsets: dict[int, int] = {}
         self._registered_offsets: dict[int, int] = {}
         self._disconnected: set[int] = set()
+        self._stopped: dict[int, int] = {}
 
     def begin_all(self, brokers: Iterable[BrokerImage], now_ms: int) -> None:
         """Begin a session of every registered broker, when this controller becomes active."""
@@ -39,6 +41,7 @@ class Sessions:
         self._metadata_offsets.clear()
         self._shutdown_offsets.clear()
         self._disconnected.clear()
+        self._stopped.clear()
         for broker in brokers:
             self.touch(broker.broker_id, broker.epoch, now_ms)
 
@@ -115,6 +118,14 @@ class Sessions:
     def shutdown_offset(self, broker_id: int, present: int) -> int:
         """Return the offset that other brokers must have read before the broker stops; the first call sets it."""
         return self._shutdown_offsets.setdefault(broker_id, present)
+
+    def note_stopped(self, broker_id: int, epoch: int) -> None:
+        """Note that this registration of the broker was allowed to stop."""
+        self._stopped[broker_id] = epoch
+
+    def has_stopped(self, broker_id: int, epoch: int) -> bool:
+        """Whether this registration of the broker was allowed to stop; it never serves again."""
+        return self._stopped.get(broker_id) == epoch
 
     def forget_shutdown(self, broker_id: int) -> None:
         """Forget the offset of a controlled shutdown, which ends when the broker is fenced."""

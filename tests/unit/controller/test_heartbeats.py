@@ -215,6 +215,35 @@ def test_broker_without_leaderships_stops_or_is_fenced_at_once(wishes: dict[str,
     assert cluster.fenced() == [2]
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_late_heartbeat_does_not_unfence_a_broker_that_shut_down(leads: bool) -> None:
+    cluster = Brokers()
+    cluster.create(1 if leads else 2, 3)
+    for _ in range(3):
+        for other in (2, 3):
+            cluster.beat(other)
+        response = cluster.beat(1, want_shut_down=True)
+    assert response.should_shut_down
+    assert cluster.beat(1).is_fenced, "this heartbeat was delayed by the network"
+    assert cluster.controller.image.brokers[1].fenced
+    cluster.now_ms += TIMEOUT_MS + 1
+    cluster.start(1, incarnation=2)
+    assert not cluster.beat(1).is_fenced, "the next process serves"
+
+
+def test_new_active_controller_does_not_unfence_a_broker_that_shut_down() -> None:
+    cluster = Brokers()
+    cluster.create(2, 3)
+    cluster.beat(2, want_shut_down=True)
+    cluster.controller.begin_sessions(cluster.now_ms)
+    cluster.now_ms += TIMEOUT_MS + 1
+    while cluster.expire():
+        pass
+    assert cluster.fenced() == [2, 3]
+    assert cluster.beat(2).is_fenced
+    assert not cluster.beat(3).is_fenced
+
+
 def test_only_replica_loses_its_leader_in_a_shutdown_and_leads_after_the_restart() -> None:
     cluster = Brokers(2)
     cluster.create(1)
