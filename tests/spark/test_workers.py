@@ -39,6 +39,29 @@ def test_garbage_collector_of_a_worker_skips_modules() -> None:
     assert others < 500
 
 
+TASK = """
+import gc, pickle
+from pyspark.sql.types import BinaryType, StructField, StructType
+from ottla.spark.options import read_sink_options
+from ottla.spark.sink import StreamWriter
+options = read_sink_options({"kafka.bootstrap.servers": "localhost:9", "topic": "t", "exactlyOnce": "true"})
+sent = pickle.dumps(StreamWriter(options, StructType([StructField("value", BinaryType())])))
+gc.unfreeze()
+pickle.loads(sent)
+import ottla.spark.transactional_writer
+writer = pickle.loads(sent)
+print(gc.get_freeze_count(), len(gc.get_objects()))
+"""
+
+
+def test_garbage_collector_skips_modules_in_tasks_of_a_sink() -> None:
+    command, worker = [sys.executable, "-c", TASK], os.environ | {"SPARK_REUSE_WORKER": "1"}
+    ran = subprocess.run(command, env=worker, capture_output=True, text=True, timeout=60, check=True)
+    skipped, others = map(int, ran.stdout.split())
+    assert skipped > 10_000
+    assert others < 500
+
+
 def test_processes_that_are_not_workers_are_unchanged() -> None:
     assert frozen()[:3] == [0, 0, 0]
 

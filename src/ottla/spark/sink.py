@@ -96,6 +96,11 @@ class _Writer:
             once = replace(once, in_stream=isinstance(self, DataSourceStreamArrowWriter))
         self.plan = Plan(dict(options.client), options.topic, encode, once)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the writer in a task. Spark sends the next bytes after these are acknowledged."""
+        self.__dict__.update(state)
+        tune_worker()
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task, and wait until all are acknowledged. Raises WriteFailed, ExactlyOnceError."""
         if self.plan.exactly_once is not None:
