@@ -37,6 +37,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "cluster": "show brokers, partitions in trouble, quorum, moves",
         "broker": "drain, replace and remove brokers of a cluster",
     },
+    "Pipelines": {
+        "stream": "run and explain pipelines on Spark",
+    },
     "Configuration": {
         "profile": "manage the addresses and settings of several clusters",
         "completion": "print the completion script for bash, zsh or fish",

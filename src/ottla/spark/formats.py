@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -45,6 +46,15 @@ from ottla.spark.options import OptionError, SinkOptions, SourceOptions
 Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
 CORRUPT: Final = "_corrupt_record"
+ERROR: Final = StructType(
+    [
+        StructField("part", StringType()),
+        StructField("message", StringType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+"""The column `error` of a read with includeErrors: the invalid part, the reason, and the record's bytes."""
 BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
 """Columns of a sink with a special meaning. Without a column `value`, all other columns are the value."""
 
@@ -80,27 +90,42 @@ def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     asked = {part: getattr(options, f"{part}_format") for part in PARTS}
     decoders = [kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"]
     for batch in batches:
-        typed = batch
+        typed, bad = batch, []
         for decoder in decoders:
-            typed = decoder.decode(typed)
-        yield typed
+            typed, found = decoder.decode(typed)
+            bad += [(decoder.part, *each) for each in found]
+        yield _with_errors(typed, batch, bad) if options.include_errors else typed
+
+
+def _with_errors(typed: Any, batch: Any, bad: Sequence[tuple[Part, int, str, str]]) -> Any:
+    """Append the column `error`. If key and value are invalid, it has the key's reason."""
+    errors: dict[int, dict[str, object]] = {}
+    for part, row, path, problem in bad:
+        message = f"{_what(part, path)} {problem}"
+        record: dict[str, object] = {str(name): batch.column(name)[row].as_py() for name in PARTS}
+        errors.setdefault(row, {"part": part, "message": message, **record})
+    column = pa.array([errors.get(row) for row in range(len(batch))], to_arrow_type(ERROR))
+    return typed.append_column(pa.field("error", column.type), column)
 
 
 class _Decoder(ABC):
     """Converts one column of batches to its type."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
-        self._part: Part = part
+        self.part: Part = part
         self._permissive = _mode(options.formats) == "PERMISSIVE"
         self._type = to_arrow_type(column_type(part, options), timezone="UTC")
 
-    def decode(self, batch: Any) -> Any:
-        """Return the batch with this column converted. Raises FormatError."""
-        index = batch.schema.get_field_index(self._part)
+    def decode(self, batch: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+        """Return the batch with this column converted; and row, field and reason of each invalid value.
+
+        Raises FormatError.
+        """
+        index = batch.schema.get_field_index(self.part)
         column, bad = self._read(batch.column(index))
         if bad and not self._permissive:
-            raise _error(self._part, batch, *bad[0])
-        return batch.set_column(index, pa.field(self._part, self._type), column)
+            raise _error(self.part, batch, *bad[0])
+        return batch.set_column(index, pa.field(self.part, self._type), column), bad
 
     @abstractmethod
     def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
@@ -145,11 +170,14 @@ class _AvroDecoder(_Decoder):
 
 def _error(part: Part, batch: Any, row: int, path: str, problem: str) -> FormatError:
     topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
-    what = f"the {part}'s field {path}" if path else f"the {part}"
     return FormatError(
-        f"Topic {topic!r}, partition {partition}, offset {offset}: {what} {problem}. "
+        f"Topic {topic!r}, partition {partition}, offset {offset}: {_what(part, path)} {problem}. "
         "The option mode=PERMISSIVE makes such values null"
     )
+
+
+def _what(part: Part, path: str) -> str:
+    return f"the {part}'s field {path}" if path else f"the {part}"
 
 
 def _mode(formats: Mapping[str, str]) -> str:

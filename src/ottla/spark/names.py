@@ -29,7 +29,7 @@ SOURCE_NAMES: Final = (
     *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
     "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", *FORMAT_NAMES,
+    "groupIdPrefix", "includeErrors", *FORMAT_NAMES,
 )  # fmt: skip
 STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """These have no effect on a batch read. A batch read rejects commitGroup."""

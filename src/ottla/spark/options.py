@@ -104,6 +104,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    include_errors: bool = False
     isolation_level: str = "read_uncommitted"
     commit_group: str | None = None
     poll_timeout_ms: int | None = None
@@ -249,6 +250,7 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
         max_records_per_partition=options.number("maxRecordsPerPartition"),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         include_headers=options.boolean("includeHeaders", False),
+        include_errors=_include_errors(options),
         isolation_level=isolation_level,
         commit_group=group,
         poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs"),
@@ -258,6 +260,13 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
         value_format=options.choice("value.format", FORMATS, "raw"),
         formats=options.formats(),
     )
+
+
+def _include_errors(options: _Given) -> bool:
+    wanted = options.boolean("includeErrors", False)
+    if wanted and (options.text("mode") or "").upper() != "PERMISSIVE":
+        raise OptionError("includeErrors needs mode=PERMISSIVE: otherwise an invalid value fails the query")
+    return wanted
 
 
 def _or(value: int | None, default: int) -> int:

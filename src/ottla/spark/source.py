@@ -115,6 +115,10 @@ def source_schema(options: SourceOptions) -> StructType:
     if options.include_headers:
         header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
         fields.append(StructField("headers", ArrayType(header)))
+    if options.include_errors:
+        from ottla.spark.formats import ERROR
+
+        fields.append(StructField("error", ERROR))
     return StructType(fields)
 
 

@@ -6,7 +6,10 @@ Spark.
 
 Reading order:
 
-1. Values and decisions, without Spark: declarations, schemas, description, failures.
+1. Values and decisions, without Spark: declarations, schemas, settings, description, failures.
+2. From declarations to DataFrames and queries: inputs, operators, planning, outputs.
+3. Running: runtime, with checkpoints, progress and loading; commands for the command line.
+4. testing: a pipeline in a test.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from ottla.common.lazy import lazy_names
 if TYPE_CHECKING:
     from ottla.streams.declarations import Output, Pipeline, Stream, Table, pipeline, stream, table, to
     from ottla.streams.errors import PipelineFailed, StreamsError
+    from ottla.streams.runtime import run
 
 _MODULES = {
     "Output": "ottla.streams.declarations",
@@ -27,6 +31,7 @@ _MODULES = {
     "StreamsError": "ottla.streams.errors",
     "Table": "ottla.streams.declarations",
     "pipeline": "ottla.streams.declarations",
+    "run": "ottla.streams.runtime",
     "stream": "ottla.streams.declarations",
     "table": "ottla.streams.declarations",
     "to": "ottla.streams.declarations",
@@ -40,6 +45,7 @@ __all__ = [
     "StreamsError",
     "Table",
     "pipeline",
+    "run",
     "stream",
     "table",
     "to",

@@ -51,6 +51,10 @@ class Description:
     """The topic of each input, by parameter."""
     problems: Sequence[str] = ()
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the description as an object for JSON."""
+        return asdict(self)
+
 
 def input_line(given: Input) -> str:
     """Describe an input."""

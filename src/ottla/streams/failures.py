@@ -32,7 +32,8 @@ _RETRIABLE: Final = frozenset(
 )  # fmt: skip
 _OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
 _SPARKS: Final = re.compile(
-    r"[^\n]*(?:ExecutorLostFailure|Python worker exited unexpectedly|FetchFailedException|worker node lost)[^\n]*"
+    r"[^\n]*(?:ExecutorLostFailure|FetchFailedException|worker node lost"
+    r"|Python worker (?:exited unexpectedly|failed to connect back))[^\n]*"
 )
 _PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
 _LONGEST: Final = 500

@@ -6,15 +6,20 @@ fixture is used.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.streams.declarations import Pipeline
+    from ottla.streams.testing import PipelineTest
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
     from ottla.testing.view import Ottla
@@ -158,6 +163,35 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla
     finally:
         for broker in brokers:
             broker.close()
+
+
+@pytest.fixture(scope="session")
+def ottla_spark() -> Iterator[SparkSession]:
+    """The session of Spark of `ottla_streams`. Override it to use one of your own."""
+    session = _streams_testing().session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def ottla_streams(ottla: Ottla, ottla_spark: SparkSession) -> Iterator[Callable[[Pipeline], PipelineTest]]:
+    """`ottla_streams(wordcount)`: a pipeline of `ottla.streams` on the broker of the test. See docs/streams.md."""
+    running: list[PipelineTest] = []
+
+    def start(pipeline: Pipeline) -> PipelineTest:
+        running.append(_streams_testing().PipelineTest(ottla_spark, ottla, pipeline))
+        return running[-1]
+
+    try:
+        yield start
+    finally:
+        for each in running:
+            each.close()
+
+
+def _streams_testing() -> Any:
+    """The module that needs Spark, which is not part of every environment with this plugin."""
+    return importlib.import_module("ottla.streams.testing")
 
 
 def _view(

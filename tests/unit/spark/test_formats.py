@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from ottla.spark.ddl import SchemaError, parse_schema
-from ottla.spark.formats import FormatError, column_type, decode, encoder
+from ottla.spark.formats import ERROR, FormatError, column_type, decode, encoder
 from ottla.spark.json_columns import to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions, read_sink_options, read_source_options
+from ottla.spark.source import source_schema
 
 FLIGHT = "carrier STRING, delay INT"
 
@@ -101,6 +102,27 @@ def test_invalid_value_error_names_field_topic_partition_and_offset(schema: str,
         read(schema, values)
     assert str(raised.value).startswith("Topic 'flights', partition 3, offset 140: ")
     assert said in str(raised.value)
+
+
+def test_invalid_records_have_their_error_and_their_bytes() -> None:
+    given = options("a INT", mode="PERMISSIVE", includeErrors="true", **{"key.format": "json", "key.schema": "b INT"})
+    records = batch([b'{"a":1}', b'{"a":"x"}', None, b"no"])
+    records = records.set_column(0, "key", pa.array([None, b'{"b":"y"}', b'{"b":2}', b'{"b":3}'], pa.binary()))
+    (typed,) = decode(iter([records]), given)
+    typed.validate(full=True)
+    errors = typed.column("error").to_pylist()
+    assert [each and each["part"] for each in errors] == [None, "key", None, "value"]
+    assert errors[1]["message"].startswith("the key's field b ")
+    assert (errors[1]["key"], errors[1]["value"]) == (b'{"b":"y"}', b'{"a":"x"}')
+    assert (errors[3]["key"], errors[3]["value"]) == (b'{"b":3}', b"no")
+    assert source_schema(given)["error"].dataType == ERROR
+
+
+def test_errors_need_permissive_mode() -> None:
+    with pytest.raises(OptionError, match="includeErrors needs mode=PERMISSIVE"):
+        options("a INT", includeErrors="true")
+    with pytest.raises(OptionError, match="includeErrors is 'yes'"):
+        options("a INT", includeErrors="yes")
 
 
 def test_permissive_mode_returns_null_and_the_corrupt_text() -> None:

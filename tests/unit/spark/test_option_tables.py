@@ -76,7 +76,7 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "fetchOffset.retryIntervalMs": ("0", "fetch_offset_retry_interval_ms", 0, ("-1", "1s", "")),
     "kafkaConsumer.pollTimeoutMs": ("7", "poll_timeout_ms", 7, NUMBERS),
 }
-FREE = {"groupIdPrefix", *FORMAT_NAMES} - {"key.format", "value.format"}  # test_formats tests these
+FREE = {"groupIdPrefix", "includeErrors", *FORMAT_NAMES} - {"key.format", "value.format"}  # test_formats tests these
 
 
 def test_each_option_is_in_the_table() -> None:

@@ -1,0 +1,64 @@
+"""The description of a program in its checkpoint, read and written through Hadoop's file systems, as Spark does.
+
+So a checkpoint may be on any of them. The file is written once, under another name, and then renamed: it is complete or
+absent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from ottla.streams.description import Stored, differences
+from ottla.streams.errors import StreamsError
+
+FILE: Final = "ottla-program.json"
+
+
+def load(spark: SparkSession, directory: str) -> Stored | None:
+    """Return the description in a checkpoint; None if there is no checkpoint. Raises StreamsError."""
+    files, path = _place(spark, f"{directory}/{FILE}")
+    if not files.exists(path):
+        return None
+    opened = files.open(path)
+    try:
+        text = _jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8")
+    finally:
+        opened.close()
+    try:
+        return Stored.loads(text)
+    except ValueError as error:
+        raise StreamsError(f"{directory}/{FILE}: {error}") from None
+
+
+def store(spark: SparkSession, directory: str, program: Stored) -> None:
+    """Write the description of a program into its new checkpoint. Raises StreamsError."""
+    files, path = _place(spark, f"{directory}/{FILE}")
+    _, temporary = _place(spark, f"{directory}/{FILE}.new")
+    written = files.create(temporary, True)
+    try:
+        written.write(bytearray(program.dumps().encode()))
+    finally:
+        written.close()
+    if not files.rename(temporary, path):
+        raise StreamsError(f"{directory}/{FILE} cannot be written")
+
+
+def check_unchanged(before: Stored, now: Stored, directory: str) -> None:
+    """Raise StreamsError if the checkpoint of a program cannot be used with another one."""
+    found = differences(before, now)
+    if found:
+        raise StreamsError(
+            f"The program does not fit the checkpoint {directory}: {'; '.join(found)}. Restore the program, or use "
+            "another name or checkpoint, with which it starts from the beginning"
+        )
+
+
+def _place(spark: SparkSession, name: str) -> tuple[Any, Any]:
+    path = _jvm(spark).org.apache.hadoop.fs.Path(name)
+    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001 - no other access
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm  # noqa: SLF001 - no other access

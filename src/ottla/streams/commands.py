@@ -1,0 +1,42 @@
+"""What `ottla stream` does: run the pipelines of a file, or explain them.
+
+The session of Spark is started before the file is imported, since `udf("STRING")` needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.spark.session import session
+from ottla.streams.description import Description
+from ottla.streams.loading import find_neighbours, load_pipelines
+from ottla.streams.planning import make_plan
+from ottla.streams.runtime import run
+from ottla.streams.settings import Settings
+
+
+def run_file(
+    path: Path, names: Sequence[str], client: Mapping[str, str], checkpoints: str, master: str | None, once: bool
+) -> None:
+    """Run the pipelines of a file. Blocks. Raises StreamsError, PipelineFailed, and exceptions of the file."""
+    find_neighbours(path)
+    session(path.stem, master)
+    pipelines = load_pipelines(path, names)
+    given = dict(client)
+    bootstrap = given.pop("bootstrap.servers")
+    run(*pipelines, bootstrap=bootstrap, checkpoints=checkpoints, once=once, client=given)
+
+
+def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
+    """Describe the pipelines of a file. Starts a session of Spark on this machine, and connects to no broker.
+
+    Raises StreamsError, and exceptions of the file.
+    """
+    find_neighbours(path)
+    quiet: dict[str, Any] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
+    spark = session("ottla stream explain", "local[1]", **quiet)
+    pipelines = load_pipelines(path, names)
+    settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
+    return [make_plan(spark, each, settings).description for each in pipelines]

@@ -1,0 +1,176 @@
+"""Streams and tables as DataFrames of `format("ottla")`, and the invalid records of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import StructType, TimestampType
+
+from ottla.streams.declarations import Pipeline, Stream, Table
+from ottla.streams.errors import StreamsError
+from ottla.streams.settings import Settings
+
+INVALID: Final = "invalid"
+"""The column of an observed metric: the number of invalid records."""
+TICK: Final = "ottla.tick"
+"""The header of a record that only moves the event time. Its value is the time in ISO format."""
+HEADERS: Final = "array<struct<key: string, value: binary>>"
+_ERRORS: Final = "__connect.errors."
+_KEY: Final = "__ottla_key"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The DataFrames of a pipeline's inputs, by parameter; and the records for topics of invalid records."""
+
+    rows: Mapping[str, DataFrame]
+    dead_letters: tuple[DataFrame, ...]
+
+
+def read_inputs(spark: SparkSession, pipeline: Pipeline, settings: Settings, group: str) -> Inputs:
+    """Return the inputs of a pipeline. Processed offsets are committed to `group`. Raises StreamsError."""
+    rows: dict[str, DataFrame] = {}
+    dead_letters = []
+    for name, given in pipeline.inputs.items():
+        if isinstance(given, Table):
+            rows[name] = _read_table(spark, given, pipeline, settings)
+            continue
+        records = _records(spark, given, pipeline, settings, group)
+        if given.bad != "fail":
+            records = records.observe(metric(name), F.count("error").alias(INVALID))
+            if given.dead_letters is not None:
+                dead_letters.append(_dead_letters(records, given.dead_letters, pipeline))
+            records = records.where("error IS NULL")
+        rows[name] = _columns(records, given, settings)
+    return Inputs(rows, tuple(dead_letters))
+
+
+def metric(parameter: str) -> str:
+    """The name of the observed metric of a stream."""
+    return f"{INVALID}.{parameter}"
+
+
+def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: Settings, group: str) -> DataFrame:
+    options = {
+        **settings.of_clients(),
+        "subscribe": given.topic,
+        "startingOffsets": given.start,
+        "commitGroup": group,
+        **_format("value", given.value, given.schema),
+    }
+    if given.key is not None:
+        options |= _format("key", given.key, given.key_schema)
+    if pipeline.exactly_once:
+        options["kafka.isolation.level"] = "read_committed"
+    if pipeline.max_records is not None:
+        options["maxOffsetsPerTrigger"] = str(pipeline.max_records)
+    if settings.has_ticks or given.dead_letters is not None or "headers" in given.columns:
+        options["includeHeaders"] = "true"
+    if given.bad != "fail":
+        options |= {"mode": "PERMISSIVE", "includeErrors": "true"}
+    return spark.readStream.format("ottla").options(**options).load()
+
+
+def _format(part: str, kind: str, schema: str | None) -> dict[str, str]:
+    if kind == "json":
+        return {f"{part}.format": kind, f"{part}.schema": schema or ""}
+    if kind == "avro":
+        return {f"{part}.format": kind, f"{part}.avro.schema": schema or ""}
+    return {}
+
+
+def _columns(records: DataFrame, given: Stream, settings: Settings) -> DataFrame:
+    """Select the columns of a stream, and declare its event time."""
+    tick = F.lit(None).cast("timestamp")
+    if settings.has_ticks:
+        tick = F.get(F.filter("headers", lambda each: each["key"] == TICK), 0)["value"].cast("string").cast("timestamp")
+    selected, is_present = _value(records, given.value)
+    if is_present is not None:
+        records = records.where(is_present | tick.isNotNull())
+    if given.key is not None:
+        selected.append(F.col("key").cast("string").alias("key") if given.key == "text" else F.col("key"))
+    selected += [F.col(name) for name in given.columns]
+    rows = records.select(*selected, *([tick.alias(TICK)] if settings.has_ticks else []))
+    doubled = [name for name in rows.columns if rows.columns.count(name) > 1]
+    if doubled:
+        raise StreamsError(f"stream({given.topic!r}) has two columns {doubled[0]!r}: the value has such a field, too")
+    return _with_time(rows, given, settings)
+
+
+def _value(records: DataFrame, kind: str) -> tuple[list[Column], Column | None]:
+    """Return the columns of a value; and for values with fields, whether there is one."""
+    if kind == "text":
+        return [F.col("value").cast("string").alias("value")], None
+    if kind == "bytes":
+        return [F.col("value")], None
+    if isinstance(records.schema["value"].dataType, StructType):
+        return [F.col("value.*")], F.col("value").isNotNull()
+    return [F.col("value")], F.col("value").isNotNull()
+
+
+def _with_time(rows: DataFrame, given: Stream, settings: Settings) -> DataFrame:
+    if given.time is not None:
+        if given.time not in rows.columns or not isinstance(rows.schema[given.time].dataType, TimestampType):
+            raise StreamsError(
+                f"stream({given.topic!r}): time={given.time!r} must be a column of type timestamp; the columns are "
+                f"{', '.join(f'{name} {kind}' for name, kind in rows.dtypes if name != TICK)}"
+            )
+        if settings.has_ticks:
+            rows = rows.withColumn(given.time, F.coalesce(F.col(f"`{TICK}`"), F.col(given.time)))
+        rows = rows.withWatermark(given.time, given.late)
+    if not settings.has_ticks:
+        return rows
+    is_tick = F.col(f"`{TICK}`").isNotNull()
+    if given.time is not None:
+        # Spark moves a filter before the watermark unless it has the column of the watermark.
+        is_tick = is_tick & F.col(given.time).isNotNull()
+    return rows.where(~is_tick).drop(TICK)
+
+
+def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFrame:
+    """Return the invalid records for their topic: as they were, with the headers of Kafka Connect (KIP-298)."""
+    error = F.col("error")
+    about: dict[str, Column] = {
+        "topic": F.col("topic"),
+        "partition": F.col("partition"),
+        "offset": F.col("offset"),
+        "connector.name": F.lit(pipeline.name),
+        "task.id": F.spark_partition_id(),
+        "stage": F.concat(F.upper(error["part"]), F.lit("_CONVERTER")),
+        "class.name": F.lit("ottla.streams"),
+        "exception.class.name": F.lit("ottla.spark.formats.FormatError"),
+        "exception.message": error["message"],
+    }
+    added = [
+        F.struct(F.lit(f"{_ERRORS}{name}").alias("key"), value.cast("string").cast("binary").alias("value"))
+        for name, value in about.items()
+    ]
+    own = F.coalesce(F.col("headers"), F.array().cast(HEADERS))
+    return records.where("error IS NOT NULL").select(
+        F.lit(topic).alias("topic"),
+        error["key"].alias("key"),
+        error["value"].alias("value"),
+        F.concat(own, F.array(*added)).cast(HEADERS).alias("headers"),
+        F.col("timestamp"),
+    )
+
+
+def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:
+    """Return the latest value of each key, at the start of the query."""
+    options = {**settings.of_clients(), "subscribe": given.topic, **_format("value", given.value, given.schema)}
+    if pipeline.exactly_once:
+        options["kafka.isolation.level"] = "read_committed"
+    records = spark.read.format("ottla").options(**options).load()
+    latest = (
+        records.groupBy(F.col("key").cast("string").alias(_KEY))
+        .agg(F.max_by("value", "offset").alias("value"))
+        .where("value IS NOT NULL")
+    )
+    selected, _ = _value(latest, given.value)
+    rows = latest.select(*selected, _KEY)
+    rows = rows.drop(given.key).withColumnRenamed(_KEY, given.key)
+    return F.broadcast(rows) if given.broadcast else rows

@@ -1,0 +1,71 @@
+"""The operators with state in the plan of a DataFrame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from ottla.streams.description import Operator
+
+AGGREGATE: Final = "aggregate"
+PROCESSOR: Final = "processor"
+JOIN: Final = "join of streams"
+_KINDS: Final = {
+    "Aggregate": AGGREGATE,
+    "Deduplicate": "deduplicate",
+    "DeduplicateWithinWatermark": "deduplicate",
+    "Distinct": "deduplicate",
+    "GlobalLimit": "limit",
+}
+_PROCESSORS: Final = ("FlatMapGroups", "TransformWithState")
+_ID: Final = re.compile(r"#\d+L?(?:-T\d+ms)?")
+
+
+@dataclass(frozen=True)
+class Operators:
+    """What a plan does with streams."""
+
+    stateful: tuple[Operator, ...]
+    is_streaming: bool
+    has_watermark: bool
+
+    def has(self, *kinds: str) -> bool:
+        """Whether one of the operators is of these kinds."""
+        return any(each.kind.endswith(kinds) for each in self.stateful)
+
+
+def operators_of(rows: DataFrame) -> Operators:
+    """Return the operators of a DataFrame; those nearest to the output come first."""
+    nodes = list(_nodes(rows._jdf.queryExecution().analyzed()))  # noqa: SLF001 - Spark has no other access to the plan
+    stateful = [operator for name, node in nodes if (operator := _operator(name, node)) is not None]
+    return Operators(tuple(stateful), rows.isStreaming, any(name == "EventTimeWatermark" for name, _ in nodes))
+
+
+def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the streaming nodes of a plan."""
+    if not plan.isStreaming():
+        return
+    yield str(plan.nodeName()), plan
+    for child in _items(plan.children()):
+        yield from _nodes(child)
+
+
+def _operator(name: str, node: Any) -> Operator | None:
+    if name == "Join":
+        if all(child.isStreaming() for child in _items(node.children())):
+            return Operator(f"{str(node.joinType().sql()).lower()} {JOIN}")
+        return None
+    if name.startswith(_PROCESSORS):
+        return Operator(PROCESSOR)
+    if name not in _KINDS:
+        return None
+    keys = node.groupingExpressions() if name == "Aggregate" else node.keys() if name.startswith("Dedup") else None
+    return Operator(_KINDS[name], () if keys is None else tuple(_ID.sub("", each.toString()) for each in _items(keys)))
+
+
+def _items(scala: Any) -> list[Any]:
+    return [scala.apply(index) for index in range(scala.size())]

@@ -1,0 +1,165 @@
+"""Writes the rows of a query: through the sink of streams, or in foreachBatch where Spark requires it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+from ottla.spark.exactly_once import PREFIX
+from ottla.spark.formats import Encoder, encoder
+from ottla.spark.options import read_sink_options
+from ottla.streams.declarations import Output, Pipeline
+from ottla.streams.description import Operator
+from ottla.streams.errors import StreamsError
+from ottla.streams.inputs import HEADERS
+from ottla.streams.settings import Settings
+
+_ENCODED: Final = (
+    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
+)
+_NAMES: Final = ("topic", "key", "value", "headers", "timestamp")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query of Spark: outputs with the same output mode, and records for topics of invalid records."""
+
+    name: str
+    mode: Literal["append", "update"]
+    outputs: tuple[Output, ...]
+    dead_letters: tuple[DataFrame, ...] = ()
+    operators: tuple[Operator, ...] = ()
+
+
+def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> StreamingQuery:
+    """Start a query from its checkpoint. Raises StreamsError, and exceptions of Spark."""
+    rows, options = _rows_and_options(query, settings)
+    options |= settings.of_clients()
+    if pipeline.exactly_once:
+        options |= {"exactlyOnce": "true", "transactionalIdPrefix": f"{PREFIX}{pipeline.name}."}
+    writer = rows.writeStream.queryName(query.name).outputMode(query.mode)
+    writer = writer.option("checkpointLocation", f"{settings.checkpoint(pipeline)}/{query.name}")
+    if settings.once:
+        writer = writer.trigger(availableNow=True)
+    if query.mode == "append":
+        return writer.format("ottla").options(**options).start()
+    return writer.foreachBatch(_batch_writer(options)).start()
+
+
+def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, _: int) -> None:
+        batch.write.format("ottla").mode("append").options(**options).save()
+
+    return write
+
+
+def _rows_and_options(query: Query, settings: Settings) -> tuple[DataFrame, dict[str, str]]:
+    if len(query.outputs) == 1 and not query.dead_letters:
+        rows, formats = shape(query.outputs[0])
+        return rows, {**formats, "topic": query.outputs[0].topic}
+    encoded = [_encode(output, settings) for output in query.outputs]
+    encoded += [each.select(*_NAMES) for each in query.dead_letters]
+    union = encoded[0]
+    for each in encoded[1:]:
+        union = union.unionByName(each)
+    return union, {}
+
+
+# -- the columns of a record -------------------------------------------------------------------------------------------
+
+
+def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
+    """Return the columns of the sink, and the formats with which it writes them. Raises StreamsError."""
+    missing = [
+        name for name in (*output.key, output.timestamp, output.headers) if name and name not in output.rows.columns
+    ]
+    if missing:
+        raise StreamsError(
+            f"to({output.topic!r}): there is no column {missing[0]!r}; the columns are {', '.join(output.rows.columns)}"
+        )
+    value, options = _value(output)
+    columns = {"value": value}
+    if output.key:
+        columns["key"], key_options = _key(output)
+        options |= key_options
+    if output.timestamp is not None:
+        columns["timestamp"] = F.col(output.timestamp)
+    if output.headers is not None:
+        columns["headers"] = _headers(output.rows, output.headers)
+    return output.rows.select(*(column.alias(name) for name, column in columns.items())), options
+
+
+def _key(output: Output) -> tuple[Column, dict[str, str]]:
+    if len(output.key) > 1:
+        return F.struct(*map(_quoted, output.key)), {"key.format": "json"}
+    column, kind = _quoted(output.key[0]), output.rows.schema[output.key[0]].dataType
+    if isinstance(kind, (StringType, BinaryType)):
+        return column, {}
+    if isinstance(kind, StructType):
+        return column, {"key.format": "json"}
+    if isinstance(kind, (ArrayType, MapType)):
+        raise StreamsError(f"to({output.topic!r}): the key {output.key[0]!r} is of {kind.simpleString()}")
+    return column.cast("string"), {}
+
+
+def _value(output: Output) -> tuple[Column, dict[str, str]]:
+    names = [name for name in output.rows.columns if name not in (output.timestamp, output.headers)]
+    if output.value in ("json", "avro"):
+        if not names:
+            raise StreamsError(f"to({output.topic!r}): there are no columns for the value")
+        schema = {} if output.schema is None else {"value.avro.schema": output.schema}
+        return F.struct(*map(_quoted, names)), {"value.format": output.value, **schema}
+    others = [name for name in names if name not in output.key]
+    name = "value" if "value" in names else others[0] if len(others) == 1 else None
+    if name is None:
+        raise StreamsError(
+            f"to({output.topic!r}): a value in {output.value} is one column besides the key, or the column 'value'; "
+            f"the columns are {', '.join(names)}"
+        )
+    kind = output.rows.schema[name].dataType
+    if output.value == "bytes":
+        if not isinstance(kind, BinaryType):
+            raise StreamsError(f"to({output.topic!r}): the column {name!r} is of {kind.simpleString()}, not binary")
+        return _quoted(name), {}
+    if isinstance(kind, (StructType, ArrayType, MapType)):
+        raise StreamsError(f"to({output.topic!r}): the column {name!r} is of {kind.simpleString()}: set value='json'")
+    return _quoted(name).cast("string"), {}
+
+
+def _headers(rows: DataFrame, name: str) -> Column:
+    is_map = isinstance(rows.schema[name].dataType, MapType)
+    return (F.map_entries(_quoted(name)) if is_map else _quoted(name)).cast(HEADERS)
+
+
+def _quoted(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+# -- several outputs in one write --------------------------------------------------------------------------------------
+
+
+def _encode(output: Output, settings: Settings) -> DataFrame:
+    """Return the records of an output as bytes, encoded as by the sink."""
+    rows, options = shape(output)
+    for name in ("key", "value"):
+        if f"{name}.format" not in options and name in rows.columns:
+            rows = rows.withColumn(name, F.col(name).cast("binary"))
+    encode = encoder(read_sink_options({**options, **settings.of_clients()}), rows.schema)
+    kinds = {"key": "binary", "headers": HEADERS, "timestamp": "timestamp"}
+    added = {name: F.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
+    rows = rows.withColumns({"topic": F.lit(output.topic), **added}).select(*_NAMES)
+    return rows if encode is None else rows.mapInArrow(_encoding(encode), _ENCODED)
+
+
+def _encoding(encode: Encoder) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def batches(given: Iterator[Any]) -> Iterator[Any]:
+        for batch in given:
+            yield encode(batch)
+
+    return batches

@@ -1,0 +1,102 @@
+"""Divides the outputs of a pipeline into queries of Spark, and checks them before one starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from ottla.streams.declarations import Output, Pipeline
+from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
+from ottla.streams.errors import StreamsError
+from ottla.streams.inputs import read_inputs
+from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, operators_of
+from ottla.streams.outputs import Query, shape
+from ottla.streams.settings import Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The queries of a pipeline."""
+
+    pipeline: Pipeline
+    queries: tuple[Query, ...]
+    description: Description
+
+
+def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Plan:
+    """Call the function of a pipeline and plan its queries. Connects to no broker.
+
+    The problems of the outputs are in the description. Raises StreamsError for wrong inputs, and exceptions of the
+    function.
+    """
+    inputs = read_inputs(spark, pipeline, settings, pipeline.name)
+    outputs = pipeline.outputs(**inputs.rows)
+    operators = {output.topic: operators_of(output.rows) for output in outputs}
+    problems = [problem for output in outputs for problem in _problems(output, operators[output.topic])]
+    changing = [output for output in outputs if output.mode == "updates"]
+    final = tuple(output for output in outputs if output.mode != "updates")
+    queries = [Query(pipeline.name, "append", final)] if final else []
+    for output in changing:
+        if queries:
+            name = f"{pipeline.name}.{output.topic}"
+            # A second query commits its offsets to a group of its own, so it reads the inputs itself.
+            again = pipeline.outputs(**read_inputs(spark, pipeline, settings, name).rows)
+            output = next(each for each in again if each.topic == output.topic)
+            queries.append(Query(name, "update", (output,)))
+        else:
+            queries.append(Query(pipeline.name, "update", (output,)))
+    queries[0] = replace(queries[0], dead_letters=inputs.dead_letters)
+    queries = [
+        replace(query, operators=tuple(each for output in query.outputs for each in operators[output.topic].stateful))
+        for query in queries
+    ]
+    return Plan(pipeline, tuple(queries), _description(pipeline, outputs, queries, problems))
+
+
+def check(*plans: Plan) -> None:
+    """Raise StreamsError with the problems of all pipelines."""
+    problems = [
+        f"Pipeline {plan.pipeline.name!r}: {problem}" for plan in plans for problem in plan.description.problems
+    ]
+    if problems:
+        raise StreamsError(*problems)
+
+
+def _description(
+    pipeline: Pipeline, outputs: tuple[Output, ...], queries: list[Query], problems: list[str]
+) -> Description:
+    lines, sources = describe_inputs(pipeline)
+    letters = tuple(each.dead_letters for each in pipeline.streams.values() if each.dead_letters is not None)
+    described = [
+        QueryDescription(
+            query.name,
+            query.mode,
+            (*(output.topic for output in query.outputs), *(letters if query.dead_letters else ())),
+            query.operators,
+        )
+        for query in queries
+    ]
+    return Description(
+        pipeline.name, pipeline.exactly_once, lines, [*map(output_line, outputs)], described, sources, problems
+    )
+
+
+def _problems(output: Output, operators: Operators) -> list[str]:
+    what = f"to({output.topic!r})"
+    if not operators.is_streaming:
+        return [f"{what}: its rows come from tables only; a pipeline is driven by the records of a stream"]
+    found = []
+    if output.mode == "append" and operators.has(AGGREGATE):
+        found.append(f"{what}: a running aggregate has no end: set mode='updates', or mode='final' for windows")
+    if output.mode == "updates" and not operators.has(AGGREGATE, PROCESSOR):
+        found.append(f"{what}: its rows do not change, because there is no aggregate: set mode='append'")
+    if output.mode == "final" and not operators.has(AGGREGATE):
+        found.append(f"{what}: there is no aggregate to wait for: set mode='append'")
+    if output.mode == "final" and operators.has(AGGREGATE) and not operators.has_watermark:
+        found.append(f"{what}: windows close by event time: set time= and late= of the stream")
+    try:
+        shape(output)
+    except StreamsError as error:
+        found += error.problems
+    return found

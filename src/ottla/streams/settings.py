@@ -1,0 +1,30 @@
+"""How pipelines run: the cluster, the place of the checkpoints, and whether to end at the current end of the topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.streams.declarations import Pipeline
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run."""
+
+    client: Mapping[str, str]
+    """Settings that all clients of Kafka have, by Kafka's names; `bootstrap.servers` is one of them."""
+    checkpoints: str
+    """A directory that all nodes can reach; it has a directory for each pipeline."""
+    once: bool = False
+    """Whether the queries end when they have processed the records of now."""
+    has_ticks: bool = False
+    """Whether records with the header TICK move the event time; for tests."""
+
+    def of_clients(self) -> dict[str, str]:
+        """The options of `format("ottla")` for these clients."""
+        return {f"kafka.{name}": value for name, value in self.client.items()}
+
+    def checkpoint(self, pipeline: Pipeline) -> str:
+        """The directory of a pipeline."""
+        return f"{self.checkpoints.rstrip('/')}/{pipeline.name}"

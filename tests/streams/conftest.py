@@ -1,0 +1,33 @@
+"""Pipelines on the session of Spark that the tests of `spark` use, too: one JVM in one worker of pytest-xdist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.streams.declarations import Pipeline
+from ottla.streams.testing import PipelineTest
+from tests.spark.conftest import spark  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+Start = Callable[[Pipeline], PipelineTest]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            # Spark's Python workers pool their clients, which outlive a test.
+            item.add_marker(pytest.mark.ottla_unclosed("keep"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def ottla_spark(spark: SparkSession) -> SparkSession:  # noqa: F811
+    return spark

@@ -1,0 +1,138 @@
+"""Restarts and ends of queries, with queries that are not Spark's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.streams import PipelineFailed, runtime
+from ottla.streams.failures import MOST_RESTARTS
+from ottla.streams.outputs import Query
+from ottla.streams.runtime import Runner
+from ottla.streams.settings import Settings
+
+UNAVAILABLE = "x\nottla.clients.errors.BrokerUnavailable: no broker\n"
+INVALID = "x\nottla.spark.formats.FormatError: Topic 'a', partition 0, offset 7: the value is wrong\n"
+
+
+@dataclass
+class FakeQuery:
+    """A query that has ended with an error, or has a batch running for some polls."""
+
+    error: str | None = None
+    isActive: bool = False  # noqa: N815 - Spark's
+    active_polls: int = 0
+    has_records: bool = True
+    polls: int = 0
+    was_stopped_after: int | None = None
+
+    def exception(self) -> Exception | None:
+        return None if self.error is None else Exception(self.error)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        self.polls += 1
+        return {"isTriggerActive": self.polls <= self.active_polls, "isDataAvailable": self.has_records}
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 - Spark's
+        return None
+
+    def stop(self) -> None:
+        self.was_stopped_after, self.isActive = self.polls, False
+
+
+@dataclass
+class FakeProgress:
+    """Finished micro-batches: as many as the queries that were started, if there are `some`."""
+
+    some: bool
+    starts: list[FakeQuery] = field(default_factory=list)
+
+    def batches(self, query: str) -> int:
+        return len(self.starts) if self.some else 0
+
+
+Run = Callable[..., list[FakeQuery]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Watch a query that ends as these fakes do, one after the other; returns those that were started."""
+    monkeypatch.setattr(runtime, "WATCH_S", 0.0)
+    clock = iter(range(0, 10**9, 100))
+    monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+
+    def watch(*fakes: FakeQuery, has_progress: bool = False) -> list[FakeQuery]:
+        waiting = list(fakes)
+        progress = FakeProgress(has_progress)
+
+        def start(*_: object) -> FakeQuery:
+            progress.starts.append(waiting.pop(0))
+            return progress.starts[-1]
+
+        monkeypatch.setattr(runtime, "start_query", start)
+        plan = SimpleNamespace(pipeline=SimpleNamespace(name="p"))
+        runner = Runner(cast("Any", None), [], Settings({}, "x"))
+        one = runtime._Running(cast("Any", plan), Query("p", "append", ()), cast("Any", progress))
+        runner._queries.append(one)
+        runner._start(one)
+        runner.watch(threading.Event())
+        return progress.starts
+
+    return watch
+
+
+def test_query_that_ends_without_an_error_is_done(run: Run) -> None:
+    assert len(run(FakeQuery())) == 1
+
+
+def test_unavailable_broker_restarts_a_query(run: Run) -> None:
+    assert len(run(FakeQuery(UNAVAILABLE), FakeQuery(UNAVAILABLE), FakeQuery())) == 3
+
+
+def test_invalid_record_stops_the_run(run: Run) -> None:
+    with pytest.raises(PipelineFailed, match="'p' failed: Topic 'a', partition 0, offset 7"):
+        run(FakeQuery(INVALID), FakeQuery())
+
+
+def test_restarts_without_progress_end(run: Run) -> None:
+    with pytest.raises(PipelineFailed, match=rf"failed \(after {MOST_RESTARTS} restarts\): no broker"):
+        run(*[FakeQuery(UNAVAILABLE)] * (MOST_RESTARTS + 1))
+
+
+def test_finished_batch_makes_restarts_count_from_zero(run: Run) -> None:
+    fakes = [FakeQuery(UNAVAILABLE) for _ in range(2 * MOST_RESTARTS)]
+    assert len(run(*fakes, FakeQuery(), has_progress=True)) == len(fakes) + 1
+
+
+@pytest.mark.parametrize(("fake", "polls"), [
+    (FakeQuery(isActive=True, active_polls=3), 4),
+    (FakeQuery(isActive=True, active_polls=3, has_records=False), 1),
+    (FakeQuery(isActive=False), 0),
+])  # fmt: skip
+def test_stop_waits_for_the_end_of_a_batch(monkeypatch: pytest.MonkeyPatch, fake: FakeQuery, polls: int) -> None:
+    monkeypatch.setattr(runtime.time, "sleep", lambda _: None)
+    runtime._stop_after_batch(cast("Any", fake), deadline_s=float("inf"))
+    assert fake.was_stopped_after == polls
+
+
+def test_stop_waits_no_longer_than_its_deadline() -> None:
+    fake = FakeQuery(isActive=True, active_polls=10**9)
+    runtime._stop_after_batch(cast("Any", fake), deadline_s=0.0)
+    assert fake.was_stopped_after is not None
+
+
+def test_sigterm_sets_the_event_and_the_handler_is_restored() -> None:
+    stop, before = threading.Event(), signal.getsignal(signal.SIGTERM)
+    with runtime._signals(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+    assert signal.getsignal(signal.SIGTERM) is before
