@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from ottla.broker.lost_brokers import WAIT_S
+from ottla.broker.server import RESIGN_WITHIN_S
 from ottla.clients import Admin
 from ottla.clients.admin import NewTopic
 from ottla.network.client import ClientConnection
@@ -113,3 +114,17 @@ def test_first_answer_after_the_loss_of_a_leader_names_the_next_one(clusters: Cl
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.elect_leaders([(TOPIC, index) for index in range(PARTITIONS)])
         until(lambda: leaders(cluster) == {1, 2, 3}, "each broker leads again")
+
+
+def test_last_node_of_a_cluster_stops_without_waiting_for_a_majority(clusters: Clusters) -> None:
+    cluster = clusters(brokers=3)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+    for node_id in (1, 2):
+        assert cluster.stop_node(node_id) == 0
+    began_s = time.monotonic()
+    assert cluster.stop_node(3) == 0
+    assert time.monotonic() - began_s < RESIGN_WITHIN_S
+    log = cluster.nodes[3].log_tail(limit=200_000)
+    assert "shut down completed" in log
+    cluster.assert_no_traceback()

@@ -346,13 +346,22 @@ class Node:
         if self._metadata is None or not self._started:
             return
         lifecycle = self._membership.lifecycle if self._membership is not None else None
-        has_others = any(
-            not each.fenced for each in self._metadata.image.brokers.values() if each.broker_id != self.config.node_id
-        )
-        if lifecycle is not None and has_others and self.config.bool("controlled.shutdown.enable"):
+        if (
+            lifecycle is not None
+            and self._has_successors(self._metadata)
+            and self.config.bool("controlled.shutdown.enable")
+        ):
             await finished(lifecycle.shut_down(), LEAVE_WITHIN_S)
         if self._quorum is not None:
             await finished(self._metadata.quorum.shut_down(), RESIGN_WITHIN_S)
+
+    def _has_successors(self, metadata: MetadataShell) -> bool:
+        """Whether a controller can move leaderships to another broker: the last nodes of a cluster must not wait."""
+        others = {each.broker_id for each in metadata.image.brokers.values() if not each.fenced}
+        others.discard(self.config.node_id)
+        if metadata.is_active_controller:
+            return any(map(self.broker.broker_connections.is_connected, others))
+        return bool(others) and not (metadata.leader is None and metadata.quorum.core.is_last_voter)
 
     def _restore_clean_shutdown(self, logs: LogManager) -> None:
         """A node that found no active controller is as clean as before: otherwise it would leave the ISR."""

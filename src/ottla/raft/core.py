@@ -68,7 +68,7 @@ class RaftCore:
             Received: self._on_received,
             Responded: self._on_responded,
             Failed: self._on_failed,
-            Disconnected: lambda event: quorum_epochs.on_disconnected(self._q, event.node_id),
+            Disconnected: self._on_disconnected,
             UpgradeRequested: lambda event: voter_changes.on_upgrade(self._q, event),
             ResignRequested: self._on_resign_requested,
             ShutdownRequested: self._on_shutdown_requested,
@@ -151,7 +151,14 @@ class RaftCore:
         """After `ShutdownRequested`: whether the other voters have another leader, or need none of this node."""
         q = self._q
         has_other_leader = q.election.has_leader and q.election.leader_id != self.node_id
-        return not q.is_voter or q.voters.last.is_only_voter(q.config.key) or has_other_leader
+        return not q.is_voter or has_other_leader or self.is_last_voter
+
+    @property
+    def is_last_voter(self) -> bool:
+        """Whether no majority can elect another leader: too many of the other voters have evidently ended."""
+        q = self._q
+        voters = q.voters.last.ids
+        return len(voters - q.gone - {self.node_id}) < len(voters) // 2 + 1
 
     def snapshot_controls(self, end_offset: int) -> tuple[KRaftVersion, VoterSet | None]:
         """What a snapshot that ends at `end_offset` says about the quorum; voters only if the log has them."""
@@ -225,6 +232,11 @@ class RaftCore:
 
     def _on_shutdown_requested(self, _event: ShutdownRequested) -> None:
         self._q.is_stopping = True
+        self._q.gone.clear()  # They may have returned since.
+
+    def _on_disconnected(self, event: Disconnected) -> None:
+        self._q.gone.add(event.node_id)
+        quorum_epochs.on_disconnected(self._q, event.node_id)
 
     # -- requests and responses ----------------------------------------------------------------------------------
 
@@ -258,6 +270,7 @@ class RaftCore:
         if found is None:
             return  # The role has changed, or the request timed out.
         node_id, request = found
+        q.gone.discard(node_id)
         succeeded = self._handle_response(event.request_id, node_id, request, event.response)
         q.connections.done(event.request_id, q.now_ms, succeeded=succeeded)
 

@@ -55,6 +55,8 @@ class QuorumState:
         self.is_appending = False
         """The shell is about to append fetched records, so that the next fetch has to wait for their end."""
         self.is_stopping = False
+        # The nodes that closed their connections or refuse them, since the last change of the role.
+        self.gone: set[int] = set()
         self.lost_elections = 0
         """The elections that this candidate lost since it last knew a leader."""
         self.now_ms = 0
@@ -179,6 +181,7 @@ class QuorumState:
         assert election.epoch >= self.epoch, f"epoch {election.epoch} follows {self.epoch}"
         left = self.state
         self.state, self.election, self.leader_endpoints = state, election, endpoints
+        self.gone.clear()
         self.connections.reset()
         if isinstance(left, Leader):
             self._dismiss(left)

@@ -16,6 +16,7 @@ from ottla.raft.events import (
     AppendSnapshot,
     BeginSnapshot,
     Commit,
+    Disconnected,
     Flush,
     Flushed,
     LoadSnapshot,
@@ -23,6 +24,7 @@ from ottla.raft.events import (
     Respond,
     Responded,
     Send,
+    ShutdownRequested,
     SnapshotLoaded,
     SnapshotsChanged,
     Started,
@@ -234,3 +236,28 @@ def test_restarted_observer_follows_the_leader_that_it_knows_only_by_its_number(
     effects = core.step(Responded(send.request_id, response), 1)
     assert core.role is Role.FOLLOWER
     assert AppendFetched() in effects
+
+
+# -- the stop of a leader ----------------------------------------------------------------------------------------------
+
+
+def test_leader_waits_for_a_successor_only_while_others_can_elect_one() -> None:
+    replica = leader()
+    replica.step(Disconnected(3))  # before the stop: it may have returned since
+    replica.step(ShutdownRequested())
+    assert not replica.core.may_stop
+    to_2, _ = replica.sent(m.EndQuorumEpochRequest)
+    replica.answer(to_2, m.QuorumEpochResponse(ErrorCode.NONE, 1, 1))
+    assert not replica.core.may_stop
+    replica.step(Disconnected(3))
+    assert replica.core.may_stop, "voter 2 alone cannot elect a leader"
+
+
+def test_voter_that_answers_again_may_still_be_elected() -> None:
+    replica = leader()
+    replica.step(ShutdownRequested())
+    to_2, _ = replica.sent(m.EndQuorumEpochRequest)
+    replica.step(Disconnected(2))
+    assert replica.core.may_stop
+    replica.answer(to_2, m.QuorumEpochResponse(ErrorCode.NONE, 1, 1))
+    assert not replica.core.may_stop
