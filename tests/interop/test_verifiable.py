@@ -48,6 +48,23 @@ def test_verifiable_consumer_gets_what_verifiable_producer_sent(tools: Tools, na
     assert all(e["success"] for e in commits)
 
 
+def test_message_copier_copies_each_record_once(tools: Tools, name: str) -> None:
+    source, target = tools.create_topic(f"{name}.source"), tools.create_topic(f"{name}.target")
+    lines = [f"k{number}\t{number}" for number in range(200)]
+    tools.produce(source, lines)
+    told = events(
+        kafka.start_tool(
+            "transactional-message-copier", "--broker-list", tools.bootstrap, "--input-topic", source,
+            "--input-partition", 0, "--output-topic", target, "--transactional-id", name, "--consumer-group", name,
+            "--transaction-size", 10, "--enable-random-aborts", "--group-mode", "--use-group-metadata",
+        )
+    )  # fmt: skip
+    assert told[-1]["remaining"] == 0
+    assert tools.consume(target, len(lines), "--isolation-level", "read_committed") == lines
+    (offset,) = (row[3] for row in tools.rows("consumer-groups", "--describe", "--group", name) if source in row)
+    assert int(offset) == len(lines)
+
+
 def test_client_compatibility(tools: Tools, broker: RunningBroker, name: str) -> None:
     tools.create_topic(name)
     supported = {
