@@ -69,7 +69,7 @@ class MonitoredNode(server.Node):
             "fetch sessions": len(self.broker.fetch_sessions),
             "groups": sum(len(runner.shard._core.groups) for runner in groups.shards._runners.values()),
             "logs": len(self.broker.logs.all()),
-            "doomed": len(self.broker.logs._deletions),
+            "doomed": len(self.broker.logs.deletions),
             "resident": _resident(),
             "descriptors": len(os.listdir("/proc/self/fd")),
             "cpu": time.process_time(),

@@ -1094,9 +1094,9 @@ TIME = (
     ),
     Mutation(
         "deleted topics go although the clock was set back",
-        "log/manager.py",
-        "        trees = [(where, path) for moment, where, path in self._deletions if not now_ms < moment <= latest]\n",
-        "        trees = [(where, path) for moment, where, path in self._deletions if moment <= now_ms <= latest]\n",
+        "log/deletions.py",
+        "        folders = [(where, path) for moment, where, path in self._due if not now_ms < moment <= latest]\n",
+        "        folders = [(where, path) for moment, where, path in self._due if moment <= now_ms <= latest]\n",
         (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
     ),
     Mutation(
@@ -1154,9 +1154,9 @@ LONG = (
     ),
     Mutation(
         "deleted topics leave the disk",
-        "log/manager.py",
-        "        if doomed or trees:\n",
-        "        self._doomed += [(0, home, path) for home, path in trees]\n        if doomed:\n",
+        "log/deletions.py",
+        "        if files or folders:\n",
+        "        self._due += [(0, home, path) for home, path in folders]\n        if files:\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
     Mutation(
@@ -1279,7 +1279,7 @@ SHORTAGES = (
     Mutation(
         "a new log waits for the checkpoints that name an old one",
         "log/manager.py",
-        "        if any(topic_partition in directory.named.get(name, ()) for name in _TRUSTED):\n",
+        "        if any(topic_partition in directory.named.get(each, ()) for each in _TRUSTED):\n",
         "        if not directory.online:\n",
         (f"{SHORT}::test_new_partition_is_never_opened_beside_a_checkpoint_of_its_namesake[2]",),
     ),
@@ -1292,9 +1292,9 @@ SHORTAGES = (
     ),
     Mutation(
         "a start that cannot open its logs is refused",
-        "log/manager.py",
-        "    if is_shortage(error):\n        raise storage.StorageError(\n",
-        "    if not error.args:\n        raise storage.StorageError(\n",
+        "log/storage.py",
+        "    if is_shortage(error):\n        raise StorageError(\n",
+        "    if not error.args:\n        raise StorageError(\n",
         (
             f"{SHORT}::test_start_without_descriptors_is_refused_and_the_next_start_loses_nothing",
             f"{LIMITS}::test_start_that_cannot_open_its_logs_is_an_error_and_changes_nothing",
@@ -2821,6 +2821,67 @@ CLUSTER = (
     ),
 )
 
+MOVED = f"{STORAGE}/test_moves.py"
+DIRECTORY_MOVES = f"{UNIT}/broker/test_directory_moves.py"
+MOVES = (
+    Mutation(
+        "what was on disk before a move is on disk after it",
+        "log/moves.py",
+        "        if future.flushed_offset < log.flushed_offset:\n",
+        "        if future.flushed_offset > log.log_end_offset:\n",
+        (f"{DIRECTORY_MOVES}::test_records_on_disk_stay_on_disk_when_the_copy_takes_over",),
+    ),
+    Mutation(
+        "of two logs that a move left, the complete one counts",
+        "log/relocation.py",
+        "    if read_mark(files, path) == known.log_directory.directory_id:\n",
+        "    if read_mark(files, path) == ():\n",
+        (f"{MOVED}::test_failure_at_any_moment_of_a_move_loses_nothing",),
+    ),
+    Mutation(
+        "a copy loses what its log lost in a power cut before the log gets other records",
+        "log/manager.py",
+        "            offset = divergence(log, future) if log is not None else None\n",
+        "            offset = None\n",
+        (f"{MOVED}::test_failure_at_any_moment_of_a_move_loses_nothing",),
+    ),
+    Mutation(
+        "a copy is truncated with its log",
+        "log/moves.py",
+        "        if offset is not None and offset < future.log_end_offset:\n",
+        "        if offset is not None and offset < 0:\n",
+        (f"{MOVED}::test_copy_is_truncated_with_its_log",),
+    ),
+    Mutation(
+        "compaction waits for a move",
+        "log/cleaner.py",
+        "        return log.topic_partition in self.manager.futures\n",
+        "        return False\n",
+        (f"{MOVED}::test_compaction_waits_for_a_move",),
+    ),
+    Mutation(
+        "a moved log knows the batches that its producers may resend",
+        "log/moves.py",
+        "        future.producers.take_over(log.producers)\n",
+        "",
+        (f"{MOVED}::test_log_moves_with_its_producers_and_its_log_start",),
+    ),
+    Mutation(
+        "a copy takes over when the controller knows its directory",
+        "broker/replication/directory_moves.py",
+        "        if not self._is_assigned(move, self._ports.image()):\n",
+        "        if not move:\n",
+        (f"{DIRECTORY_MOVES}::test_copy_waits_until_the_metadata_shows_its_directory",),
+    ),
+    Mutation(
+        "the copy of a log in an offline directory does not take its place",
+        "log/manager.py",
+        "        if not all(directory.online for directory in self._directories):\n",
+        "        if not self._directories:\n",
+        (f"{MOVED}::test_copy_takes_the_place_of_its_log_only_if_that_does_not_exist",),
+    ),
+)
+
 MUTATIONS = (
     *PARTITION_REPLICATION,
     *CONTROLLER,
@@ -2844,4 +2905,5 @@ MUTATIONS = (
     *SPARK_EXACTLY_ONCE,
     *QUORUM,
     *CLUSTER,
+    *MOVES,
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.common.ids import TopicPartition
 from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
@@ -85,6 +86,7 @@ class _Only:
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self.futures: dict[TopicPartition, Log] = {}
 
     def all(self) -> list[Log]:
         return [self.log]

@@ -20,6 +20,8 @@ from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, Intern
 from ottla.broker.lost_brokers import LostBrokers
 from ottla.broker.partitions import Partitions
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication.directory_moves import DirectoryMoves, MovePorts
+from ottla.broker.replication.quotas import ReplicationQuotas
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.served import CONTROLLER_SERVED
 from ottla.broker.work import Worker
@@ -116,6 +118,19 @@ class Broker:
             topic_values=self.topic_values,
             flush_in_thread=flush_threads.run,
             later=self.worker.later,
+        )
+        self.replication_quotas = ReplicationQuotas(config, lambda: self.config)
+        self.directory_moves = DirectoryMoves(
+            MovePorts(
+                self.node_id,
+                logs,
+                self.partitions,
+                clock,
+                call_later,
+                flush_threads.run,
+                lambda: self.metadata.image,
+                self.replication_quotas.moves,
+            )
         )
         self.fetch_sessions = FetchSessionCache(
             config.int("max.incremental.fetch.session.cache.slots"), lambda: int.from_bytes(os.urandom(4), "big") >> 1

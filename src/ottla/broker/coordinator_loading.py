@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.records import Buffer, ControlType, check_crc, decode_batch, decode_control_key, iter_batches
 
 if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
     from ottla.log import Log
 
 logger = logging.getLogger(__name__)
@@ -33,14 +34,19 @@ class Replayer(Protocol):
 class Loading:
     """The progress of loading one shard from its log."""
 
-    __slots__ = ("_log", "_shard", "bytes", "offset", "records")
+    __slots__ = ("_partition", "_shard", "bytes", "offset", "records")
 
-    def __init__(self, log: Log, shard: Replayer) -> None:
-        self._log = log
+    def __init__(self, partition: Partition, shard: Replayer) -> None:
+        self._partition = partition
         self._shard = shard
-        self.offset = log.log_start_offset
+        self.offset = partition.log.log_start_offset
         self.records = self.bytes = 0
         """Records and bytes that were replayed so far."""
+
+    @property
+    def _log(self) -> Log:
+        # It may move to another directory meanwhile.
+        return self._partition.log
 
     @property
     def is_at_end(self) -> bool:

@@ -111,7 +111,7 @@ class Runner(Generic[S]):
         self.leader_epoch = leader_epoch
         self.partition = partition
         self.shard = shard
-        self.loading: Loading | None = Loading(partition.log, shard)
+        self.loading: Loading | None = Loading(partition, shard)
         """None once the shard is loaded."""
         self.retry_at_ms: int | None = None
         """When to retry a load that failed; None if it did not fail."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partitions
     from ottla.broker.peers.requests import PeerRequests
     from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.replication.directory_moves import DirectoryMoves
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
@@ -200,7 +201,14 @@ class DescribeConfigsPorts(HasMetadata, HasNodeId, HasConfig, Protocol):
     def topic_resolver(self, image: MetadataImage) -> TopicResolver: ...
 
 
-class DescribeLogDirsPorts(HasPartitions, HasLogs, Protocol):
+class AlterReplicaLogDirsPorts(Protocol):
+    """For `handlers/alter_replica_log_dirs.py`."""
+
+    @property
+    def directory_moves(self) -> DirectoryMoves: ...
+
+
+class DescribeLogDirsPorts(HasPartitions, HasLogs, HasMetadata, HasNodeId, Protocol):
     """For `handlers/describe_log_dirs.py`."""
 
 

@@ -257,6 +257,7 @@ class Node:
         if self._membership is not None:
             self._replication = Replication(self.broker, self._loop.call_later)
             self._replication.start()
+        self.broker.directory_moves.start()
         self._started = True
         self._maintenance = MaintenanceTasks(self.broker, self._housekeeping, self._threads)
         self._maintenance.start()
@@ -301,6 +302,7 @@ class Node:
                 self._maintenance.configure(broker.config)
         broker.lost_brokers.publish(old, new)
         broker.partitions.publish(old, new)
+        broker.directory_moves.metadata_published(new)
         if old is not None:
             broker.coordinators.publish(old, new)
 
@@ -329,6 +331,7 @@ class Node:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
         self.broker.partitions.directory_failed(directory.path)
+        self.broker.directory_moves.directory_failed(directory.path)
         if self._membership is not None and self._membership.lifecycle is not None:
             self._membership.lifecycle.directory_failed(directory.directory_id)
         if not any(each.online for each in self.broker.logs.log_directories()):

@@ -30,10 +30,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
         "the coordinator runs on the event loop and sizes its own buffers",
     ),
     (("transaction.two.phase.",), "KIP-939 is not served, as in Kafka 4.3"),
-    (
-        ("alter.log.dirs.", "cordoned.", "num.replica.alter.log.dirs.", "replica.alter.log.dirs."),
-        "partitions do not move between directories yet",
-    ),
+    (("cordoned.",), "directories are not cordoned yet"),
     (("controller.quota.", "quota."), "there are no quotas yet"),
     (
         ("follower.replication.", "leader.replication.", "replication.quota."),
@@ -57,7 +54,16 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "a waiting request is removed as soon as it is answered",
     ),
-    (("background.threads", "num.io.threads", "num.network.threads", "queued.max.requests"), _LOOP),
+    (
+        (
+            "background.threads",
+            "num.io.threads",
+            "num.network.threads",
+            "num.replica.alter.log.dirs.threads",
+            "queued.max.requests",
+        ),
+        _LOOP,
+    ),
     (("num.recovery.threads.",), "logs are recovered one after another"),
     (("log.cleaner.io.", "log.cleaner.threads"), "one process cleans, and sizes its own buffers without a limit"),
     (("log.preallocate", "preallocate"), "files grow as they are written"),

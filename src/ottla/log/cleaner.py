@@ -151,7 +151,7 @@ class Cleaner:
 
     def step(self, now_ms: int) -> bool:
         """Start, check or finish a job; whether a job was started or a result swapped in."""
-        if self._running is not None and self._running.log.closed:
+        if self._running is not None and (self._running.log.closed or self._is_moving(self._running.log)):
             # The partition was deleted: the worker may write into the directory of a new topic of the same name.
             self._stop(self._running)
         if self._running is not None:
@@ -182,6 +182,10 @@ class Cleaner:
         except OSError as error:
             running.log.log_directory.fail(error)
 
+    def _is_moving(self, log: Log) -> bool:
+        """A tombstone that is removed before it is copied would let the copied records before it reappear."""
+        return log.topic_partition in self.manager.futures
+
     # Choosing
 
     def choose(self, now_ms: int) -> Candidate | None:
@@ -191,6 +195,7 @@ class Cleaner:
             if (
                 not log.config.compacts
                 or log.closed
+                or self._is_moving(log)
                 or not log.log_directory.online
                 or 0 < self._failed.get(log.directory, now_ms) - now_ms <= _RETRY_MS  # beyond: the clock was set back
             ):

@@ -11,7 +11,6 @@ Compaction is the `Cleaner`'s.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -29,6 +28,7 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
+from ottla.log.deletions import Deletions
 from ottla.log.directory import DirectoryInfo, LogDirectory, Opening
 from ottla.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name, parse_name, suffix_of
 from ottla.log.files import Files
@@ -36,12 +36,10 @@ from ottla.log.log import Log
 from ottla.log.open_files import MOST_OPEN, OpenFiles
 from ottla.log.planned import PlannedLogs
 from ottla.log.recovery import create_log, open_log
-from ottla.log.segment import DELETED
+from ottla.log.relocation import divergence, partition_of_future, remove_marks, rename_log, replaces
 
 logger = logging.getLogger(__name__)
 
-_LOG_DELETED = ".log" + DELETED
-_LONGEST_DELAY_MS = 3_600_000
 _SYNCING_THREADS = 8
 
 
@@ -71,10 +69,13 @@ class LogManager:
             raise storage.StorageError("log.dirs names no directory")
         self._directories = [LogDirectory(path, self.files, self._failed) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
-        # Directories of deleted partitions, with the time at which to delete each.
-        self._deletions: list[tuple[int, LogDirectory, str]] = []
-        # Directories that could not be deleted in a shortage; the deleting thread fills this.
-        self._undeleted: deque[tuple[LogDirectory, str]] = deque()
+        self.futures: dict[TopicPartition, Log] = {}
+        """Copies of logs that move to another directory; see `moves`."""
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where to create the logs of partitions that come to this node."""
+        self.retiring: set[str] = set()
+        """Paths of logs that were moved away; their directories are about to be renamed."""
+        self.deletions = Deletions(self.files, clock, self._in_background, self.defaults.file_delete_delay_ms)
         self.planned = PlannedLogs()
         self._acquired = False
         self.has_descriptor: Callable[[], bool] = lambda: True
@@ -91,7 +92,7 @@ class LogManager:
             try:
                 directory.prepare()
             except OSError as error:
-                _refuse_shortage(error)
+                storage.refuse_shortage(error)
                 directory.fail(error)
 
     def load(
@@ -113,8 +114,9 @@ class LogManager:
                 try:
                     self._load_directory(directory, config_for, is_stray)
                 except OSError as error:
-                    _refuse_shortage(error)
+                    storage.refuse_shortage(error)
                     directory.fail(error)
+        self._settle_moves()
         logger.info("Loaded %d logs in %dms", len(self._logs), self.clock.monotonic_ms() - started_ms)
         self._flush_recovered()
         if not any(directory.online for directory in self._directories):
@@ -150,15 +152,14 @@ class LogManager:
                 logger.warning("Log in %s marked stray and renamed to %s", path, stray)
                 self.files.rename(path, stray)
                 continue
-            if tp in self._logs:
-                raise storage.StorageError(
-                    f"{tp} is in two log directories, {self._logs[tp].directory} and {path}; remove one"
-                )
+            logs = self.futures if path.endswith(FUTURE_SUFFIX) else self._logs
+            if tp in logs and not replaces(logs[tp], directory, path, self.deletions):
+                continue
             config = config_for(tp.topic) if config_for else self.defaults
             opening = openings.get(tp, Opening(directory.was_clean))
             context = LogContext(directory, tp, path=path, clock=self.clock, open_files=self.open_files)
             log = open_log(context, config, opening=opening)
-            self._logs[tp] = log
+            logs[tp] = log
             logger.info(
                 "Completed load of %s with %d segments, local-log-start-offset %d and log-end-offset %d in %dms"
                 " (%d/%d completed in %s)",
@@ -171,15 +172,24 @@ class LogManager:
             return None
         if (suffix := suffix_of(name)) is not None:
             if suffix == DELETE_SUFFIX:
-                self._deletions.append((self.clock.wall_ms() + self.defaults.file_delete_delay_ms, directory, path))
-            elif suffix == FUTURE_SUFFIX:
-                logger.warning("Skipping %s: moving partitions between directories is not supported", path)
-            return None
+                self.deletions.add(directory, path)
+            return partition_of_future(name) if suffix == FUTURE_SUFFIX else None
         topic_partition = parse_name(name)
         if topic_partition is None:
             logger.warning("Skipping %s: it is not a partition directory", path)
             return None
         return None if topic_partition.topic == METADATA_TOPIC else topic_partition
+
+    def _settle_moves(self) -> None:
+        """Continue with the logs and copies that moves left."""
+        if len(self._directories) > 1:
+            remove_marks(self._logs.values(), self._directories, self.deletions)
+        for topic_partition, future in self.futures.items():
+            log = self._logs.get(topic_partition)
+            offset = divergence(log, future) if log is not None else None
+            if offset is not None:
+                future.truncate_to(offset)
+                self.checkpoint_recovery_points([future.log_directory])
 
     # The logs
 
@@ -195,11 +205,14 @@ class LogManager:
     @property
     def open_file_count(self) -> int:
         """Approximate number of open files of all logs."""
-        return len(self._logs) + self.open_files.count
+        return len(self._logs) + len(self.futures) + self.open_files.count
 
     def all(self) -> list[Log]:
-        """All logs."""
+        """All logs, without the copies in `futures`."""
         return list(self._logs.values())
+
+    def _all_files(self) -> list[Log]:
+        return [*self._logs.values(), *self.futures.values()]
 
     def create(
         self,
@@ -224,36 +237,54 @@ class LogManager:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} belongs to another topic of the same name"
                 )
             return log
-        directory = self._emptiest_directory()
+        if topic_partition in self.futures:
+            return self._promoted(self.futures[topic_partition])
+        preferred = self.preferred.pop(topic_partition, None)
+        directory = preferred if preferred is not None and preferred.online else self._emptiest_directory()
+        log = self.create_in(directory, topic_partition, topic_id, config or self.defaults, plan=plan)
+        self._logs[topic_partition] = log
+        properties = ", ".join(f"{name}={value}" for name, value in sorted((overrides or {}).items()))
+        logger.info(
+            "Created log for partition %s in %s with properties {%s}", topic_partition, log.directory, properties
+        )
+        return log
+
+    def create_in(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        name: str = "",
+        *,
+        plan: bool = False,
+    ) -> Log:
+        """Create a log that `get` does not find yet, in the folder `name`; raises as `create`."""
         if not self.has_descriptor():
             raise ShortageError(f"Cannot create {topic_partition}: raise the limit of open files (ulimit -n)")
         self._rewrite_checkpoints_with(directory, topic_partition)
         problem = f"Cannot create {topic_partition} in {directory.path}"
         if not directory.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem)
-        if any(topic_partition in directory.named.get(name, ()) for name in _TRUSTED):
+        if any(topic_partition in directory.named.get(each, ()) for each in _TRUSTED):
             raise ShortageError(f"{problem}: a checkpoint that names it could not be written")
-        context = LogContext(directory, topic_partition, clock=self.clock, open_files=self.open_files)
-        config = config or self.defaults
+        path = f"{directory.path}/{name or topic_partition}"
+        if path in self.retiring:
+            raise ShortageError(f"{problem}: its previous log there is about to be renamed")
+        context = LogContext(directory, topic_partition, path=path, clock=self.clock, open_files=self.open_files)
         try:
-            if self.files.exists(context.path):
-                log = open_log(context, config, topic_id=topic_id)
+            if self.files.exists(path):
+                return open_log(context, config, topic_id=topic_id)
+            log = create_log(context, config, topic_id)
+            if plan:
+                self.planned.add(log)
             else:
-                log = create_log(context, config, topic_id)
-                if plan:
-                    self.planned.add(log)
-                else:
-                    log.segments.active.create_files()
+                log.segments.active.create_files()
         except OSError as error:
             directory.fail(error)
             if is_shortage(error):
                 raise ShortageError(f"{problem}: {error}") from error
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{problem}: {error}") from error
-        self._logs[topic_partition] = log
-        properties = ", ".join(f"{name}={value}" for name, value in sorted((overrides or {}).items()))
-        logger.info(
-            "Created log for partition %s in %s with properties {%s}", topic_partition, log.directory, properties
-        )
         return log
 
     def _emptiest_directory(self) -> LogDirectory:
@@ -268,6 +299,24 @@ class LogManager:
                 counts[id(log.log_directory)] += 1
         return min(directories, key=lambda directory: counts[id(directory)])
 
+    def _promoted(self, future: Log) -> Log:
+        """The copy of a log that does not exist: a power cut took it before its first flush."""
+        if not all(directory.online for directory in self._directories):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {future.topic_partition} is in a directory that is offline"
+            )
+        logger.warning("Using %s, because the log that was copied does not exist", future)
+        try:
+            rename_log(future, f"{future.log_directory.path}/{future.topic_partition}")
+        except OSError as error:
+            future.context.fail(error, "rename")
+        self.adopt_future(future)
+        return future
+
+    def adopt_future(self, future: Log) -> None:
+        """Use the copy of a log instead of the log; see `moves`."""
+        self._logs[future.topic_partition] = self.futures.pop(future.topic_partition)
+
     def delete(self, topic_partitions: Iterable[TopicPartition]) -> int:
         """Delete partitions; directories are renamed now and deleted after file.delete.delay.ms.
 
@@ -277,36 +326,20 @@ class LogManager:
         directories: dict[int, LogDirectory] = {}
         count = 0
         for topic_partition in topic_partitions:
-            log = self._logs.pop(topic_partition, None)
-            if log is None:
-                continue
-            count += 1
-            has_files = log.segments.has_files
-            log.abandon()
-            directory = log.log_directory
-            if has_files and directory.online and self._mark_deleted(log, directory):
-                directories[id(directory)] = directory
+            self.preferred.pop(topic_partition, None)
+            log, future = self._logs.pop(topic_partition, None), self.futures.pop(topic_partition, None)
+            count += log is not None
+            for each in filter(None, (log, future)):
+                has_files, directory = each.segments.has_files, each.log_directory
+                each.abandon()
+                delay_ms = each.config.file_delete_delay_ms
+                if not (has_files and directory.online):
+                    continue
+                if self.deletions.set_aside(topic_partition, directory, each.directory, delay_ms):
+                    directories[id(directory)] = directory
         if directories:
-            self._in_background(lambda: self._sync_names(directories.values()))
+            self._in_background(lambda: self.deletions.sync_names(directories.values()))
         return count
-
-    def _mark_deleted(self, log: Log, directory: LogDirectory) -> bool:
-        path = f"{directory.path}/{marked_name(log.topic_partition, DELETE_SUFFIX)}"
-        try:
-            self.files.rename(log.directory, path)
-        except OSError as error:
-            directory.fail(error)  # when the disk works again, the next start marks the directory as stray
-            return False
-        self._deletions.append((self.clock.wall_ms() + log.config.file_delete_delay_ms, directory, path))
-        logger.info("Log for partition %s is renamed to %s and is scheduled for deletion", log.topic_partition, path)
-        return True
-
-    def _sync_names(self, directories: Iterable[LogDirectory]) -> None:
-        for directory in directories:
-            try:
-                self.files.fsync_directory(directory.path)
-            except OSError as error:
-                directory.fail(error)
 
     # Directories
 
@@ -336,7 +369,7 @@ class LogManager:
     def cleanup(self, now_ms: int) -> int:
         """Apply retention to every log, then `remove_deleted`; the number of segments deleted."""
         count = 0
-        for log in self.all():
+        for log in self._all_files():
             if not log.log_directory.online:
                 continue
             try:
@@ -348,41 +381,17 @@ class LogManager:
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for producer.id.expiration.ms."""
-        for log in self._logs.values():
+        for log in self._all_files():
             log.producers.expire(now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Delete, in the background, the files and directories whose file.delete.delay.ms has passed."""
         doomed = [
             (log.log_directory, paths)
-            for log in self._logs.values()
+            for log in self._all_files()
             if log.log_directory.online and (paths := log.segments.take_due_deletions(now_ms))
         ]
-        latest = now_ms + max(self.defaults.file_delete_delay_ms, _LONGEST_DELAY_MS)  # later: the clock was set back
-        trees = [(where, path) for moment, where, path in self._deletions if not now_ms < moment <= latest]
-        self._deletions = [entry for entry in self._deletions if now_ms < entry[0] <= latest]
-        while self._undeleted:
-            trees.append(self._undeleted.popleft())
-        if doomed or trees:
-            self._in_background(lambda: self._remove(doomed, trees))
-
-    def _remove(self, doomed: list[tuple[LogDirectory, list[str]]], trees: list[tuple[LogDirectory, str]]) -> None:
-        for directory, paths in doomed:
-            try:
-                for path in paths:
-                    self.files.unlink(path)
-                    if path.endswith(_LOG_DELETED):
-                        logger.info("Deleted log %s.", path)
-            except OSError as error:
-                directory.fail(error)
-        for directory, path in trees:
-            try:
-                self.files.remove_tree(path)
-                logger.info("Deleted log for partition %s in %s.", path.rpartition("/")[2].rpartition(".")[0], path)
-            except OSError as error:
-                directory.fail(error)
-                if is_shortage(error):
-                    self._undeleted.append((directory, path))
+        self.deletions.remove_due(now_ms, doomed)
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts of every directory. May run in another thread."""
@@ -415,7 +424,7 @@ class LogManager:
 
     def _offsets_for(self, name: str, directory: LogDirectory) -> dict[TopicPartition, int]:
         offset_of = _CHECKPOINTS[name]
-        offsets = ((log.topic_partition, offset_of(log)) for log in self.all() if log.log_directory is directory)
+        offsets = ((log.topic_partition, offset_of(log)) for log in self._all_files() if log.log_directory is directory)
         return {topic_partition: offset for topic_partition, offset in offsets if offset is not None}
 
     def _rewrite_checkpoints_with(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
@@ -439,7 +448,7 @@ class LogManager:
                 return False
 
         logger.info("Shutting down.")
-        logs = self.all()
+        logs = self._all_files()
         self._flush_all([log for log in logs if tried(log, log.finish)], lambda log: tried(log, log.flush))
         for log in logs:
             log.abandon()
@@ -468,18 +477,10 @@ class LogManager:
 
     def abandon(self) -> None:
         """Close files and locks without writing, as a crash does."""
-        for log in self.all():
+        for log in self._all_files():
             log.abandon()
         for directory in self._directories:
             directory.lock.release()
-
-
-def _refuse_shortage(error: OSError) -> None:
-    """Refuse a start without enough descriptors or memory for the logs: no directory is at fault."""
-    if is_shortage(error):
-        raise storage.StorageError(
-            f"The logs cannot be opened: {error}. Each partition needs an open file; raise the limit (ulimit -n)"
-        ) from error
 
 
 def _log_start_to_checkpoint(log: Log) -> int | None:

@@ -198,6 +198,12 @@ class ProducerState:
         self.undecided.clear()
         self.end_offset = end_offset
 
+    def take_over(self, other: "ProducerState") -> None:
+        """Continue with the state of another log with the same records: it may know producers of deleted ones."""
+        self.entries, self.undecided, self.markers = other.entries, other.undecided, other.markers
+        starts = sorted((each.transaction_start, each.producer_id) for each in self.entries.values())
+        self._ongoing = {start: producer_id for start, producer_id in starts if start >= 0}
+
     # Snapshots
 
     def path_of(self, offset: int) -> str:

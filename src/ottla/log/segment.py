@@ -292,6 +292,11 @@ class Segment:
         for kind, path in zip(SUFFIXES, old, strict=True):
             if self.files.exists(path):
                 self.files.rename(path, self.path(kind))
+        self.move_to(self.directory)
+
+    def move_to(self, directory: str) -> None:
+        """Take in that the directory of the segment was renamed."""
+        self.directory = directory
         self.offset_index.path = self.path(".index")
         self.time_index.path = self.path(".timeindex")
         self.txn_index.path = self.path(".txnindex")

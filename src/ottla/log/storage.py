@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from ottla.common.shortage import is_shortage
 from ottla.config.properties import parse_properties
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
@@ -25,6 +26,14 @@ _locked_here: set[str] = set()
 
 class StorageError(Exception):
     """A log directory cannot be used. The message says why and what to do."""
+
+
+def refuse_shortage(error: OSError) -> None:
+    """Refuse a start without enough descriptors or memory for the logs: no directory is at fault."""
+    if is_shortage(error):
+        raise StorageError(
+            f"The logs cannot be opened: {error}. Each partition needs an open file; raise the limit (ulimit -n)"
+        ) from error
 
 
 class MetaProperties(NamedTuple):

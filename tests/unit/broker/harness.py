@@ -163,10 +163,13 @@ class BrokerHarness:
         defaults = {"node.id": "1", "log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0"}
         config = BrokerConfig(defaults | dict(settings or {}))
         files = HastyFiles()
-        logs = LogManager([directory], self.loop, LogConfig(), on_directory_failed=self._directory_failed, files=files)
+        directories = directory.split(",")
+        logs = LogManager(directories, self.loop, LogConfig(), on_directory_failed=self._directory_failed, files=files)
         logs.acquire()
+        for number, each in enumerate(logs.log_directories()):
+            each.directory_id = bytes([number + 1] * 16)
         metadata = MetadataShell.open(
-            directory,
+            directories[0],
             NodeIdentity(1, "cluster"),
             BrokerConfigRules(config),
             self.loop,
@@ -187,17 +190,20 @@ class BrokerHarness:
         logs.load()
         metadata.register(registration(1), clean_shutdown=True)
         metadata.subscribe(self._publish)
+        self.broker.directory_moves.start()
         self.dispatch = Dispatcher(self.broker)
 
     def _publish(self, old: Any, new: Any) -> None:
         self.broker.follow_configs(old, new)
         self.broker.lost_brokers.publish(old, new)
         self.broker.partitions.publish(old, new)
+        self.broker.directory_moves.metadata_published(new)
         if old is not None:
             self.broker.coordinators.publish(old, new)
 
     def _directory_failed(self, directory: Any, error: OSError) -> None:
         self.broker.partitions.directory_failed(directory.path)
+        self.broker.directory_moves.directory_failed(directory.path)
 
     def close(self) -> None:
         self.broker.metadata.close()

@@ -1,4 +1,7 @@
-"""DescribeLogDirs (35), versions 1-5: contents and free space of each log directory. KIP-113, KIP-827."""
+"""DescribeLogDirs (35), versions 1-5: contents and free space of each log directory. KIP-113, KIP-827, KIP-1066.
+
+A replica that moves to another directory is shown in both; the lag of its copy is how many offsets it is behind.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ from ottla.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import DescribeLogDirsPorts
+    from ottla.log import Log
+
+UNKNOWN_LAG = -1
 
 
 def handle(
@@ -32,16 +38,16 @@ def handle(
             for index in wanted.partitions:
                 asked.add((wanted.topic, index))
                 yield
+    registered = broker.metadata.image.brokers.get(broker.node_id)
+    cordoned = (registered.cordoned_directories or ()) if registered is not None else ()
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
     while broker.partitions.open_some():
         yield
-    for log in broker.logs.all():
+    for log in (*broker.logs.all(), *broker.logs.futures.values()):
         yield
         topic, index = log.topic_partition
         if asked is None or (topic, index) in asked:
-            sizes[log.log_directory.path][topic].append(
-                DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
-            )
+            sizes[log.log_directory.path][topic].append(_partition(broker, log))
     results = []
     for directory in broker.logs.directories():
         path = os.path.abspath(directory.path)  # the client has another working directory  # noqa: PTH100 - no pathlib at start
@@ -51,7 +57,23 @@ def handle(
         topics = [DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in sizes[directory.path].items()]
         results.append(
             DescribeLogDirsResult(
-                log_dir=path, topics=topics, total_bytes=directory.total_bytes, usable_bytes=directory.usable_bytes
+                log_dir=path,
+                topics=topics,
+                total_bytes=directory.total_bytes,
+                usable_bytes=directory.usable_bytes,
+                is_cordoned=directory.directory_id in cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+def _partition(broker: DescribeLogDirsPorts, log: Log) -> DescribeLogDirsPartition:
+    topic_partition = log.topic_partition
+    current = broker.logs.get(topic_partition)
+    is_future = log is not current
+    lag = UNKNOWN_LAG
+    if current is not None:
+        lag = current.log_end_offset - log.log_end_offset if is_future else 0
+    return DescribeLogDirsPartition(
+        partition_index=topic_partition.partition, partition_size=log.size, offset_lag=lag, is_future_key=is_future
+    )

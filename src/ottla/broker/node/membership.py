@@ -20,7 +20,6 @@ from ottla.network.node_channel import NodeChannels
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.internal_topic import CallLater
-    from ottla.common.ids import TopicPartition, Uuid
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 
@@ -69,15 +68,12 @@ class Membership:
                 self._call_later,
                 lambda: self._broker.metadata.image,
                 lambda: lifecycle.broker_epoch,
-                self._directory_of,
+                self._broker.directory_moves.directory_of,
             ),
         )
         self._broker.metadata.subscribe(assignments.metadata_published)
+        self._broker.directory_moves.report = assignments.changed
         return lifecycle
-
-    def _directory_of(self, partition: TopicPartition) -> Uuid | None:
-        log = self._broker.logs.get(partition)
-        return log.log_directory.directory_id if log is not None and log.log_directory.online else None
 
     async def close(self, timeout_s: float) -> None:
         """End the session, and close the connections to the controller."""
