@@ -2588,6 +2588,13 @@ CONTROLLER = (
         (f"{BEATS}::test_late_heartbeat_does_not_unfence_a_broker_that_shut_down",),
     ),
     Mutation(
+        "a node of a running cluster does not stop because controllers have another cluster id",
+        "broker/quorum/replica.py",
+        "        if not self._had_leader:\n            self.fail",
+        "        if True:\n            self.fail",
+        (f"{UNIT}/broker/quorum/test_quorum.py::test_node_of_a_running_cluster_does_not_stop_because_of_strangers",),
+    ),
+    Mutation(
         "an expired broker whose fencing was not appended is fenced by the next call",
         "controller/heartbeats.py",
         "            return Outcome(records, True)\n        state",

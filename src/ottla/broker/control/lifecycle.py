@@ -44,6 +44,8 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 1.0
 FENCED_INTERVAL_S = 0.1
 # The first pause between heartbeats of a controlled shutdown, doubled each time up to the maximum.
 SHUTDOWN_INTERVAL_S, SHUTDOWN_INTERVAL_MAX_S = 0.01, 0.2
+# How long another process with this node.id must be alive beyond the session timeout until this one gives up.
+DUPLICATE_S = 3.0
 # A controlled shutdown ends without the controller's consent if no controller answers for so long.
 SHUTDOWN_WITHOUT_CONTROLLER_S = 3.0
 
@@ -134,6 +136,8 @@ class BrokerLifecycle:
         self._failures = 0
         self._shutdown_pauses = 0
         self._timer: TimerHandle | None = None
+        # Runs while another process with this node.id has a session.
+        self._duplicate: TimerHandle | None = None
         self._deadlines: list[TimerHandle] = []
         self._brokers: Mapping[int, BrokerImage] = {}
         # Directories that failed: True once the controller knows.
@@ -184,7 +188,11 @@ class BrokerLifecycle:
             self._communicate_soon()
 
     def controller_changed(self) -> None:
-        """Send a heartbeat to the new active controller, so that it knows this broker's connection."""
+        """Send a heartbeat to the new active controller, so that it knows this broker's connection.
+
+        A new controller extends all sessions, also that of a previous process with this node.id.
+        """
+        self._forget_duplicate()
         if self._is_registered and self.state is not LifecycleState.SHUTTING_DOWN:
             self._communicate_soon()
 
@@ -223,6 +231,7 @@ class BrokerLifecycle:
                 timer.cancel()
         self._timer = None
         self._deadlines.clear()
+        self._forget_duplicate()
         stopping = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The node is shutting down")
         for completion in (self.registered, self.caught_up, self.unfenced):
             completion.fail(stopping)
@@ -296,6 +305,10 @@ class BrokerLifecycle:
         if code in _FINAL:
             self._ports.give_up(f"Unable to register broker {self._node_id}: {_FINAL[code]} (error {code})")
             return
+        if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION and self._duplicate is None:
+            # The session of a process that has ended expires in this time.
+            delay_s = self._settings.session_timeout_ms / 1000 + DUPLICATE_S
+            self._duplicate = self._ports.call_later(delay_s, self._give_up_as_duplicate)
         if code:
             hint = _HINTS.get(code, "it tries again")
             self._failed(f"Unable to register broker {self._node_id}: {hint} (error {code})")
@@ -303,10 +316,20 @@ class BrokerLifecycle:
         self._failures = 0
         self.broker_epoch = response.broker_epoch
         self._is_registered = True
+        self._forget_duplicate()
         text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
         logger.info(text, self._node_id, self._node_id, self.broker_epoch)
         self.registered.complete(None)
         self._communicate()
+
+    def _give_up_as_duplicate(self) -> None:
+        problem = _HINTS[ErrorCode.DUPLICATE_BROKER_REGISTRATION]
+        self._ports.give_up(f"Unable to register broker {self._node_id}: {problem}, and it is alive")
+
+    def _forget_duplicate(self) -> None:
+        if self._duplicate is not None:
+            self._duplicate.cancel()
+            self._duplicate = None
 
     def _registration_timed_out(self) -> None:
         if not self._is_registered:

@@ -114,7 +114,7 @@ class Replica:
         self.flusher = Flusher(log, parts.run_in_thread, self)
         self._owner = owner
         self._clock = parts.clock
-        self._sender = Sender(parts.transport, config, self._post)
+        self._sender = Sender(parts.transport, config, self._post, self._strangers_found)
         self._requests = QuorumRequests(log)
         self._watch = LeaderWatch(parts.clock)
         self._timer = DeadlineTimer(parts.clock, parts.call_later, self.wake)
@@ -124,6 +124,7 @@ class Replica:
         self._is_stepping = False
         self._events: deque[tuple[e.Event, Message | None]] = deque()
         self._led_epoch: int | None = None
+        self._had_leader = False
         self._known_leader: object = None
         self._transition: object = None
         self._stopped: Completion[None] | None = None
@@ -169,6 +170,11 @@ class Replica:
         self._timer.cancel()
         self._owner.failed(error)
         self._requests.fail_all(error)
+
+    def _strangers_found(self, problem: str) -> None:
+        """Stop, unless this node is in a cluster already: then others have the wrong cluster id."""
+        if not self._had_leader:
+            self.fail(KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, problem))
 
     def wake(self) -> None:
         """Let the core do what is due, and log if the quorum has no leader."""
@@ -324,6 +330,7 @@ class Replica:
         known = (core.leader, self._led_epoch)
         if known != self._known_leader:
             self._known_leader = known
+            self._had_leader = self._had_leader or core.leader is not None
             self._owner.leader_changed()
         if self._stopped is not None and core.may_stop:
             self._stopped.complete(None)

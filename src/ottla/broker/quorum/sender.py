@@ -30,10 +30,18 @@ UNKNOWN_EPOCH = -1
 class Sender:
     """The requests of one replica. Without a transport, every request fails."""
 
-    def __init__(self, transport: QuorumTransport | None, config: QuorumConfig, post: Post) -> None:
+    def __init__(
+        self,
+        transport: QuorumTransport | None,
+        config: QuorumConfig,
+        post: Post,
+        on_strangers: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_strangers(problem)` is called when most of the configured controllers belong to another cluster."""
         self._transport = transport
         self._config = config
         self._post = post
+        self._on_strangers = on_strangers
         self._strangers: set[tuple[str, int]] = set()
 
     def start(self) -> None:
@@ -75,8 +83,8 @@ class Sender:
             logger.debug("A request of the quorum to node %d failed: %s", effect.to.node_id, error)
             self._post(Failed(effect.request_id), None)
         else:
-            self._check_cluster(effect, response)
             self._post(Responded(effect.request_id, response), message)
+            self._check_cluster(effect, response)
 
     def _check_cluster(self, effect: Send, response: m.Response) -> None:
         """Log once that a node belongs to another cluster."""
@@ -89,3 +97,7 @@ class Sender:
                 *place,
                 self._config.cluster_id,
             )
+            if len(self._strangers) > len(self._config.bootstrap) // 2:
+                self._on_strangers(
+                    f"Most of the controllers belong to another cluster than this node ({self._config.cluster_id})"
+                )

@@ -95,12 +95,25 @@ def test_registration_is_repeated_while_another_process_has_the_id_and_the_node_
     world.run()
     other = world.start(incarnation=2)
     other.start()
-    world.loop.advance(59_000)
+    world.loop.advance(11_900)
     assert not other.registered.done
     assert not world.problems
-    world.loop.advance(2_000)
-    assert "unable to register" in world.problems[0]
+    world.loop.advance(200)
+    assert "another process is registered with this node.id, and it is alive" in world.problems[0]
     assert world.broker.state is RUNNING
+
+
+def test_new_controller_extends_the_session_of_the_other_process_with_the_id() -> None:
+    world = World()
+    world.run()
+    other = world.start(incarnation=2)
+    other.start()
+    for _ in range(5):
+        world.loop.advance(10_000)
+        assert not world.problems
+        other.controller_changed()
+    world.loop.advance(11_000)
+    assert "unable to register" in world.problems[0], "the deadline of the registration"
 
 
 def test_broker_takes_over_when_the_session_of_the_previous_process_expires() -> None:

@@ -242,7 +242,8 @@ def test_node_of_another_cluster_is_rejected_with_one_line(
             stranger.cluster_id = "another"
             stranger.start()
             await until(lambda: "belongs to another cluster than this node (another)" in caplog.text)
-            await asyncio.sleep(0.5)
+            await until(lambda: stranger.failures)
+            assert "Most of the controllers belong to another cluster" in str(stranger.failures[0])
             assert stranger.running.image.topics_by_name == {}
             await stranger.kill()
             assert (await quorum.leader()).running.raft.epoch == epoch
@@ -250,6 +251,19 @@ def test_node_of_another_cluster_is_rejected_with_one_line(
     run(story())
     per_place = [r.getMessage() for r in caplog.records if "belongs to another cluster" in r.getMessage()]
     assert len(per_place) == len(set(per_place)) <= 3
+
+
+def test_node_of_a_running_cluster_does_not_stop_because_of_strangers(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with Quorum(tmp_path) as quorum:
+            await quorum.create("a")
+            for node in quorum.nodes.values():
+                await until(lambda node=node: node.running.leader is not None)  # type: ignore[misc]
+                node.running.quorum._strangers_found("Most of the controllers belong to another cluster")
+            await quorum.create("b")
+            assert not any(node.failures for node in quorum.nodes.values())
+
+    run(story())
 
 
 def test_node_with_the_id_of_a_voter_but_another_directory_does_not_vote(tmp_path: Path, run: Run) -> None:
