@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.broker_settings import broker_config
 from ottla.cli.connect import GivenSettings, client_settings
 from ottla.clients import Producer
+from ottla.launch.settings import broker_config
 from tests.conftest import RunningBroker
 
 from .commands import all_commands, options_of

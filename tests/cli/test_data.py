@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import confluent_kafka
 import pytest
 
-from ottla.cli import follow
 from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
+from ottla.tools import follow
 from tests.clients.support import WAIT_S, sample_records, unique, wait_until
 from tests.conftest import RunningBroker
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import values
 from ottla.cli.commands import Options
 from ottla.cli.connect import client_settings
 from ottla.cli.output import Column, Output, number, one_line, size
 from ottla.cli.root import SUMMARIES
-from ottla.cli.terminal import Failure
 from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.tools import values
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 

@@ -17,14 +17,15 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import bench, dump_printer
+from ottla.cli import bench
+from ottla.tools.dump import printer as dump_printer
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
 from .conftest import Run
 
 # Draws every step, so that short commands show progress, too.
-NOW = "import ottla.cli.progress as p, ottla.cli.main as m, sys; p._FIRST_S = p._EVERY_S = 0.0; sys.exit(m.main())"
+NOW = "import ottla.tools.progress as p, ottla.cli.main as m, sys; p._FIRST_S = p._EVERY_S = 0.0; sys.exit(m.main())"
 DEADLINE_S = 30
 
 

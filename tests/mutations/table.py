@@ -2280,7 +2280,7 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "`ottla txn abort` does not abort one partition of a transaction that its coordinator will end",
         "cli/txn.py",
-        "    if not _hanging(admin, [row]):\n",
+        "    if not hanging(admin, [row]):\n",
         "    if False:\n",
         ("tests/cli/test_txn.py::test_open_transaction_is_shown_and_aborted_by_fencing",),
         OTTLA_ONLY,

@@ -18,9 +18,9 @@ from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import client_settings, connection_options
 from ottla.cli.output import Column, Output, output_options, plain
 from ottla.cli.produce import existing_topics, sending_options, sending_settings
-from ottla.cli.progress import Progress
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.tools.progress import Progress
 
 COMMAND = Group(
     __doc__,

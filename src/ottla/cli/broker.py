@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.cli import placement
 from ottla.cli.commands import Argument, Group, Options, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.late import api
 from ottla.cli.moving import move, moving_options, placement_failure, replicas_of, targets_of
 from ottla.cli.names import confirm
 from ottla.cli.output import Output, output_options
-from ottla.cli.placement import PlacementError
-from ottla.cli.terminal import Failure
 from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.tools.admin import placement
+from ottla.tools.admin.placement import PlacementError
+from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.suggestions import nearest
+from ottla.tools.suggestions import nearest
 
 Options = SimpleNamespace
 """The values of a command's parameters, by name."""

@@ -11,11 +11,11 @@ import re
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
-from ottla.cli import profile_file
 from ottla.cli.commands import Argument, Choice, Command, Options
 from ottla.cli.connect import GivenSettings, open_admin
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import ClientError
+from ottla.common.failure import Failure
+from ottla.tools import profile_file
 
 EXAMPLES = """
 eval "$(ottla completion bash)"      in ~/.bashrc

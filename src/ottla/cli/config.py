@@ -13,14 +13,15 @@ from typing import Any
 
 import click
 
-from ottla.cli import config_quota, values
+from ottla.cli import config_quota
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.late import api
 from ottla.cli.names import check_broker, missing
 from ottla.cli.output import Column, Output, output_options
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools import values
+from ottla.tools.late import api
+from ottla.tools.suggestions import did_you_mean
 
 COMMAND = Group(
     __doc__,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.cli import values
 from ottla.cli.commands import Options
 from ottla.cli.connect import connect
-from ottla.cli.late import api
 from ottla.cli.output import Column, Output
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools import values
+from ottla.tools.late import api
+from ottla.tools.suggestions import did_you_mean
 
 KINDS = ("user", "client", "ip")
 QUOTAS = (

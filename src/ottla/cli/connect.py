@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import click
 
-from ottla.cli import profile_file
 from ottla.cli.commands import Option, Options, section
-from ottla.cli.late import api
-from ottla.cli.terminal import Failure, warn_of_clients
-from ottla.cli.values import read_properties
+from ottla.cli.terminal import warn_of_clients
 from ottla.clients.errors import BrokerUnavailable
+from ottla.common.failure import Failure
+from ottla.tools import profile_file
+from ottla.tools.late import api
+from ottla.tools.values import read_properties
 
 DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
@@ -71,7 +72,7 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     `kind` is "admin", "producer" or "consumer". All commands share a file or profile: its settings for other kinds are
     skipped. Each setting of `-X` must belong to a client that the command uses.
     """
-    from ottla.cli import client_kinds
+    from ottla.tools import client_kinds
 
     warn_of_clients()
     shared = _of_profile(options)

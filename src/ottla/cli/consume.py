@@ -17,20 +17,20 @@ import click
 from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
-from ottla.cli.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
-from ottla.cli.format_option import parse_format
 from ottla.cli.names import choose, is_pattern, missing
-from ottla.cli.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
-from ottla.cli.progress import Progress, output_is_a_file
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.common.style import Style
+from ottla.tools.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
 from ottla.tools.formats.escaping import for_terminal
 from ottla.tools.formats.json_lines import write_lines
+from ottla.tools.formats.option import parse_format
 from ottla.tools.formats.record_lines import PrettyWriter
 from ottla.tools.formats.record_writer import Writer, for_terminal_only
+from ottla.tools.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
+from ottla.tools.progress import Progress, output_is_a_file
 
 EXAMPLES = r"""
 ottla consume orders                        existing records, then new ones

@@ -1,8 +1,8 @@
 """Failures of the command for exceptions of clients: one line and the next step. Imported only after an exception."""
 
-from ottla.cli.terminal import Failure
 from ottla.clients import errors
 from ottla.clients.admin.core import PartialFailure
+from ottla.common.failure import Failure
 
 
 def explain(error: errors.ClientError) -> Failure:

@@ -9,15 +9,15 @@ quorum). A directory that is formatted already is not changed. It is an error, u
 import sys
 
 from ottla.broker.formatting import NodeFormat, feature_levels, format_node, parse_controllers, voter
-from ottla.cli import broker_settings
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options, section
-from ottla.cli.storage import check_cluster_id, directories_of, random_uuid, unusable
-from ottla.cli.terminal import Failure
 from ottla.common.clock import SystemClock
+from ottla.common.failure import Failure
 from ottla.common.ids import uuid_to_text
 from ottla.common.style import Style
 from ottla.config import BrokerConfig
+from ottla.launch import settings as broker_settings
+from ottla.launch.storage import check_cluster_id, directories_of, random_uuid, unusable
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
 from ottla.raft import Endpoint, VoterSet

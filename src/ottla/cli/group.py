@@ -8,8 +8,6 @@ from typing import Any
 from ottla.cli import group_lag, group_reset
 from ottla.cli.commands import Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.group_offsets import delete_offsets, is_share_group, read_offsets
-from ottla.cli.late import api
 from ottla.cli.names import (
     choose,
     confirm_deletion,
@@ -22,10 +20,13 @@ from ottla.cli.names import (
     report_deletions,
 )
 from ottla.cli.output import Column, Output, number, output_options
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import ClientError
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition, by_topic
+from ottla.tools.admin.group_lag import read_lag
+from ottla.tools.admin.group_offsets import delete_offsets, is_share_group, read_offsets
+from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,
@@ -77,7 +78,7 @@ def _list(options: Options) -> None:
         Column("protocol"),
     ]
     if options.long:
-        rows = [{**row, **group_lag.read_lag(admin, row["group"]).summary()} for row in rows]
+        rows = [{**row, **read_lag(admin, row["group"]).summary()} for row in rows]
         columns += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), number("lag")]
     empty = "No group matches." if wanted or states or types else "There is no group yet."
     Output(options).listing("group", columns, rows, empty=empty)
@@ -100,7 +101,7 @@ def _describe(options: Options) -> None:
     output, admin = Output(options), connect(options)
     everything = not (options.members or options.offsets or options.state)
     for name in output.parts(existing_groups(admin, options, optional=True)):
-        lag = group_lag.read_lag(admin, name)
+        lag = read_lag(admin, name)
         members = [_member_row(member) for member in lag.group.members]
         if output.json:
             output.object({**lag.summary(), "members": members, "offsets": lag.rows})

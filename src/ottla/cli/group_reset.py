@@ -7,19 +7,19 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli import values
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connect
-from ottla.cli.group_offsets import read_offsets, write_offsets
-from ottla.cli.late import api
 from ottla.cli.names import missing
-from ottla.cli.offsets import parse_moment
 from ottla.cli.output import Column, Output, number
-from ottla.cli.suggestions import nearest
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import GroupNotFound
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.tools import values
+from ottla.tools.admin.group_offsets import read_offsets, write_offsets
+from ottla.tools.late import api
+from ottla.tools.offsets import parse_moment
+from ottla.tools.suggestions import nearest
 
 
 class Places(NamedTuple):

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from ottla.cli.commands import Argument, Choice, Group, Option, Options
-from ottla.cli.late import dump
 from ottla.cli.output import output_options
-from ottla.cli.progress import Progress, output_is_a_file
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools.late import dump
+from ottla.tools.progress import Progress, output_is_a_file
 
 COMMAND = Group(
     __doc__,
@@ -57,7 +57,7 @@ def _dump(options: Options) -> int:
     # Batches that are printed at a terminal show the progress themselves.
     shown = (options.verify and not options.deep and sys.stdout.isatty()) or output_is_a_file()
     bar = Progress("B", shown=shown, total=sum(sizes))
-    files = dump.Files(options, bar)
+    files = dump.Files(bar, deep=options.deep, verify=options.verify, as_json=options.json, kind=options.kind)
     with bar.cleared():
         try:
             for each, size in zip(found, sizes, strict=True):

@@ -6,7 +6,8 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.terminal import Failure, open_closed_streams, quiet_pipe
+from ottla.cli.terminal import open_closed_streams, quiet_pipe
+from ottla.common.failure import Failure
 from ottla.common.style import Style
 
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     # The imports are here because `ottla up` must start without click, and other commands without the broker.
     if words[:1] == ["up"]:
-        from ottla.cli import serve
+        from ottla.launch import serve
 
         options = serve.plain_options(words[1:])
         if options is not None:

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import values
 from ottla.cli.commands import Option, Options, yes_option
-from ottla.cli.late import api
 from ottla.cli.names import confirm
 from ottla.cli.output import Column, Output, number
-from ottla.cli.placement import Moves, PlacementError, Target
-from ottla.cli.terminal import Failure
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.tools import values
+from ottla.tools.admin.cluster_facts import reassignment_rows
+from ottla.tools.admin.placement import Moves, PlacementError, Target
+from ottla.tools.late import api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,20 +155,6 @@ def show_moving(admin: api.Admin, output: Output) -> None:
     output.table(
         REASSIGNMENT_COLUMNS, reassignment_rows(admin.list_partition_reassignments()), empty="No partition is moving."
     )
-
-
-def reassignment_rows(moving: Mapping[TopicPartition, Any]) -> list[dict[str, Any]]:
-    """One row for each partition that is moving."""
-    return [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "replicas": list(move.replicas),
-            "adding": list(move.adding),
-            "removing": list(move.removing),
-        }
-        for partition, move in sorted(moving.items())
-    ]
 
 
 REASSIGNMENT_COLUMNS = [

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from ottla.cli.commands import Argument, Option, Options, usage_error
-from ottla.cli.late import api
 from ottla.cli.output import Output
-from ottla.cli.suggestions import did_you_mean, nearest
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import ClientError
+from ottla.common.failure import Failure
+from ottla.tools.late import api
+from ottla.tools.suggestions import did_you_mean, nearest
 
 _WILD = re.compile(r"[*?\[]")
 

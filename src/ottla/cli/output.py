@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 import click
 
 from ottla.cli.commands import Option, Options, section
-from ottla.cli.progress import Progress
-from ottla.cli.terminal import terminal_columns
 from ottla.common import units
 from ottla.common.style import Style
+from ottla.tools.progress import Progress, terminal_columns
 
 _GAP = "  "
 _SHORTEST = 10

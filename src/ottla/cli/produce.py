@@ -16,18 +16,18 @@ import click
 from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_text, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
-from ottla.cli.deliveries import Deliveries, reason
-from ottla.cli.format_option import parse_format
-from ottla.cli.inputs import Inputs
 from ottla.cli.names import missing
-from ottla.cli.offsets import parse_moment
-from ottla.cli.progress import Progress
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+from ottla.common.failure import Failure
 from ottla.common.style import Style
+from ottla.tools.deliveries import Deliveries, reason
 from ottla.tools.formats.json_lines import read_lines
+from ottla.tools.formats.option import parse_format
 from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
 from ottla.tools.formats.template import FormatError
+from ottla.tools.inputs import Inputs
+from ottla.tools.offsets import parse_moment
+from ottla.tools.progress import Progress
 
 EXAMPLES = r"""
 echo hello | ottla produce greetings --create     each line is a record

@@ -11,17 +11,17 @@ import sys
 
 import click
 
-from ottla.cli import profile_file
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, yes_option
 from ottla.cli.names import confirm_deletion
 from ottla.cli.output import Column, Output, output_options
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
-from ottla.cli.values import name_and_value, read_properties
 from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option as ClientOption
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
+from ottla.common.failure import Failure
+from ottla.tools import profile_file
+from ottla.tools.suggestions import did_you_mean
+from ottla.tools.values import name_and_value, read_properties
 
 COMMAND = Group(
     __doc__,

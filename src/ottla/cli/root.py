@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from ottla import __version__
 from ottla.cli.commands import Group, Option
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 
 # Heading -> name of the command and its module -> one line for --help.
 GROUPS: dict[str, dict[str, str]] = {

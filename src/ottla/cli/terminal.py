@@ -1,4 +1,4 @@
-"""Failures without a traceback, the log and warnings of clients on standard error, and closed or full streams."""
+"""The streams of a command: warnings of clients on standard error, and closed or full streams."""
 
 import errno
 import logging
@@ -6,49 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
-from ottla.common.log_lines import LimitedHandler, LineFormatter
 from ottla.common.style import Style
-
-# Describes record kernels that are not compiled.
-NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
-
-
-class Failure(Exception):
-    """The end of a command that failed: `problem` in one line, then lines with the next step."""
-
-    def __init__(self, problem: str, *advice: str, exit_code: int = 1, command: str = "ottla") -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.advice = advice
-        self.exit_code = exit_code
-        self.command = command
-
-
-def terminal_columns(stream: TextIO | None = None) -> int:
-    """Return the width of the terminal behind `stream` (default: standard output); 80 if it is not a terminal.
-
-    `shutil.get_terminal_size` does the same, but importing `shutil` takes 3 ms.
-    """
-    stream = sys.__stdout__ if stream is None else stream
-    try:
-        columns = int(os.environ.get("COLUMNS", "0"))
-    except ValueError:
-        columns = 0
-    if columns <= 0:
-        try:
-            columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
-        except (OSError, ValueError):  # not a terminal, or closed
-            columns = 0
-    return columns or 80
-
-
-def start_logging(level: str) -> None:
-    """Write all log lines to standard error, with a limited rate."""
-    handler = LimitedHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+from ottla.launch.console import discard_standard_output
 
 
 class _ClientWarnings(logging.Handler):
@@ -93,11 +53,6 @@ def quiet_pipe() -> Iterator[None]:
         discard_standard_output()
         print(Style.of(sys.stderr).red(f"ottla: the output cannot be written: {error.strerror}"), file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def discard_standard_output() -> None:
-    """Redirect standard output to /dev/null, because the interpreter flushes it again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def open_closed_streams() -> None:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli import topic_describe, topic_leaders, values
+from ottla.cli import topic_describe, topic_leaders
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, quiet_option, require_one, yes_option
 from ottla.cli.config import change
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.late import api
 from ottla.cli.names import (
     choose,
     confirm_deletion,
@@ -21,11 +20,14 @@ from ottla.cli.names import (
     report_deletions,
 )
 from ottla.cli.output import Column, Output, number, output_options, size
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
 from ottla.cli.topic_describe import selectable
 from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.tools import values
+from ottla.tools.admin.topic_facts import facts_of
+from ottla.tools.late import api
+from ottla.tools.suggestions import did_you_mean
 
 COMMAND = Group(
     __doc__,
@@ -152,7 +154,7 @@ def _list(options: Options) -> None:
     ]
     columns = [Column("topic", narrow=True), number("partition_count", "PARTITIONS")]
     if options.long:
-        for row, facts in zip(rows, topic_describe.facts_of(admin, names), strict=True):
+        for row, facts in zip(rows, facts_of(admin, names), strict=True):
             row.update(facts.summary())
         columns += [
             number("replication_factor", "REPLICAS"),

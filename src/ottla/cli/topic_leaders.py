@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ottla.cli import placement
 from ottla.cli.commands import Option, Options, usage_error
 from ottla.cli.connect import connect
-from ottla.cli.late import api
 from ottla.cli.moving import move, moving_options, placement_failure, replicas_of, show_moving, targets_of
 from ottla.cli.names import choose, name_parameters, names_of
 from ottla.cli.output import Output
-from ottla.cli.placement import PlacementError, Target
-from ottla.cli.terminal import Failure
 from ottla.clients.errors import ClientError
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.tools.admin import placement
+from ottla.tools.admin.placement import PlacementError, Target
+from ottla.tools.late import api
 
 REASSIGN = [
     *name_parameters("topic", optional=True),

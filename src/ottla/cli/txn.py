@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli import values
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.late import api
 from ottla.cli.names import check_broker, confirm, members_of, missing
 from ottla.cli.output import Column, Output, moment, number, output_options
-from ottla.cli.terminal import Failure
-from ottla.clients.errors import TransactionalIdNotFound
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition, by_topic
+from ottla.tools import values
+from ottla.tools.admin.hanging import active_producers, hanging
+from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,
@@ -128,7 +128,7 @@ _PRODUCER_COLUMNS = [
 def _describe_producers(options: Options) -> None:
     """Show the active producers of partitions, and their open transactions."""
     partitions = [_partition(word) for word in options.partitions]
-    rows = [row for row, _ in _producers(connect(options), partitions)]
+    rows = [row for row, _ in active_producers(connect(options), partitions)]
     columns = [number("last_sequence"), moment("last_timestamp_ms", "LAST RECORD"), number("start_offset", "OPEN FROM")]
     Output(options).table([*_PRODUCER_COLUMNS, *columns], rows, empty="There is no active producer.")
 
@@ -138,26 +138,6 @@ def _partition(word: str) -> TopicPartition:
     if not topic or not partition.isdecimal():
         raise Failure(f"{word!r} is not of the form TOPIC/PARTITION", f"For example: {topic or word}/0", exit_code=2)
     return TopicPartition(topic, int(partition))
-
-
-def _producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[tuple[dict[str, Any], Any]]:
-    """Return the active producers of partitions, each as a row and as the client describes it."""
-    return [
-        (
-            {
-                **partition._asdict(),
-                "producer_id": each.producer_id,
-                "producer_epoch": each.producer_epoch,
-                "coordinator_epoch": each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
-                "last_sequence": each.last_sequence if each.last_sequence >= 0 else None,
-                "last_timestamp_ms": each.last_timestamp_ms,
-                "start_offset": each.transaction_start_offset,
-            },
-            each,
-        )
-        for partition, producers in admin.describe_producers(partitions).items()
-        for each in producers
-    ]
 
 
 @COMMAND.verb(
@@ -188,9 +168,9 @@ def _find_hanging(options: Options) -> None:
     rows: list[dict[str, Any]] = []
     partitions = _searched(admin, options.topics, options.broker)
     for start in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
-        found = [row for row, _ in _producers(admin, partitions[start : start + _PARTITIONS_PER_REQUEST])]
+        found = [row for row, _ in active_producers(admin, partitions[start : start + _PARTITIONS_PER_REQUEST])]
         is_open = [row for row in found if row["start_offset"] is not None]
-        rows += _hanging(admin, [row for row in is_open if row["last_timestamp_ms"] < before_ms])
+        rows += hanging(admin, [row for row in is_open if row["last_timestamp_ms"] < before_ms])
     columns = [number("start_offset"), moment("last_timestamp_ms", "LAST RECORD"), Column("transactional_id")]
     output.table([*_PRODUCER_COLUMNS, *columns], rows, empty="No transaction hangs.")
     for row in rows[:1]:
@@ -214,34 +194,6 @@ def _searched(admin: api.Admin, words: Sequence[str], broker: int | None) -> lis
         if broker is None or broker in each.replicas
     ]
     return list(dict.fromkeys(searched))
-
-
-def _hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the open transactions whose coordinator will not end them: it does not know the producer or partition.
-
-    Each row gets the transactional id of its producer, None if no coordinator knows it.
-    """
-    if not rows:
-        return []
-    producer_ids = {row["producer_id"] for row in rows}
-    listed = admin.list_transactions(producer_ids=producer_ids)
-    ids = {each.producer_id: each.transactional_id for each in listed}
-    try:
-        described = admin.describe_transactions(ids.values())
-    except api.PartialFailure as failure:
-        if not all(isinstance(error, TransactionalIdNotFound) for error in failure.errors.values()):
-            raise
-        described = dict(failure.results)
-    awaited = {(each.producer_id, *partition) for each in described.values() for partition in each.partitions}
-    rows = [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in awaited]
-    # The coordinator may have ended a transaction after the first response: those that hang are still open now.
-    partitions = {TopicPartition(row["topic"], row["partition"]) for row in rows}
-    still_open = {_place(row) for row, _ in _producers(admin, partitions)} if rows else set()
-    return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if _place(row) in still_open]
-
-
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
 
 
 @COMMAND.verb(
@@ -276,7 +228,7 @@ def _abort(options: Options) -> None:
 
 def _abort_hanging(options: Options) -> None:
     partition, admin = _partition(options.partition), connect(options)
-    is_open = [pair for pair in _producers(admin, [partition]) if pair[0]["start_offset"] is not None]
+    is_open = [pair for pair in active_producers(admin, [partition]) if pair[0]["start_offset"] is not None]
     wanted = {
         "start_offset": options.start_offset,
         "producer_id": options.producer_id,
@@ -289,7 +241,7 @@ def _abort_hanging(options: Options) -> None:
         raise Failure(f"{options.partition} has no such open transaction", advice)
     row, producer = found[0]
     name = f"the transaction of producer {row['producer_id']} from offset {row['start_offset']}"
-    if not _hanging(admin, [row]):
+    if not hanging(admin, [row]):
         advice = (
             f"`ottla txn list --producer-id {row['producer_id']}` shows its id; `ottla txn abort"
             " --transactional-id ID` aborts it in all its partitions."

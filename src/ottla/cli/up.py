@@ -7,9 +7,9 @@ three brokers on it survives the end of any one. Ports follow each other from th
 DIR/node-I; the same command starts the cluster again. Nodes on several machines: one `ottla up --config` each.
 """
 
-from ottla.cli import serve
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Choice, Command, Option
+from ottla.launch import serve
 
 EXAMPLES = """
 ottla up                                       on 127.0.0.1:9092
@@ -28,6 +28,7 @@ _PARAMETERS = [
         "--listen HOST:PORT",
         "the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
         "free one, host 0.0.0.0 is every interface",
+        takes_bytes=True,
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(

@@ -5,7 +5,7 @@ from importlib import metadata
 
 from ottla import __version__
 from ottla.cli.commands import Command, Options
-from ottla.cli.terminal import NOT_COMPILED
+from ottla.launch.console import NOT_COMPILED
 
 KAFKA = "4.3"
 

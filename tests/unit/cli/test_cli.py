@@ -13,11 +13,12 @@ from typing import IO
 
 import pytest
 
-from ottla.cli import broker_settings, serve
 from ottla.cli.main import main
 from ottla.cli.root import SUMMARIES
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
+from ottla.launch import serve
+from ottla.launch import settings as broker_settings
 from ottla.records.kernels import COMPILED
 from tests.cli.commands import options_of
 
@@ -96,7 +97,7 @@ def test_help_imports_neither_the_broker_nor_asyncio() -> None:
 def test_start_of_a_broker_does_not_import_modules_that_are_needed_later() -> None:
     """The import of each of these takes a millisecond or more, and a broker may never need it."""
     code = (
-        "import sys\nfrom ottla.cli import main, serve\nserve.plain_options([])\n"
+        "import sys\nfrom ottla.cli import main\nfrom ottla.launch import serve\nserve.plain_options([])\n"
         "import ottla.broker.server, ottla.records.survey\n"
         "late = ('random', 'shutil', 'ottla.coordinators', 'ottla.broker.coordinator_runtime', 'ottla.log.cleaner',"
         " 'ottla.records.column_kernels', 'ottla.clients')\n"

@@ -14,7 +14,7 @@ from ottla.cli.commands import Argument, Choice, Group, Option, Options, require
 from ottla.cli.main import main
 from ottla.cli.names import choose
 from ottla.cli.output import Column, Output, number
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 from ottla.common.lazy import LazyModule
 
 
@@ -180,7 +180,7 @@ def test_name_without_a_match_is_an_error_unless_it_may_be_missing() -> None:
 
 def test_late_module_is_imported_at_its_first_use() -> None:
     program = (
-        "import sys; from ottla.cli.late import api\n"
+        "import sys; from ottla.tools.late import api\n"
         "before = 'ottla.clients.admin' in sys.modules\n"
         "print(before, api.Admin.__name__, 'ottla.clients.admin' in sys.modules)"
     )

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli import broker_settings, client_kinds, names, offsets, produce, topic, txn, values
-from ottla.cli.format_option import parse_format
-from ottla.cli.terminal import Failure
+from ottla.cli import names, produce, topic, txn
+from ottla.common.failure import Failure
+from ottla.launch import settings as broker_settings
+from ottla.tools import client_kinds, offsets, values
+from ottla.tools.formats.option import parse_format
 from ottla.tools.formats.record_reader import Template
 from ottla.tools.formats.template import FormatError
 

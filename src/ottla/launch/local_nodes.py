@@ -12,15 +12,15 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from ottla.broker.formatting import NodeFormat, format_node
-from ottla.cli.broker_settings import LOOPBACK, data_directory, listen_address
-from ottla.cli.storage import random_uuid, unusable
-from ottla.cli.terminal import Failure
-from ottla.cli.values import name_and_value, read_properties
 from ottla.common.clock import SystemClock
+from ottla.common.failure import Failure
 from ottla.common.ids import uuid_to_text
 from ottla.config import BrokerConfig, ConfigError
+from ottla.launch.settings import LOOPBACK, data_directory, listen_address
+from ottla.launch.storage import random_uuid, unusable
 from ottla.log.files import Files
 from ottla.log.storage import META_PROPERTIES, StorageError, read_meta
+from ottla.tools.values import name_and_value, read_properties
 
 DEFAULT_PORT = 9092
 MOST_BROKERS = 64

@@ -1,6 +1,6 @@
 """The option `-f FORMAT` of `produce` and `consume`."""
 
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 from ottla.tools.formats.template import Field, FormatError, Part, parse
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.follow import newest
-from ottla.cli.offsets import Where, parse_moment, parse_partitions, parse_where
-from ottla.cli.terminal import Failure
 from ottla.clients.consumer.record import make_record
+from ottla.common.failure import Failure
 from ottla.common.style import Style
+from ottla.tools.follow import newest
 from ottla.tools.formats.record_lines import LONGEST, PrettyWriter
+from ottla.tools.offsets import Where, parse_moment, parse_partitions, parse_where
 
 NOW = 1_769_860_800_000
 

@@ -19,11 +19,11 @@ from types import FrameType
 from typing import NamedTuple
 
 from ottla import clients
-from ottla.cli.progress import Progress
 from ottla.clients.errors import CorruptRecords, NotAssigned
 from ottla.common import units
 from ottla.common.ids import TopicPartition
 from ottla.common.style import Style
+from ottla.tools.progress import Progress
 
 POLL_S = 0.25
 """The timeout of a poll, and so the longest time until an interrupt takes effect."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 
 
 class Inputs:

@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from ottla.cli.storage import default_data_directory, known_node_id
-from ottla.cli.terminal import Failure
-from ottla.cli.values import name_and_value, read_properties
+from ottla.common.failure import Failure
 from ottla.config import BrokerConfig, ConfigError, parse_address
+from ottla.launch.storage import default_data_directory, known_node_id
+from ottla.tools.values import name_and_value, read_properties
 
 # --listen replaces these settings of the file, which describe other listeners.
 _LISTENER_SETTINGS = (

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ottla.cli import broker_settings
-from ottla.cli.storage import directories_of, unusable
-from ottla.cli.terminal import NOT_COMPILED, Failure, discard_standard_output, start_logging
 from ottla.common.errors import KafkaError
-from ottla.common.style import Style
+from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
+from ottla.launch import settings as broker_settings
+from ottla.launch.console import NOT_COMPILED, announce, start_logging
+from ottla.launch.storage import directories_of, unusable
 from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError
 
@@ -63,7 +63,7 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 def run(options: SimpleNamespace) -> int:
     """Run a node until a signal arrives, or a cluster of several nodes."""
     if options.brokers is not None and options.brokers != "1":
-        from ottla.cli import supervise
+        from ottla.launch import supervise
 
         return supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
@@ -140,23 +140,14 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     # it is built, which doubles its time and blocks the event loop.
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
-    style = Style.of(sys.stdout)
-    lines = [
-        f"bootstrap={bootstrap}",
-        "",
-        f"  {style.green('Ottla is up.')} Any Kafka client can connect to {style.bold(str(bootstrap))}",
-        "",
-        f"  {style.dim('data')}     {', '.join(map(os.path.abspath, directories_of(config)))}",
-        f"  {style.dim('write')}    echo hello | ottla produce greetings --create -b {bootstrap}",
-        f"  {style.dim('read')}     ottla tail greetings -b {bootstrap}",
-        f"  {style.dim('topics')}   ottla topic list -b {bootstrap}",
-        f"  {style.dim('stop')}     Ctrl-C",
-        "",
-    ]
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError:
-        discard_standard_output()  # the reader ended after the first line
+    rows = {
+        "data": ", ".join(map(os.path.abspath, directories_of(config))),
+        "write": f"echo hello | ottla produce greetings --create -b {bootstrap}",
+        "read": f"ottla tail greetings -b {bootstrap}",
+        "topics": f"ottla topic list -b {bootstrap}",
+        "stop": "Ctrl-C",
+    }
+    announce(str(bootstrap), str(bootstrap), "Ottla is up.", rows)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

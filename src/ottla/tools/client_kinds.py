@@ -6,10 +6,10 @@ setting that this command cannot use is an error with exit code 2.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
-from ottla.cli.values import name_and_value
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
+from ottla.common.failure import Failure
+from ottla.tools.suggestions import did_you_mean
+from ottla.tools.values import name_and_value
 
 # The commands set these settings themselves. A profile may have them for other programs; -X gets this advice.
 _BYTES = "keys and values are bytes here; -f and --json say how they are written"

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
 from ottla.config import BrokerConfig
 from ottla.log.files import Files

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.cli import profile_file
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools import profile_file
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.one_of(

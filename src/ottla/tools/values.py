@@ -6,8 +6,8 @@ and `1g` (1,024 cubed).
 
 from collections.abc import Iterable
 
-from ottla.cli.terminal import Failure
 from ottla.common import units
+from ottla.common.failure import Failure
 
 
 def name_and_value(word: str, option: str = "") -> tuple[str, str]:

@@ -9,8 +9,6 @@ import json
 import sys
 from pathlib import Path
 
-from ottla.cli.commands import Options
-from ottla.cli.progress import Progress
 from ottla.common import units
 from ottla.common.style import Style
 from ottla.tools.dump.files import Found, dump_file, files_below, topic_of
@@ -18,6 +16,7 @@ from ottla.tools.dump.record_text import TOPICS, meaning_for
 from ottla.tools.dump.rows import Row, damage
 from ottla.tools.dump.segment import Depth
 from ottla.tools.dump.text import Printer, json_fields
+from ottla.tools.progress import Progress
 
 __all__ = ["Files", "Found", "files_below"]
 
@@ -25,19 +24,20 @@ __all__ = ["Files", "Found", "files_below"]
 class Files:
     """Prints files one after another and counts their defects."""
 
-    def __init__(self, options: Options, bar: Progress) -> None:
-        self._options = options
+    def __init__(self, bar: Progress, *, deep: bool, verify: bool, as_json: bool, kind: str | None) -> None:
+        """`kind` is that of all records; None: by the name of the directory."""
+        self._deep, self._verify, self._json, self._kind = deep, verify, as_json, kind
         self._bar = bar
         self._files = 0
         self._out = sys.stdout
         self._style = Style.of(sys.stdout)
-        self._printer = Printer(self._style, entries=options.deep or not options.verify)
+        self._printer = Printer(self._style, entries=deep or not verify)
         self._damaged = 0
         self._follows: tuple[Path, int] | None = None
 
     def show(self, found: Found, size: int) -> None:
         """Print one file of `size` bytes."""
-        if not self._options.json:
+        if not self._json:
             self._write(self._printer.heading(str(found.path)))
         directory = found.path.parent
         follows = self._follows[1] if found.kind == "log" and self._follows and self._follows[0] == directory else None
@@ -55,16 +55,16 @@ class Files:
         self._bar.advance(max(0, size))
 
     def _depth(self, found: Found) -> Depth:
-        kind = self._options.kind
+        kind = self._kind
         if kind is None:
             kind = "metadata" if found.kind == "metadata snapshot" else TOPICS.get(topic_of(found.path) or "", "data")
-        return Depth(self._options.deep, self._options.verify, meaning_for(kind))
+        return Depth(self._deep, self._verify, meaning_for(kind))
 
     def _row(self, found: Found, row: Row) -> None:
         self._damaged += row.kind == "damage"
-        if not self._options.json:
+        if not self._json:
             self._write(self._printer.text(row))
-        elif self._options.deep or not self._options.verify or row.kind in ("damage", "warning", "end"):
+        elif self._deep or not self._verify or row.kind in ("damage", "warning", "end"):
             fields = {"file": str(found.path), "kind": row.kind, **json_fields(row.fields)}
             self._write(json.dumps(fields, ensure_ascii=not self._out.isatty(), separators=(",", ":")) + "\n")
 
@@ -75,11 +75,11 @@ class Files:
 
     def end(self, interrupted_of: int | None = None) -> int:
         """Print the totals of a check, which an interrupt may have ended early; returns the exit code."""
-        if self._options.verify and not self._options.json:
+        if self._verify and not self._json:
             found = f"{self._damaged:,} damaged places" if self._damaged != 1 else "1 damaged place"
             text = f"{units.plural(self._files, 'file')}, {found if self._damaged else 'nothing damaged'}"
             if interrupted_of is not None:
                 text += f" (interrupted: {units.plural(interrupted_of - self._files, 'file')} not checked)"
             good = not self._damaged and interrupted_of is None
             self._write((self._style.green if good else self._style.red)(text) + "\n")
-        return 1 if self._damaged and self._options.verify else 0
+        return 1 if self._damaged and self._verify else 0

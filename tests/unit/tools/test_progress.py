@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.cli import progress
-from ottla.cli.inputs import Inputs
-from ottla.cli.progress import Progress
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools import progress
+from ottla.tools.inputs import Inputs
+from ottla.tools.progress import Progress
 
 
 class Terminal(io.StringIO):

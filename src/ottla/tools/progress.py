@@ -12,8 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
-from ottla.cli.terminal import terminal_columns
 from ottla.common import units
 from ottla.common.style import Style
 
@@ -40,6 +40,24 @@ def output_is_a_file() -> bool:
     except (OSError, ValueError):  # a stream without a descriptor
         return False
     return not (sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+def terminal_columns(stream: TextIO | None = None) -> int:
+    """Return the width of the terminal behind `stream` (default: standard output); 80 if it is not a terminal.
+
+    `shutil.get_terminal_size` does the same, but importing `shutil` takes 3 ms.
+    """
+    stream = sys.__stdout__ if stream is None else stream
+    try:
+        columns = int(os.environ.get("COLUMNS", "0"))
+    except ValueError:
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
+        except (OSError, ValueError):  # not a terminal, or closed
+            columns = 0
+    return columns or 80
 
 
 class Progress:

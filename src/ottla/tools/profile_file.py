@@ -13,8 +13,8 @@ import os
 import re
 from typing import Any
 
-from ottla.cli.suggestions import did_you_mean
-from ottla.cli.terminal import Failure
+from ottla.common.failure import Failure
+from ottla.tools.suggestions import did_you_mean
 
 
 def path() -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.placement import PlacementError, Target, drained, replaced, spread
 from ottla.common.ids import TopicPartition
+from ottla.tools.admin.placement import PlacementError, Target, drained, replaced, spread
 
 
 def replicas(*lists: list[int]) -> dict[TopicPartition, list[int]]:

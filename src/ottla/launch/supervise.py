@@ -13,10 +13,11 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.cli.local_nodes import MOST_BROKERS, LocalNode, prepare
-from ottla.cli.serve import ONE_REQUEST_S, SUPERVISED
-from ottla.cli.terminal import Failure, discard_standard_output, start_logging
+from ottla.common.failure import Failure
 from ottla.common.style import Style
+from ottla.launch.console import announce, start_logging
+from ottla.launch.local_nodes import MOST_BROKERS, LocalNode, prepare
+from ottla.launch.serve import ONE_REQUEST_S, SUPERVISED
 
 logger = logging.getLogger("ottla.up")
 
@@ -160,27 +161,16 @@ class _Supervisor:
     def _announce(self) -> None:
         bootstrap = ",".join(each.address.result() for each in self._processes)
         first = self._processes[0].address.result()
-        style = Style.of(sys.stdout)
-        home = self._nodes[0].data.parent.parent
         replicas = min(3, len(self._nodes))
-        up = style.green(f"{len(self._nodes)} brokers are up.")
-        lines = [
-            f"bootstrap={bootstrap}",
-            "",
-            f"  {up} Any Kafka client can connect to {style.bold(first)}",
-            "",
-            f"  {style.dim('data')}     {home}/node-*",
-            f"  {style.dim('copies')}   {replicas} of each partition, unless a topic is created with another number",
-            f"  {style.dim('write')}    echo hello | ottla produce greetings --create -b {first}",
-            f"  {style.dim('read')}     ottla tail greetings -b {first}",
-            f"  {style.dim('look')}     ottla cluster -b {first}",
-            f"  {style.dim('stop')}     Ctrl-C; the same command starts the cluster again",
-            "",
-        ]
-        try:
-            print("\n".join(lines), flush=True)
-        except BrokenPipeError:
-            discard_standard_output()
+        rows = {
+            "data": f"{self._nodes[0].data.parent.parent}/node-*",
+            "copies": f"{replicas} of each partition, unless a topic is created with another number",
+            "write": f"echo hello | ottla produce greetings --create -b {first}",
+            "read": f"ottla tail greetings -b {first}",
+            "look": f"ottla cluster -b {first}",
+            "stop": "Ctrl-C; the same command starts the cluster again",
+        }
+        announce(bootstrap, first, f"{len(self._nodes)} brokers are up.", rows)
 
     def _stop_on(self, number: signal.Signals) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ottla import clients
-from ottla.cli.terminal import Failure
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 
 _MOST_SECONDS = 10**11  # larger timestamps are milliseconds

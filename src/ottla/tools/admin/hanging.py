@@ -1,0 +1,58 @@
+"""Transactions that hang: no coordinator will end them, and they block readers with read_committed (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.clients.errors import TransactionalIdNotFound
+from ottla.common.ids import TopicPartition
+from ottla.tools.late import api
+
+
+def active_producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[tuple[dict[str, Any], Any]]:
+    """Return the active producers of partitions, each as a row and as the client describes it."""
+    return [
+        (
+            {
+                **partition._asdict(),
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "coordinator_epoch": each.coordinator_epoch if each.coordinator_epoch >= 0 else None,
+                "last_sequence": each.last_sequence if each.last_sequence >= 0 else None,
+                "last_timestamp_ms": each.last_timestamp_ms,
+                "start_offset": each.transaction_start_offset,
+            },
+            each,
+        )
+        for partition, producers in admin.describe_producers(partitions).items()
+        for each in producers
+    ]
+
+
+def hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the open transactions whose coordinator will not end them: it does not know the producer or partition.
+
+    Each row gets the transactional id of its producer, None if no coordinator knows it.
+    """
+    if not rows:
+        return []
+    producer_ids = {row["producer_id"] for row in rows}
+    listed = admin.list_transactions(producer_ids=producer_ids)
+    ids = {each.producer_id: each.transactional_id for each in listed}
+    try:
+        described = admin.describe_transactions(ids.values())
+    except api.PartialFailure as failure:
+        if not all(isinstance(error, TransactionalIdNotFound) for error in failure.errors.values()):
+            raise
+        described = dict(failure.results)
+    awaited = {(each.producer_id, *partition) for each in described.values() for partition in each.partitions}
+    rows = [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in awaited]
+    # The coordinator may have ended a transaction after the first response: those that hang are still open now.
+    partitions = {TopicPartition(row["topic"], row["partition"]) for row in rows}
+    still_open = {_place(row) for row, _ in active_producers(admin, partitions)} if rows else set()
+    return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if _place(row) in still_open]
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
