@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ottla.cli.commands import Argument, Group, Options, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.moving import move, moving_options, placement_failure, replicas_of, targets_of
+from ottla.cli.moving import move, moving_options, replicas_of, targets_of
 from ottla.cli.names import confirm
 from ottla.cli.output import Output, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools.admin import placement
-from ottla.tools.admin.placement import PlacementError
 from ottla.tools.late import api
 
 COMMAND = Group(
@@ -40,10 +39,7 @@ def _drain(options: Options) -> None:
     admin, leaving = connect(options), set(options.brokers)
     _check_known(admin, leaving)
     before = replicas_of(admin)
-    try:
-        moves = placement.drained(before, leaving, targets_of(admin))
-    except PlacementError as error:
-        raise placement_failure(error) from error
+    moves = placement.drained(before, leaving, targets_of(admin))
     names = ", ".join(map(str, sorted(leaving)))
     question = f"Move {units.plural(len(moves), 'partition')} away from broker {names}?"
     if move(admin, options, question, moves, before):
@@ -67,10 +63,7 @@ def _replace(options: Options) -> None:
     if options.new not in {target.node_id for target in targets_of(admin)}:
         raise Failure(f"broker {options.new} is not up", "Start it first: replicas can only move to a running broker.")
     before = replicas_of(admin)
-    try:
-        moves = placement.replaced(before, options.old, options.new)
-    except PlacementError as error:
-        raise placement_failure(error) from error
+    moves = placement.replaced(before, options.old, options.new)
     question = f"Move {units.plural(len(moves), 'partition')} from broker {options.old} to broker {options.new}?"
     if move(admin, options, question, moves, before):
         note = f"Broker {options.old} has no replicas. Stop it, then: ottla broker remove {options.old}"

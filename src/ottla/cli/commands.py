@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ottla.common.failure import Failure
 from ottla.tools.suggestions import nearest
 
 Options = SimpleNamespace
@@ -311,11 +312,23 @@ def quiet_option(names: str = "names") -> Option:
 
 def require_one(options: Options, *names: str) -> None:
     """Raise a usage error unless exactly one of the options `names` was given."""
-    found = {name: getattr(options, name[2:].replace("-", "_")) for name in names}
-    given = [name for name, value in found.items() if value is not None and value is not False]  # 0 is a value
+    given = [
+        name for name, value in _values_of(options, names).items() if value is not None and value is not False
+    ]  # 0 is a value
     if len(given) != 1:
         problem = f"{given[0]} and {given[1]} exclude each other" if given else f"one of {', '.join(names)} is required"
         raise usage_error(problem)
+
+
+def require_positive(options: Options, *names: str) -> None:
+    """Raise Failure if one of these options was given, but is less than 1."""
+    for name, value in _values_of(options, names).items():
+        if value is not None and value < 1:
+            raise Failure(f"{name} is {value}; it must be at least 1", exit_code=2)
+
+
+def _values_of(options: Options, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(options, name[2:].replace("-", "_")) for name in names}
 
 
 def usage_error(problem: str) -> click.UsageError:

@@ -16,7 +16,7 @@ import click
 from ottla.cli import config_quota
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.names import check_broker, missing
+from ottla.cli.names import all_topics, check_broker, check_exists
 from ottla.cli.output import Column, Output, output_options
 from ottla.common.failure import Failure
 from ottla.tools import values
@@ -341,14 +341,11 @@ def _kind_name(resource: api.ConfigResource) -> str:
 
 
 def _resource_of(admin: api.Admin, options: Options) -> api.ConfigResource:
-
     kind, name = _type(options.kind), options.name
     if kind in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
         if kind is api.ResourceType.BROKER and name in _ALL_BROKERS:
             return api.ConfigResource(kind, "")
         check_broker(admin, name, ", and `default` for all brokers" if kind is api.ResourceType.BROKER else "")
     elif kind is api.ResourceType.TOPIC:
-        known = [topic.name for topic in admin.list_topics(include_internal=True)]
-        if name not in known:
-            raise Failure(*missing(name, known, "topic"))
+        check_exists(name, all_topics(admin), "topic")
     return api.ConfigResource(kind, name)

@@ -20,7 +20,7 @@ from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import choose, is_pattern, missing
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common import units
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import TopicPartition
 from ottla.common.style import Style
 from ottla.tools.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
@@ -248,10 +248,8 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
 
 
 def _compiled(text: str, what: str) -> re.Pattern[str]:
-    try:
+    with failing_on(re.error, about=f"{what}: {text!r} is not a regular expression"):
         return re.compile(text)
-    except re.error as error:
-        raise Failure(f"{what}: {text!r} is not a regular expression: {error}", exit_code=2) from error
 
 
 def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:

@@ -12,7 +12,7 @@ from ottla.broker.formatting import NodeFormat, feature_levels, format_node, par
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options, section
 from ottla.common.clock import SystemClock
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
 from ottla.common.style import Style
 from ottla.config import BrokerConfig
@@ -113,10 +113,8 @@ def _first_voters(config: BrokerConfig, options: Options) -> VoterSet | None:
     if options.standalone:
         return _only_voter(config)
     if options.initial_controllers:
-        try:
+        with failing_on(ValueError, about="--initial-controllers"):
             return parse_controllers(options.initial_controllers, config.items("controller.listener.names")[0].upper())
-        except ValueError as error:
-            raise Failure(f"--initial-controllers: {error}", exit_code=2) from error
     return None
 
 

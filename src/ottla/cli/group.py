@@ -20,12 +20,12 @@ from ottla.cli.names import (
     report_deletions,
 )
 from ottla.cli.output import Column, Output, number, output_options
-from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.tools.admin.group_lag import read_lag
 from ottla.tools.admin.group_offsets import delete_offsets, is_share_group, read_offsets
+from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.late import api
 
 COMMAND = Group(
@@ -181,11 +181,7 @@ def _delete(options: Options) -> None:
         return
     if not names:
         output.note("There is nothing to delete.")
-    errors: dict[str, ClientError] = {}
-    try:
-        admin.delete_groups(names)
-    except api.PartialFailure as failure:
-        errors = dict(failure.errors)
+    _, errors = outcomes(admin.delete_groups, names)
     report_deletions(output, "group", names, errors)
 
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connect
-from ottla.cli.names import missing
+from ottla.cli.names import all_topics, check_exists
 from ottla.cli.output import Column, Output, number
 from ottla.clients.errors import GroupNotFound
 from ottla.common import units
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, reading
 from ottla.common.ids import TopicPartition
 from ottla.tools import values
 from ottla.tools.admin.group_offsets import read_offsets, write_offsets
@@ -171,12 +171,11 @@ def _scope(
         if not committed:
             raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to reset.")
         return sorted(committed)
-    counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    counts = {name: topic.partitions for name, topic in all_topics(admin).items()}
     chosen: dict[TopicPartition, None] = {}
     for word in topics:
         name, _, numbers = word.partition(":")
-        if name not in counts:
-            raise Failure(*missing(name, counts, "topic"))
+        check_exists(name, counts, "topic")
         for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
             if not number_text.strip().isdecimal() or int(number_text) >= counts[name]:
                 raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, but no {number_text!r}")
@@ -194,14 +193,11 @@ def _places(
 
 def _read_file(path: str) -> dict[TopicPartition, int]:
     """Read offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
-    try:
-        if path == "-":
-            rows = list(csv.reader(sys.stdin))
-        else:
-            with open(path, encoding="utf-8", newline="") as file:
-                rows = list(csv.reader(file))
-    except OSError as error:
-        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
+    if path == "-":
+        rows = list(csv.reader(sys.stdin))
+    else:
+        with reading(f"the file {path}"), open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
     offsets: dict[TopicPartition, int] = {}
     for line, row in enumerate(rows, 1):
         if not row or row[0].lstrip().startswith("#"):

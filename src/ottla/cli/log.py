@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.cli.commands import Argument, Choice, Group, Option, Options
 from ottla.cli.output import output_options
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, reading
 from ottla.tools.late import dump
 from ottla.tools.progress import Progress, output_is_a_file
 
@@ -45,13 +45,11 @@ def _dump(options: Options) -> int:
     """
     found: list[dump.Found] = []
     for path in options.paths:
-        try:
+        with reading(path):
             Path(path).stat()
             below = list(dump.files_below(Path(path)))
-            if not below:
-                raise Failure(f"{path} is not a file of a log", exit_code=2)
-        except OSError as error:
-            raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error
+        if not below:
+            raise Failure(f"{path} is not a file of a log", exit_code=2)
         found += below
     sizes = [_size(each.path) for each in found]
     # Batches that are printed at a terminal show the progress themselves.

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.commands import Option, Options, yes_option
-from ottla.cli.names import confirm
+from ottla.cli.commands import Option, Options, require_positive, yes_option
+from ottla.cli.names import all_topics, confirm
 from ottla.cli.output import Column, Output, number
 from ottla.common import units
-from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools import values
 from ottla.tools.admin.cluster_facts import reassignment_rows
-from ottla.tools.admin.placement import Moves, PlacementError, Target
+from ottla.tools.admin.placement import Moves, Target
 from ottla.tools.late import api
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def moving_options() -> list[Option]:
 
 def replicas_of(admin: api.Admin, topics: Iterable[str] | None = None) -> dict[TopicPartition, list[int]]:
     """The replicas of each partition of the topics (default: all); of a moving one those that it will have."""
-    names = [topic.name for topic in admin.list_topics(include_internal=True)] if topics is None else list(topics)
+    names = list(all_topics(admin) if topics is None else topics)
     if not names:
         return {}
     moving = admin.list_partition_reassignments()
@@ -64,8 +63,7 @@ def targets_of(admin: api.Admin) -> list[Target]:
 def move(admin: api.Admin, options: Options, question: str, moves: Moves, before: Mapping[TopicPartition, Any]) -> bool:
     """Show or execute the moves, and wait until they are complete; returns whether they are."""
     output = Output(options)
-    if options.at_once < 1:
-        raise Failure(f"--at-once is {options.at_once}; it must be at least 1", exit_code=2)
+    require_positive(options, "--at-once")
     throttle = values.size_of(options.throttle, "--throttle") if options.throttle else None
     if not moves:
         output.note("Nothing has to move.")
@@ -164,8 +162,3 @@ REASSIGNMENT_COLUMNS = [
     node_ids("adding"),
     node_ids("removing"),
 ]
-
-
-def placement_failure(error: PlacementError) -> Failure:
-    """The failure for replicas that cannot be placed."""
-    return Failure(str(error))

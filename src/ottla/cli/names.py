@@ -13,7 +13,7 @@ import click
 from ottla.cli.commands import Argument, Option, Options, usage_error
 from ottla.cli.output import Output
 from ottla.clients.errors import ClientError
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean, nearest
 
@@ -45,6 +45,18 @@ def names_of(options: Options, noun: str, *, optional: bool = False) -> list[str
     if not names and not optional:
         raise usage_error(f"which {noun}?")
     return names
+
+
+def all_topics(admin: api.Admin) -> dict[str, api.TopicListing]:
+    """Return all topics, also internal ones, by name."""
+    return {topic.name: topic for topic in admin.list_topics(include_internal=True)}
+
+
+def check_exists(name: str, known: Iterable[str], noun: str) -> None:
+    """Raise Failure unless the name is one of `known`."""
+    known = list(known)
+    if name not in known:
+        raise Failure(*missing(name, known, noun))
 
 
 def choose(
@@ -122,10 +134,8 @@ def enumerated(names: Sequence[str], most: int = 5) -> str:
 
 def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
     if regex:
-        try:
+        with failing_on(re.error, about=f"{name!r} is not a regular expression"):
             pattern = re.compile(name)
-        except re.error as error:
-            raise Failure(f"{name!r} is not a regular expression: {error}", exit_code=2) from error
         return [each for each in known if pattern.fullmatch(each)]
     if not _WILD.search(name):
         return []

@@ -16,9 +16,9 @@ import click
 from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_text, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
-from ottla.cli.names import missing
+from ottla.cli.names import all_topics, missing
 from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.common.style import Style
 from ottla.tools.deliveries import Deliveries, reason
 from ottla.tools.formats.json_lines import read_lines
@@ -197,7 +197,7 @@ def _reads_a_terminal(options: Options) -> bool:
 def existing_topics(options: Options) -> set[str]:
     """Return the existing topics; raises Failure if the topic of the command does not exist."""
     with open_admin(options) as admin:
-        known = {topic.name for topic in admin.list_topics(include_internal=True)}
+        known = set(all_topics(admin))
     if options.topic != "-" and options.topic not in known:
         problem, advice = missing(options.topic, known, "topic")
         raise Failure(
@@ -332,10 +332,8 @@ def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
     if options.key_delimiter:
         delimiter = "".join(f"\\x{byte:02x}" for byte in os.fsencode(options.key_delimiter))
         text = rf"%k{delimiter}%v\n"
-    try:
+    with failing_on(FormatError):
         template = Template(parse_format(text), null=None if options.null is None else os.fsencode(options.null))
-    except FormatError as error:
-        raise Failure(str(error), exit_code=2) from error
     return _from_files(options, inputs, template)
 
 

@@ -18,7 +18,7 @@ from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option as ClientOption
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.tools import profile_file
 from ottla.tools.suggestions import did_you_mean
 from ottla.tools.values import name_and_value, read_properties
@@ -161,10 +161,8 @@ def _check(name: str, value: object) -> None:
     rows = _rows()
     if name not in rows:
         raise Failure(f"no client has a setting {name!r}", *did_you_mean(name, rows), exit_code=2)
-    try:
+    with failing_on(ConfigurationError):
         rows[name].read(value)
-    except ConfigurationError as error:
-        raise Failure(str(error), exit_code=2) from error
 
 
 def _read_secret(name: str) -> str:

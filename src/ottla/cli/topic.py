@@ -7,10 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.cli import topic_describe, topic_leaders
-from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, quiet_option, require_one, yes_option
+from ottla.cli.commands import (
+    Argument,
+    Group,
+    Option,
+    Options,
+    dry_run_option,
+    quiet_option,
+    require_one,
+    require_positive,
+    yes_option,
+)
 from ottla.cli.config import change
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import (
+    all_topics,
     choose,
     confirm_deletion,
     enumerated,
@@ -25,6 +36,7 @@ from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools import values
+from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import facts_of
 from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean
@@ -69,27 +81,20 @@ def _create(options: Options) -> None:
     assignments = _assignments(options.replica_assignment) if options.replica_assignment else None
     if assignments and (options.partitions is not None or options.replication_factor is not None):
         raise Failure("--replica-assignment excludes --partitions and --replication-factor", exit_code=2)
-    for flag, given in (("--partitions", options.partitions), ("--replication-factor", options.replication_factor)):
-        if given is not None and given < 1:
-            raise Failure(f"{flag} is {given}; it must be at least 1", exit_code=2)
+    require_positive(options, "--partitions", "--replication-factor")
     config = values.assignments(options.configs)
     partitions, factor = options.partitions or -1, options.replication_factor or -1
     topics = [
         api.NewTopic(name, partitions, factor, config, assignments=assignments)
         for name in dict.fromkeys(names_of(options, "topic"))
     ]
-    errors: Mapping[Any, Exception] = {}
-    try:
-        created = connect(options).create_topics(topics, validate_only=options.dry_run)
-    except api.PartialFailure as failure:
-        created, errors = dict(failure.results), dict(failure.errors)
-        existing = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
-        if not options.if_not_exists or len(existing) < len(errors):
-            _report_created(output, created.values(), dry_run=options.dry_run)
-            if any(isinstance(error, InvalidConfig) for error in errors.values()):
-                _check_settings(config)
-            raise
+    created, errors = outcomes(connect(options).create_topics, topics, validate_only=options.dry_run)
     _report_created(output, created.values(), dry_run=options.dry_run)
+    existing = [name for name, error in errors.items() if isinstance(error, TopicAlreadyExists)]
+    if errors and (not options.if_not_exists or len(existing) < len(errors)):
+        if any(isinstance(error, InvalidConfig) for error in errors.values()):
+            _check_settings(config)
+        raise api.PartialFailure.of(errors, created)
     for name in errors:
         output.done(f"{name}: already exists", {"topic": name, "created": False})
 
@@ -144,7 +149,7 @@ def _assignments(text: str) -> dict[int, list[int]]:
 def _list(options: Options) -> None:
     """List topics."""
     admin = connect(options)
-    listed = {topic.name: topic for topic in admin.list_topics(include_internal=True)}
+    listed = all_topics(admin)
     wanted = names_of(options, "topic", optional=True)
     known = selectable(listed.values(), wanted, internal=options.internal)
     names = choose(wanted, known, "topic", regex=options.regex)
@@ -244,10 +249,7 @@ def _delete(options: Options) -> None:
     with output.progress(len(names), "topics") as bar:
         for start in range(0, len(names), _DELETED_PER_REQUEST):
             part = names[start : start + _DELETED_PER_REQUEST]
-            try:
-                admin.delete_topics(part)
-            except api.PartialFailure as failure:
-                errors.update(failure.errors)
+            errors |= outcomes(admin.delete_topics, part)[1]
             bar.advance(len(part))
     report_deletions(output, "topic", names, errors)
 
@@ -269,19 +271,19 @@ def _add_partitions(options: Options) -> None:
     of a key may be in another partition than its earlier records.
     """
     require_one(options, "--by", "--to")
-    if options.by is not None and options.by < 1:
-        raise Failure(f"--by is {options.by}; it must be at least 1", exit_code=2)
+    require_positive(options, "--by")
     wanted = names_of(options, "topic")
     admin = connect(options)
-    counts = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    known = all_topics(admin)
     targets = {
-        name: counts[name] + options.by if options.by else options.to for name in _existing(admin, options, wanted)
+        name: known[name].partitions + options.by if options.by else options.to
+        for name in _existing(admin, options, wanted)
     }
     _grow(admin, Output(options), targets, dry_run=options.dry_run)
 
 
 def _grow(admin: api.Admin, output: Output, wanted: Mapping[str, int], *, dry_run: bool) -> None:
-    before = {topic.name: topic.partitions for topic in admin.list_topics(include_internal=True)}
+    before = {name: topic.partitions for name, topic in all_topics(admin).items()}
     for name, count in wanted.items():
         if count < before.get(name, 0):
             raise Failure(
@@ -303,5 +305,5 @@ def _grow(admin: api.Admin, output: Output, wanted: Mapping[str, int], *, dry_ru
 
 def _existing(admin: api.Admin, options: Options, wanted: Sequence[str]) -> list[str]:
     """Return the existing topics that match; internal topics match only by their exact names."""
-    known = selectable(admin.list_topics(include_internal=True), wanted)
+    known = selectable(all_topics(admin).values(), wanted)
     return choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)

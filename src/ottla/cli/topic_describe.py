@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.commands import Option, Options
 from ottla.cli.connect import connect
-from ottla.cli.names import choose, if_exists_option, name_parameters, names_of
+from ottla.cli.names import all_topics, choose, if_exists_option, name_parameters, names_of
 from ottla.cli.output import Column, Output, number, size
 from ottla.common import units
 from ottla.tools import values
@@ -47,7 +47,7 @@ def describe(options: Options) -> None:
     """
     output, admin = Output(options), connect(options)
     wanted = names_of(options, "topic", optional=True)
-    known = selectable(admin.list_topics(include_internal=True), wanted, internal=options.internal)
+    known = selectable(all_topics(admin).values(), wanted, internal=options.internal)
     names = choose(wanted, known, "topic", regex=options.regex, missing_ok=options.if_exists)
     facts = facts_of(admin, names)
     if options.topics_with_overrides:

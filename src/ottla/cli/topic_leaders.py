@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ottla.cli.commands import Option, Options, usage_error
 from ottla.cli.connect import connect
-from ottla.cli.moving import move, moving_options, placement_failure, replicas_of, show_moving, targets_of
-from ottla.cli.names import choose, name_parameters, names_of
+from ottla.cli.moving import move, moving_options, replicas_of, show_moving, targets_of
+from ottla.cli.names import all_topics, choose, name_parameters, names_of
 from ottla.cli.output import Output
-from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin import placement
-from ottla.tools.admin.placement import PlacementError, Target
+from ottla.tools.admin.outcomes import outcomes
+from ottla.tools.admin.placement import Target
 from ottla.tools.late import api
 
 REASSIGN = [
@@ -49,20 +49,13 @@ def reassign(options: Options) -> None:
     wanted = names_of(options, "topic", optional=True)
     if not wanted:
         raise usage_error("which topic?")
-    names = choose(wanted, _known(admin), "topic", regex=options.regex)
+    names = choose(wanted, all_topics(admin), "topic", regex=options.regex)
     if options.cancel:
         _cancel(admin, output, names)
         return
     before = replicas_of(admin, names)
-    try:
-        moves = placement.spread(before, _targets(admin, options.brokers), options.replication_factor)
-    except PlacementError as error:
-        raise placement_failure(error) from error
+    moves = placement.spread(before, _targets(admin, options.brokers), options.replication_factor)
     move(admin, options, f"Move {units.plural(len(moves), 'partition')}?", moves, before)
-
-
-def _known(admin: api.Admin) -> list[str]:
-    return [topic.name for topic in admin.list_topics(include_internal=True)]
 
 
 def _targets(admin: api.Admin, given: str | None) -> list[Target]:
@@ -93,7 +86,7 @@ def elect(options: Options) -> None:
     if options.unclean and not options.yes:
         problem = "an unclean election can lose acknowledged records"
         raise Failure(problem, "--yes confirms it. Without --unclean only replicas in sync are elected.")
-    names = choose(names_of(options, "topic", optional=True), _known(admin), "topic", regex=options.regex)
+    names = choose(names_of(options, "topic", optional=True), all_topics(admin), "topic", regex=options.regex)
     described = admin.describe_topics(names) if names else {}
     partitions = [
         TopicPartition(name, each.partition)
@@ -105,11 +98,7 @@ def elect(options: Options) -> None:
         leaders = "a leader" if options.unclean else "its preferred leader"
         output.note(f"Every partition has {leaders}.")
         return
-    errors: dict[TopicPartition, ClientError] = {}
-    try:
-        elected = admin.elect_leaders(partitions, unclean=options.unclean)
-    except api.PartialFailure as failure:
-        elected, errors = dict(failure.results), dict(failure.errors)
+    elected, errors = outcomes(admin.elect_leaders, partitions, unclean=options.unclean)
     for partition in elected:
         row = {"topic": partition.topic, "partition": partition.partition, "elected": True}
         output.changed(f"{partition}: leader elected", row)

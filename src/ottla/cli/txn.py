@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, require_one, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.names import check_broker, confirm, members_of, missing
+from ottla.cli.names import all_topics, check_broker, check_exists, confirm, members_of
 from ottla.cli.output import Column, Output, moment, number, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
@@ -182,10 +182,9 @@ def _searched(admin: api.Admin, words: Sequence[str], broker: int | None) -> lis
     if broker is not None:
         check_broker(admin, str(broker))
     single = [_partition(word) for word in words if "/" in word]
-    known = [topic.name for topic in admin.list_topics(include_internal=True)]
+    known = all_topics(admin)
     for name in [word for word in words if "/" not in word] + [partition.topic for partition in single]:
-        if name not in known:
-            raise Failure(*missing(name, known, "topic"))
+        check_exists(name, known, "topic")
     described = admin.describe_topics([word for word in words if "/" not in word] if words else known)
     searched = single + [
         TopicPartition(name, each.partition)

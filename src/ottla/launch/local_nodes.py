@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.broker.formatting import NodeFormat, format_node
 from ottla.common.clock import SystemClock
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
 from ottla.config import BrokerConfig, ConfigError
 from ottla.launch.settings import LOOPBACK, data_directory, listen_address
@@ -61,15 +61,12 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
     try:
         for node, own in zip(nodes, settings, strict=True):
             properties = given | own | {"log.dirs": str(node.data)}
-            try:
+            with failing_on(ConfigError):
                 BrokerConfig(properties)
-            except ConfigError as error:
-                raise Failure(str(error), exit_code=2) from error
             node.properties_file.parent.mkdir(parents=True, exist_ok=True)
             node.properties_file.write_text("".join(f"{name}={_escaped(properties[name])}\n" for name in properties))
-        _format(nodes)
-    except StorageError as error:
-        raise Failure(str(error)) from error
+        with failing_on(StorageError, exit_code=1):
+            _format(nodes)
     except OSError as error:
         raise unusable(str(error.filename or home), error) from error
     return nodes

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.config import BrokerConfig, ConfigError, parse_address
 from ottla.launch.storage import default_data_directory, known_node_id
 from ottla.tools.values import name_and_value, read_properties
@@ -35,14 +35,12 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
     properties.update(name_and_value(override, "-X") for override in options.overrides)
-    try:
+    with failing_on(ConfigError):
         config = BrokerConfig(properties)
         if "node.id" not in properties and "broker.id" not in properties:
             node_id = known_node_id(config.metadata_log_dir)
             if node_id is not None and node_id != config.node_id:
                 config = BrokerConfig({**properties, "node.id": str(node_id)})
-    except ConfigError as error:
-        raise Failure(str(error), exit_code=2) from error
     return config
 
 
@@ -68,11 +66,9 @@ def _directory(what: str, path: str) -> str:
 def listen_address(text: str) -> tuple[str, int]:
     """Return the host and the port of `--listen`; raises Failure."""
     bare_port = text.removeprefix(":")
-    try:
+    with failing_on(ValueError, about="--listen"):
         # A port alone must not open the broker to the network: there is no authentication.
         host, port = (LOOPBACK, int(bare_port)) if bare_port.isdecimal() else parse_address(text)
-    except ValueError as error:
-        raise Failure(f"--listen: {error}", exit_code=2) from error
     if port > 65535:
         raise Failure(f"--listen: {port} is above 65535, the highest port", exit_code=2)
     return host, port

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ottla.common.failure import Failure
+from ottla.common.failure import reading
 
 
 class Inputs:
@@ -50,10 +50,8 @@ class Inputs:
 
 
 def _opened(path: str) -> BinaryIO:
-    try:
+    with reading(path):
         return open(path, "rb")
-    except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}", exit_code=2) from error
 
 
 def _size(path: str) -> int | None:

@@ -13,7 +13,7 @@ import os
 import re
 from typing import Any
 
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on, reading
 from ottla.tools.suggestions import did_you_mean
 
 
@@ -25,17 +25,14 @@ def path() -> str:
 
 def load() -> dict[str, Any]:
     """Read the file; returns an empty document if it does not exist. Raises Failure if it cannot be read."""
-    try:
-        with open(path(), "rb") as file:
-            import tomllib
+    with reading(path()), failing_on(ValueError, about=f"{path()} is not valid TOML"):
+        try:
+            with open(path(), "rb") as file:
+                import tomllib
 
-            document = tomllib.load(file)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise Failure(f"{path()} cannot be read: {error.strerror}", exit_code=2) from error
-    except ValueError as error:
-        raise Failure(f"{path()} is not valid TOML: {error}", exit_code=2) from error
+                document = tomllib.load(file)
+        except FileNotFoundError:
+            return {}
     profiles = document.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
         raise Failure(f"{path()}: profiles are tables, as in [profiles.staging]", exit_code=2)

@@ -7,7 +7,7 @@ and `1g` (1,024 cubed).
 from collections.abc import Iterable
 
 from ottla.common import units
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on, reading
 
 
 def name_and_value(word: str, option: str = "") -> tuple[str, str]:
@@ -24,12 +24,8 @@ def read_properties(path: str) -> dict[str, str]:
 
     from ottla.config.properties import load_properties
 
-    try:
+    with reading(f"the file {path}"), failing_on(ValueError):
         return load_properties(Path(path))
-    except OSError as error:
-        raise Failure(f"the file {path} cannot be read: {error.strerror}", exit_code=2) from error
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from error
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
@@ -39,10 +35,8 @@ def assignments(words: Iterable[str]) -> dict[str, str]:
 
 def milliseconds(text: str) -> int:
     """Return the milliseconds of a duration such as `1h30min` or `PT1H30M`; raises Failure with exit code 2."""
-    try:
+    with failing_on(ValueError):
         return units.parse_duration(text)
-    except ValueError as error:
-        raise Failure(str(error), exit_code=2) from error
 
 
 def size_of(text: str, option: str) -> int:
@@ -69,10 +63,8 @@ def broker_value(name: str, value: str) -> str:
     count, unit = amount
     factor = units.UNITS_MS.get(unit) if is_time(name) else units.size_factor(unit) if is_size(name) else None
     if factor is not None:
-        try:
+        with failing_on(ValueError, about=name):
             return str(units.whole(count * factor, value))
-        except ValueError as error:
-            raise Failure(f"{name}: {error}", exit_code=2) from error
     if is_time(name) or is_size(name):
         names = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
         raise Failure(f"{name}={value}: {unit!r} is not a unit of this setting", f"It may be {names}.", exit_code=2)

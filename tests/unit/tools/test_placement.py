@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.tools.admin.placement import PlacementError, Target, drained, replaced, spread
+from ottla.tools.admin.placement import Target, drained, replaced, spread
 
 
 def replicas(*lists: list[int]) -> dict[TopicPartition, list[int]]:
@@ -30,7 +31,7 @@ def test_several_brokers_are_drained_at_a_time() -> None:
 
 
 def test_partition_on_all_brokers_cannot_be_drained() -> None:
-    with pytest.raises(PlacementError, match="t-0 has 3 replicas, and only 2 brokers would remain"):
+    with pytest.raises(Failure, match="t-0 has 3 replicas, and only 2 brokers would remain"):
         drained(replicas([1, 2, 3]), {3}, FOUR[:3])
 
 
@@ -39,7 +40,7 @@ def test_new_broker_takes_the_places_of_the_old_one() -> None:
         TopicPartition("t", 0): [4, 2],
         TopicPartition("t", 2): [3, 4],
     }
-    with pytest.raises(PlacementError, match="t-1 is on both brokers"):
+    with pytest.raises(Failure, match="t-1 is on both brokers"):
         replaced(replicas([1, 2], [1, 4]), 1, 4)
 
 
@@ -48,7 +49,7 @@ def test_topic_is_spread_evenly_over_the_given_brokers() -> None:
     assert [nodes[0] for nodes in moves.values()] == [1, 2, 3, 1, 2, 3]
     assert sorted(nodes[1] for nodes in moves.values()) == [1, 1, 2, 2, 3, 3]
     assert spread(replicas([1], [2], [3]), FOUR[:3]) == {}
-    with pytest.raises(PlacementError, match="needs 5 replicas, and only 4 brokers"):
+    with pytest.raises(Failure, match="needs 5 replicas, and only 4 brokers"):
         spread(replicas([1]), FOUR, 5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.tools.admin.group_offsets import read_offsets
+from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.late import api
 
 
@@ -38,10 +39,8 @@ def read_lag(admin: api.Admin, name: str) -> GroupLag:
     members = () if is_share else group.members
     readers = {partition: member for member in members for partition in member.assignment}
     partitions = sorted({*committed, *readers})
-    try:
-        ends = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.LATEST)) if partitions else {}
-    except api.PartialFailure as failure:
-        ends = dict(failure.results)  # topics of committed offsets may be deleted
+    # Topics of committed offsets may be deleted.
+    ends, _ = outcomes(admin.list_offsets, dict.fromkeys(partitions, api.OffsetSpec.LATEST)) if partitions else ({}, {})
     rows: list[dict[str, Any]] = []
     for partition in partitions:
         reader, end, at = readers.get(partition), ends.get(partition), committed.get(partition)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.clients.errors import TransactionalIdNotFound
 from ottla.common.ids import TopicPartition
+from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.late import api
 
 
@@ -40,12 +41,9 @@ def hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, 
     producer_ids = {row["producer_id"] for row in rows}
     listed = admin.list_transactions(producer_ids=producer_ids)
     ids = {each.producer_id: each.transactional_id for each in listed}
-    try:
-        described = admin.describe_transactions(ids.values())
-    except api.PartialFailure as failure:
-        if not all(isinstance(error, TransactionalIdNotFound) for error in failure.errors.values()):
-            raise
-        described = dict(failure.results)
+    described, errors = outcomes(admin.describe_transactions, ids.values())
+    if not all(isinstance(error, TransactionalIdNotFound) for error in errors.values()):
+        raise api.PartialFailure.of(errors, described)
     awaited = {(each.producer_id, *partition) for each in described.values() for partition in each.partitions}
     rows = [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in awaited]
     # The coordinator may have ended a transaction after the first response: those that hang are still open now.

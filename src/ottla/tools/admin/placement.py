@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
@@ -23,15 +24,11 @@ class Target(NamedTuple):
     rack: str | None = None
 
 
-class PlacementError(Exception):
-    """Replicas cannot be moved as requested; the message says why and what to do."""
-
-
 def drained(replicas: Replicas, leaving: Collection[int], targets: Iterable[Target]) -> Moves:
     """Replace the brokers `leaving` by others: in another rack than the rest of the partition if possible, and then the
     brokers with the fewest replicas.
 
-    Raises PlacementError for a partition that has a replica on every remaining broker.
+    Raises Failure for a partition that has a replica on every remaining broker.
     """
     remaining = [target for target in targets if target.node_id not in leaving]
     racks = {target.node_id: target.rack for target in remaining}
@@ -49,7 +46,7 @@ def drained(replicas: Replicas, leaving: Collection[int], targets: Iterable[Targ
             used = {racks.get(each) for each in others}
             free = [target for target in remaining if target.node_id not in new]
             if not free:
-                raise PlacementError(
+                raise Failure(
                     f"{partition} has {len(nodes)} replicas, and only {len(remaining)} brokers would remain: start"
                     " another broker first, or give its topic fewer replicas"
                 )
@@ -71,10 +68,10 @@ def drained(replicas: Replicas, leaving: Collection[int], targets: Iterable[Targ
 
 
 def replaced(replicas: Replicas, old: int, new: int) -> Moves:
-    """Put the broker `new` where `old` is. Raises PlacementError for a partition that is on both."""
+    """Put the broker `new` where `old` is. Raises Failure for a partition that is on both."""
     both = sorted(partition for partition, nodes in replicas.items() if old in nodes and new in nodes)
     if both:
-        raise PlacementError(
+        raise Failure(
             f"{both[0]} is on both brokers ({len(both)} partitions): drain broker {old} instead, or use a new broker"
         )
     return {
@@ -87,14 +84,14 @@ def replaced(replicas: Replicas, old: int, new: int) -> Moves:
 def spread(replicas: Replicas, targets: Sequence[Target], factor: int | None = None) -> Moves:
     """Place partitions on these brokers in turn, with `factor` replicas each (default: as many as now).
 
-    Brokers of different racks alternate. Raises PlacementError if there are fewer brokers than replicas.
+    Brokers of different racks alternate. Raises Failure if there are fewer brokers than replicas.
     """
     order = _by_rack(targets)
     moves: Moves = {}
     for number, (partition, nodes) in enumerate(sorted(replicas.items())):
         count = len(nodes) if factor is None else factor
         if count > len(order):
-            raise PlacementError(f"{partition} needs {count} replicas, and only {len(order)} brokers are given")
+            raise Failure(f"{partition} needs {count} replicas, and only {len(order)} brokers are given")
         # The second replicas of the partitions of one leader are on different brokers.
         shift = 1 + number // len(order) % max(1, len(order) - 1)
         first = number % len(order)

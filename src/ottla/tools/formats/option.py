@@ -1,15 +1,13 @@
 """The option `-f FORMAT` of `produce` and `consume`."""
 
-from ottla.common.failure import Failure
+from ottla.common.failure import Failure, failing_on
 from ottla.tools.formats.template import Field, FormatError, Part, parse
 
 
 def parse_format(text: str) -> tuple[Part, ...]:
     """Parse the format string of a command line; raises Failure with exit code 2 if it is wrong."""
-    try:
+    with failing_on(FormatError):
         parts = parse(text)
-    except FormatError as error:
-        raise Failure(str(error), exit_code=2) from error
     if any(isinstance(part, Field) for part in parts):
         return parts
     # All records would be written as the same text.
