@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ottla.cli.commands import Argument, Group, Options, yes_option
 from ottla.cli.connect import connect, connection_options
-from ottla.cli.moving import move, moving_options, replicas_of, targets_of
+from ottla.cli.moving import move, moving_options
 from ottla.cli.names import confirm
 from ottla.cli.output import Output, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools.admin import placement
+from ottla.tools.admin.replicas import replicas_of, targets_of
 from ottla.tools.late import api
 
 COMMAND = Group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.cli.commands import Option, Options, usage_error
 from ottla.cli.connect import connect
-from ottla.cli.moving import move, moving_options, replicas_of, show_moving, targets_of
+from ottla.cli.moving import move, moving_options, show_moving
 from ottla.cli.names import all_topics, choose, name_parameters, names_of
 from ottla.cli.output import Output
 from ottla.common import units
@@ -13,6 +13,7 @@ from ottla.common.ids import TopicPartition
 from ottla.tools.admin import placement
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.placement import Target
+from ottla.tools.admin.replicas import replicas_of, targets_of
 from ottla.tools.late import api
 
 REASSIGN = [

@@ -8,7 +8,7 @@ about several. `broker.py` is the configuration of one broker, `resolve.py` adds
 from ottla.config.broker import BrokerConfig, ConfigError
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, parse_address
-from ottla.config.properties import load_properties, parse_properties
+from ottla.config.properties import format_properties, load_properties, parse_properties
 from ottla.config.resolve import (
     TOPIC_SETTINGS_TOGETHER,
     ConfigSource,
@@ -53,6 +53,7 @@ __all__ = [
     "check_names",
     "check_topic",
     "check_topic_together",
+    "format_properties",
     "load_properties",
     "parse_address",
     "parse_properties",

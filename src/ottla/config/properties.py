@@ -1,5 +1,6 @@
 """Java's `.properties` text: `key=value`, `key: value`, `key value`, comments, escapes, continued lines."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -7,6 +8,8 @@ if TYPE_CHECKING:
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
+_ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"})
+_ESCAPED_IN_KEYS = _ESCAPED | str.maketrans({mark: f"\\{mark}" for mark in " =:#!\ufeff"})
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -20,6 +23,16 @@ def parse_properties(text: str) -> dict[str, str]:
         key, value = _split(line)
         properties[_unescape(key)] = _unescape(value)
     return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return a text that `parse_properties` reads as these keys and values."""
+    lines = []
+    for key, value in properties.items():
+        # Blanks between the separator and the value would be skipped.
+        blank = "\\" if value.startswith(" ") else ""
+        lines.append(f"{key.translate(_ESCAPED_IN_KEYS)}={blank}{value.translate(_ESCAPED)}\n")
+    return "".join(lines)
 
 
 def load_properties(path: "Path") -> dict[str, str]:

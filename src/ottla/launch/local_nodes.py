@@ -15,7 +15,7 @@ from ottla.broker.formatting import NodeFormat, format_node
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
-from ottla.config import BrokerConfig, ConfigError
+from ottla.config import BrokerConfig, ConfigError, format_properties
 from ottla.launch.settings import LOOPBACK, data_directory, listen_address
 from ottla.launch.storage import random_uuid, unusable
 from ottla.log.files import Files
@@ -64,7 +64,7 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
             with failing_on(ConfigError):
                 BrokerConfig(properties)
             node.properties_file.parent.mkdir(parents=True, exist_ok=True)
-            node.properties_file.write_text("".join(f"{name}={_escaped(properties[name])}\n" for name in properties))
+            node.properties_file.write_text(format_properties(properties), encoding="utf-8")
         with failing_on(StorageError, exit_code=1):
             _format(nodes)
     except OSError as error:
@@ -157,7 +157,3 @@ def _format(nodes: list[LocalNode]) -> None:
     for node in nodes:
         wanted = NodeFormat(node.node_id, cluster_id, [str(node.data)], str(node.data))
         format_node(files, wanted, random_uuid, SystemClock().wall_ms(), ignore_formatted=True)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.config import BrokerConfig, load_properties, parse_properties
+from ottla.config import BrokerConfig, format_properties, load_properties, parse_properties
 
 
 def test_properties_are_parsed_as_in_java() -> None:
@@ -54,6 +54,11 @@ def test_properties_survive_escaping(values: dict[str, str]) -> None:
 
     written = "\n".join(f"{escape(name)}={escape(value)}" for name, value in values.items())
     assert parse_properties(written) == values
+
+
+@given(st.dictionaries(st.text(), st.text(st.sampled_from(" \t\f\n\r\\=:#!aä\ufeff\x85\u2028"), max_size=8)))
+def test_formatted_properties_are_read_as_they_were(values: dict[str, str]) -> None:
+    assert parse_properties(format_properties(values)) == values
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
@@ -58,3 +62,46 @@ def test_replicas_of_a_partition_are_in_different_racks() -> None:
     rack = {target.node_id: target.rack for target in targets}
     moves = spread(replicas(*[[9]] * 8), targets, 2)
     assert sum(rack[a] != rack[b] for a, b in moves.values()) >= 4
+
+
+NODES = st.integers(1, 6)
+CLUSTERS = st.lists(st.lists(NODES, min_size=1, max_size=3, unique=True), min_size=1, max_size=12)
+RACKS = st.lists(st.sampled_from([None, "a", "b"]), min_size=6, max_size=6)
+
+
+def targets_in(racks: list[str | None]) -> list[Target]:
+    return [Target(node_id, rack) for node_id, rack in enumerate(racks, 1)]
+
+
+@given(lists=CLUSTERS, racks=RACKS, leaving=st.sets(NODES, min_size=1, max_size=3))
+def test_drained_partitions_keep_their_number_of_replicas_and_every_other_replica(
+    lists: list[list[int]], racks: list[str | None], leaving: set[int]
+) -> None:
+    before = replicas(*lists)
+    moves = drained(before, leaving, targets_in(racks))
+    assert moves.keys() == {partition for partition, nodes in before.items() if set(nodes) & leaving}
+    for partition, nodes in moves.items():
+        assert len(set(nodes)) == len(nodes) == len(before[partition])
+        assert not set(nodes) & leaving
+        stay = [(place, node_id) for place, node_id in enumerate(before[partition]) if node_id not in leaving]
+        assert all(nodes[place] == node_id for place, node_id in stay)
+
+
+@given(lists=CLUSTERS, racks=RACKS, factor=st.one_of(st.none(), st.integers(1, 6)))
+def test_spread_replicas_are_distinct_and_leaders_are_balanced(
+    lists: list[list[int]], racks: list[str | None], factor: int | None
+) -> None:
+    before = replicas(*lists)
+    after = before | spread(before, targets_in(racks), factor)
+    for partition, nodes in after.items():
+        assert len(set(nodes)) == len(nodes) == (factor or len(before[partition]))
+    leaders = Counter(nodes[0] for nodes in after.values())
+    assert max(leaders.values()) - min(leaders[node_id] for node_id in range(1, 7)) <= 1
+
+
+@given(lists=CLUSTERS, old=NODES)
+def test_replaced_broker_hands_over_all_of_its_places(lists: list[list[int]], old: int) -> None:
+    before = replicas(*lists)
+    after = before | replaced(before, old, 7)
+    assert not any(old in nodes for nodes in after.values())
+    assert before | replaced(after, 7, old) == before
