@@ -11,7 +11,8 @@ from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import client_settings, connection_options
 from ottla.cli.late import streams
 from ottla.cli.output import Output, output_options
-from ottla.cli.terminal import Failure, start_logging
+from ottla.common.failure import Failure
+from ottla.launch.console import start_logging
 from ottla.streams.description import mermaid, text
 from ottla.streams.errors import PipelineFailed, StreamsError
 
