@@ -23,8 +23,9 @@ OPTIONS = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio -p no:rerunfai
 class Run:
     """Runs pytest on a file in a directory of its own; warnings are errors there."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, timeout_s: float = 60) -> None:
         self._directory = directory
+        self._timeout_s = timeout_s
 
     def __call__(self, text: str, *options: str, ini: str = "") -> tuple[int, str]:
         import textwrap
@@ -36,7 +37,7 @@ class Run:
             cwd=self._directory,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=self._timeout_s,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr

@@ -66,7 +66,7 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
             node.properties_file.parent.mkdir(parents=True, exist_ok=True)
             node.properties_file.write_text(format_properties(properties), encoding="utf-8")
         with failing_on(StorageError, exit_code=1):
-            _format(nodes)
+            format_nodes(nodes)
     except OSError as error:
         raise unusable(str(error.filename or home), error) from error
     return nodes
@@ -107,10 +107,18 @@ def _settings(options: SimpleNamespace, brokers: int, given: Mapping[str, str]) 
     host, port = listen_address(options.listen) if options.listen else (LOOPBACK, DEFAULT_PORT)
     if port + brokers - 1 > 65535:
         raise Failure(f"--listen: the ports {port} to {port + brokers - 1} are not all below 65536", exit_code=2)
+    return node_settings(brokers, host, port, given)
+
+
+def node_settings(brokers: int, host: str, port: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the settings of each node: those that differ from Kafka's defaults, and that `given` does not have.
+
+    `port` is that of the first broker; 0: free ports.
+    """
     shown = f"[{host}]" if ":" in host else host
     controllers = list(_ids(CONTROLLERS if brokers >= CONTROLLERS else 1))
     # Static voters may have other ports after each start, because all of them start together.
-    ports = dict(zip(controllers, _free_ports(len(controllers)), strict=True))
+    ports = dict(zip(controllers, free_ports(len(controllers)), strict=True))
     replicas, in_sync = min(brokers, 3), 2 if brokers >= 3 else 1
     common = {
         "controller.listener.names": "CONTROLLER",
@@ -141,7 +149,8 @@ def _settings(options: SimpleNamespace, brokers: int, given: Mapping[str, str]) 
     return settings
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return different ports of the loopback interface that are free now."""
     sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -149,8 +158,8 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _format(nodes: list[LocalNode]) -> None:
-    """Format the new nodes for the cluster of the others, or for a new one."""
+def format_nodes(nodes: list[LocalNode]) -> None:
+    """Format the new nodes for the cluster of the others, or for a new one. Raises StorageError and OSError."""
     files = Files()
     metas = [read_meta(files, str(node.data)) if node.data.is_dir() else None for node in nodes]
     cluster_id = next((meta.cluster_id for meta in metas if meta is not None), uuid_to_text(b"o" + os.urandom(15)))

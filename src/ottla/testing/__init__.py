@@ -2,8 +2,8 @@
 
 Reading order: `view` (the API for tests), `faults` and `rules` (injected faults), `interceptor` and `error_responses`
 (how the broker applies them), `control` (operations on the broker), `running` and `process` (the thread or process of
-the broker). `groups` is for simulations. Names are imported on first use, since every pytest run of an environment with
-Ottla loads the plugin.
+the broker), `cluster` (several brokers in processes). `groups` is for simulations. Names are imported on first use,
+since every pytest run of an environment with Ottla loads the plugin.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ottla.common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ottla.testing.base import BrokerError
+    from ottla.testing.cluster import ClusterBroker, OttlaCluster
     from ottla.testing.faults import Fault, Faults
     from ottla.testing.process import ProcessBroker
     from ottla.testing.record import Record
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BrokerError": "ottla.testing.base",
+    "ClusterBroker": "ottla.testing.cluster",
     "Fault": "ottla.testing.faults",
     "Faults": "ottla.testing.faults",
     "GroupState": "ottla.testing.view",
     "NotInTime": "ottla.testing.waiting",
     "Ottla": "ottla.testing.view",
+    "OttlaCluster": "ottla.testing.cluster",
     "ProcessBroker": "ottla.testing.process",
     "Record": "ottla.testing.record",
     "ThreadBroker": "ottla.testing.running",
@@ -35,11 +38,13 @@ _MODULES = {
 
 __all__ = [
     "BrokerError",
+    "ClusterBroker",
     "Fault",
     "Faults",
     "GroupState",
     "NotInTime",
     "Ottla",
+    "OttlaCluster",
     "ProcessBroker",
     "Record",
     "ThreadBroker",

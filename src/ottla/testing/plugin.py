@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.declarations import Pipeline
     from ottla.streams.testing import PipelineTest
+    from ottla.testing.cluster import OttlaCluster
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
     from ottla.testing.view import Ottla
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _FAIL, _WARN, _IGNORE, _KEEP = "fail", "warn", "ignore", "keep"
 _UNCLOSED = (_WARN, _FAIL, _IGNORE, _KEEP)
 _views = pytest.StashKey[list["Ottla"]]()
+_clusters = pytest.StashKey[list["OttlaCluster"]]()
 _failed = pytest.StashKey[bool]()
 
 
@@ -107,7 +109,8 @@ def _check_names(names: Iterable[str]) -> None:
             raise pytest.UsageError(f"A broker has no setting {name!r}; did you mean {meant!r}?")
 
 
-def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
+def _settings(config: pytest.Config, properties: Mapping[str, object]) -> dict[str, object]:
+    """The settings of the session and of one broker."""
     settings: dict[str, object] = {}
     for line in config.getini("ottla_properties"):
         name, separator, value = line.partition("=")
@@ -116,6 +119,11 @@ def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBrok
         settings[name.strip()] = value.strip()
     settings |= properties
     _check_names(settings)
+    return settings
+
+
+def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
+    settings = _settings(config, properties)
     if _option(config, "ottla", "ottla_broker") == "process":
         from ottla.testing.process import ProcessBroker
 
@@ -194,6 +202,31 @@ def _streams_testing() -> Any:
     return importlib.import_module("ottla.streams.testing")
 
 
+@pytest.fixture
+def ottla_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., OttlaCluster]]:
+    """`ottla_cluster(3)`: a cluster of brokers in processes, only for this test; each can be killed and started again.
+
+    Settings as with `ottla_broker`: `ottla_cluster(3, {"message.max.bytes": 1000})`.
+    """
+    from ottla.testing.cluster import OttlaCluster
+
+    clusters: list[OttlaCluster] = []
+    request.node.stash[_clusters] = clusters
+
+    def make(brokers: int = 3, properties: Mapping[str, object] | None = None, /, **more: object) -> OttlaCluster:
+        own = {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}}
+        cluster = OttlaCluster(brokers, _settings(request.config, own))
+        clusters.append(cluster)
+        cluster.start_all()
+        return cluster
+
+    try:
+        yield make
+    finally:
+        for cluster in clusters:
+            cluster.close()
+
+
 def _view(
     request: pytest.FixtureRequest, broker: ThreadBroker | ProcessBroker, *, keep: bool = False
 ) -> Iterator[Ottla]:
@@ -247,7 +280,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
     call: pytest.CallInfo[None],  # noqa: ARG001 - pytest's names
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the injected faults and their hits to the report of a failed test."""
+    """Add the injected faults and their hits, and the logs of a cluster, to the report of a failed test."""
     report = yield
     views = item.stash.get(_views, None)
     if views and report.failed:
@@ -255,4 +288,7 @@ def pytest_runtest_makereport(
         reported = "\n".join(text for view in views if (text := view.faults.report()))
         if reported:
             report.sections.append(("ottla: injected faults", reported))
+    if report.failed:
+        for cluster in item.stash.get(_clusters, []):
+            report.sections += [(f"ottla: log of broker {b.node_id}", b.log()) for b in cluster.brokers.values()]
     return report
