@@ -2887,6 +2887,20 @@ MOVES = (
         "        if not self._directories:\n",
         (f"{MOVED}::test_copy_takes_the_place_of_its_log_only_if_that_does_not_exist",),
     ),
+    Mutation(
+        "a throttled follower in sync stays in sync",
+        "broker/fetching.py",
+        "        return not is_in_sync and quota.is_throttled(partition.topic_partition) and quota.wait_ms() > 0\n",
+        "        return quota.is_throttled(partition.topic_partition) and quota.wait_ms() > 0\n",
+        (f"{UNIT}/broker/test_replication_quotas.py::test_follower_in_sync_does_not_wait",),
+    ),
+    Mutation(
+        "a throttled follower that has everything fetches on",
+        "broker/replication/fetcher.py",
+        "        return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0\n",
+        "        return quota.wait_ms()\n",
+        (f"{UNIT}/broker/test_replication_quotas.py::test_throttled_follower_fetches_later_unless_it_has_everything",),
+    ),
 )
 
 MUTATIONS = (

@@ -119,13 +119,12 @@ class Broker:
             flush_in_thread=flush_threads.run,
             later=self.worker.later,
         )
-        self.replication_quotas = ReplicationQuotas(config, lambda: self.config)
+        self.replication_quotas = ReplicationQuotas(config, lambda: self.config, clock)
         self.directory_moves = DirectoryMoves(
             MovePorts(
                 self.node_id,
                 logs,
                 self.partitions,
-                clock,
                 call_later,
                 flush_threads.run,
                 lambda: self.metadata.image,
@@ -205,6 +204,7 @@ class Broker:
     def follow_configs(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Apply changed dynamic settings of the broker; called with each image, before the partitions see it."""
         if old is None or old.configs is not new.configs:
+            self.replication_quotas.publish(new)
             self.config = self.static_config.with_dynamic(new.config(BROKER, str(self.node_id)), new.config(BROKER, ""))
 
     # -- queries that handlers share ----------------------------------------------------------------------------

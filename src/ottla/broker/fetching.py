@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_session import FetchPartitionState, FetchSession, PartitionKey
     from ottla.broker.partitions import Partitions
     from ottla.broker.replication.followed import FollowedPartition
+    from ottla.broker.replication.quotas import ReplicationQuota
     from ottla.broker.work import Worker
 
 # A client may request a wait of weeks; no response needs to be delayed for longer than this.
@@ -86,6 +87,7 @@ class Fetch:
         "_locate",
         "_missing_bytes",
         "_partitions",
+        "_quota",
         "_response",
         "_scheduled",
         "_select",
@@ -103,8 +105,13 @@ class Fetch:
         *,
         locate: Callable[[int], NodeEndpoint | None] = lambda _: None,
         select: Callable[[Partition, int], int] | None = None,
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """`locate` returns the address of a node for this client; `select` the replica to read from, or -1."""
+        """`locate` returns the address of a node for this client; `select` the replica to read from, or -1.
+
+        `quota` limits what a follower receives.
+        """
+        self._quota = quota if session.replica_id >= 0 and quota is not None and quota.topics else None
         self._select = select
         self._partitions = partitions
         self._locate = locate
@@ -302,6 +309,8 @@ class Fetch:
                 data = self._data(partition, state, b"")
                 data.preferred_read_replica = selected
                 return data
+            if self._quota is not None and self._must_wait(partition, self._quota):
+                return self._data(partition, state, b"")
         if state.fetch_offset == partition.visible_end(limits.isolation_level):
             return None
         budget = max(min(state.max_bytes, remaining), 0)
@@ -309,6 +318,16 @@ class Fetch:
             return self._data(partition, state, b"")
         records = partition.look_up(state.fetch_offset, budget, limits.isolation_level, min_one_batch=min_one_batch)
         return self._data(partition, state, records)
+
+    def _must_wait(self, partition: Partition, quota: ReplicationQuota) -> bool:
+        """Whether the quota has no room for a throttled follower. One in sync would leave the ISR. KIP-73."""
+        is_in_sync = self._session.replica_id in (partition.isr or ())
+        return not is_in_sync and quota.is_throttled(partition.topic_partition) and quota.wait_ms() > 0
+
+    @staticmethod
+    def _count(quota: ReplicationQuota, state: FetchPartitionState, size: int) -> None:
+        if state.partition is not None and quota.is_throttled(state.partition.log.topic_partition):
+            quota.record(size)
 
     def _note_follower(self, partition: Partition, state: FetchPartitionState) -> None:
         """Report the position of a follower, once for each request that names it; its epochs were compared before."""
@@ -398,6 +417,8 @@ class Fetch:
             session.unreported.pop(state.key, None)
             session.move_to_end(state)
             self._add(topics, state, data)
+            if self._quota is not None and data.records:
+                self._count(self._quota, state, len(data.records))
 
     def _add_unreported(self, topics: _Topics, states: Iterable[FetchPartitionState]) -> None:
         for state in states:

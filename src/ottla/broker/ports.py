@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.peers.requests import PeerRequests
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.replication.directory_moves import DirectoryMoves
+    from ottla.broker.replication.quotas import ReplicationQuotas
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
@@ -236,6 +237,9 @@ class FetchPorts(HasPartitions, HasClock, HasConfig, HasAddresses, Protocol):
 
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
+
+    @property
+    def replication_quotas(self) -> ReplicationQuotas: ...
 
     @property
     def worker(self) -> Worker: ...

@@ -33,10 +33,6 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("cordoned.",), "directories are not cordoned yet"),
     (("controller.quota.", "quota."), "there are no quotas yet"),
     (
-        ("follower.replication.", "leader.replication.", "replication.quota."),
-        "moves of partitions are not throttled yet",
-    ),
-    (
         ("controller.quorum.append.linger.", "metadata.max.idle."),
         "the quorum writes at once, and needs no empty records",
     ),

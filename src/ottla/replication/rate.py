@@ -7,7 +7,6 @@ them began, at least the length of one. It is a limit for the average: a burst i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 UNLIMITED = 2**63 - 1
 
@@ -47,29 +46,9 @@ class ByteRate:
         return min(missing_ms, self._sample_ms)
 
 
-class ReplicationQuota:
-    """The limit of one direction of replication. Only some replicas count, and only they are stopped."""
-
-    __slots__ = ("_limit", "_rate")
-
-    def __init__(self, rate: ByteRate, limit: Callable[[], int]) -> None:
-        """`limit` returns the present limit, in bytes per second."""
-        self._rate = rate
-        self._limit = limit
-
-    def record(self, size: int, now_ms: int) -> None:
-        """Count the records of a throttled replica."""
-        self._rate.record(size, now_ms)
-
-    def wait_ms(self, now_ms: int) -> int:
-        """How long throttled replicas that are not in sync have to wait; 0 if not at all."""
-        return self._rate.wait_ms(self._limit(), now_ms)
-
-
-def throttles(replicas: object, node_id: int) -> frozenset[int] | None:
-    """The partitions whose replica on a node a `*.replication.throttled.replicas` setting names; None for all."""
-    entries = [str(each).strip() for each in replicas] if isinstance(replicas, (list, tuple)) else []
-    if entries == ["*"]:
+def throttles(replicas: str, node_id: int) -> frozenset[int] | None:
+    """The partitions whose replica on a node a valid `*.replication.throttled.replicas` names; None for all."""
+    if replicas.strip() == "*":
         return None
-    pairs = (entry.split(":") for entry in entries if ":" in entry)
+    pairs = (entry.split(":") for entry in replicas.split(",") if entry.strip())
     return frozenset(int(partition) for partition, broker in pairs if int(broker) == node_id)

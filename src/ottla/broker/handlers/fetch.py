@@ -118,7 +118,8 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
     select = None
     if request.rack_id and session.replica_id < 0 and broker.config.text("replica.selector.class"):
         select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
-    return Fetch(broker.partitions, session, limits, broker.worker, locate=locate, select=select)
+    quota = broker.replication_quotas.leader
+    return Fetch(broker.partitions, session, limits, broker.worker, locate=locate, select=select, quota=quota)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:

@@ -25,14 +25,13 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.log.moves import LogMoves
 from ottla.metadata.features import DIRECTORIES_FROM
-from ottla.replication.rate import ReplicationQuota
 
 if TYPE_CHECKING:
     from ottla.broker.internal_topic import CallLater
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
     from ottla.broker.replication.followed import FollowedPartition
-    from ottla.common.clock import Clock
+    from ottla.broker.replication.quotas import ReplicationQuota
     from ottla.common.completion import Completion
     from ottla.common.ids import TopicPartition, Uuid
     from ottla.log import Log, LogDirectory, LogManager
@@ -58,7 +57,6 @@ class MovePorts:
     node_id: int
     logs: LogManager
     partitions: Partitions
-    clock: Clock
     call_later: CallLater
     in_thread: Callable[[Callable[[], object]], Completion[None]]
     image: Callable[[], MetadataImage]
@@ -205,7 +203,7 @@ class DirectoryMoves:
     def _step(self) -> None:
         """Copy a chunk of one replica."""
         self._is_scheduled = False
-        wait_ms = self._ports.quota.wait_ms(self._ports.clock.monotonic_ms())
+        wait_ms = self._ports.quota.wait_ms()
         if wait_ms:
             if self._moves:
                 self._schedule(wait_ms / 1000)
@@ -235,7 +233,7 @@ class DirectoryMoves:
             return
         size = self._logs.copy_some(log, future, CHUNK_BYTES)
         if size:
-            self._ports.quota.record(size, self._ports.clock.monotonic_ms())
+            self._ports.quota.record(size)
             if move.unsealed >= 0:
                 move.unsealed += size
         move.failures = 0

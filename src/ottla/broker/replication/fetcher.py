@@ -44,6 +44,7 @@ from ottla.replication.session import FetchSettings, Key, ReplicaSession
 if TYPE_CHECKING:
     from ottla.broker.internal_topic import CallLater, TimerHandle
     from ottla.broker.replication.followed import FollowedPartition
+    from ottla.broker.replication.quotas import ReplicationQuota
     from ottla.broker.work import Worker
     from ottla.common.ids import TopicPartition
     from ottla.log import Log, LogManager
@@ -89,6 +90,7 @@ class FetcherContext(NamedTuple):
     """Called with the id of a leader that closed the connection of a fetcher."""
     on_answer: Callable[[int], None]
     """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
+    quota: ReplicationQuota | None = None
 
 
 class _Followed:
@@ -291,7 +293,21 @@ class ReplicaFetcher:
         if start > log.log_start_offset:
             log.advance_start(start, "leader offset increment")
         followed.failures = 0
-        self._want_flushed(key, followed)
+        wait_ms = self._throttled_ms(log, data)
+        if wait_ms:
+            self._session.drop(key)
+            self._delay_until(key, wait_ms)
+        else:
+            self._want_flushed(key, followed)
+
+    def _throttled_ms(self, log: Log, data: PartitionData) -> int:
+        """How long to wait with the next fetch of a partition, because of the quota for followers. KIP-73."""
+        quota = self._context.quota
+        if quota is None or not quota.topics or not quota.is_throttled(log.topic_partition):
+            return 0
+        quota.record(len(data.records or b""))
+        # A follower in sync must not wait: it would leave the in-sync replicas.
+        return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0
 
     def _want_flushed(self, key: Key, followed: _Followed) -> None:
         """Fetch on when the flush policy is satisfied: the fetch of an offset acknowledges the records before it."""
@@ -360,9 +376,11 @@ class ReplicaFetcher:
         self._session.drop(key)
         if self._partitions.get(key) is not followed:
             return
-        due_ms = self._context.clock.monotonic_ms() + self._backoff_ms(followed.failures)
+        self._delay_until(key, self._backoff_ms(followed.failures))
         followed.failures += 1
-        self._delayed[key] = due_ms
+
+    def _delay_until(self, key: Key, wait_ms: int) -> None:
+        self._delayed[key] = self._context.clock.monotonic_ms() + wait_ms
         self._set_timer()
 
     def _set_timer(self) -> None:

@@ -50,6 +50,7 @@ class Replication:
             settings=fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=self._connect,
+            quota=broker.replication_quotas.follower,
             on_lost=broker.lost_brokers.lost,
             on_answer=broker.lost_brokers.answered,
         )
