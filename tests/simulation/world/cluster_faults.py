@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients import AsyncAdmin
 from ottla.clients.errors import ClientError
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.network.client import ClientConnection
 from ottla.network.errors import NetworkError
+from ottla.protocol.message import Message
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.add_raft_voter import Listener as VoterListener
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from tests.simulation.world.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, LISTENER, SimulatedCluster, host_of
+from tests.simulation.world.cluster import CLUSTER_ID, CONTROLLER_PORT, LISTENER, SimulatedCluster, host_of
 from tests.simulation.world.process_loop import ProcessLoop
 
 if TYPE_CHECKING:
@@ -211,6 +214,7 @@ class ClusterFaults:
                     await admin.alter_partition_reassignments(partitions)
                 else:
                     await admin.elect_leaders(partitions)
+                self.work.note_outcome(what, 0)
         except* ClientError as errors:
             self.work.note(errors.exceptions[0])
 
@@ -218,16 +222,15 @@ class ClusterFaults:
         """Add a voter, or remove one if at least three others are left."""
         node = self.random.choice(list(self.cluster.nodes))
         voters = [each for each, run in self.cluster.running().items() if each in self._voters(run)]
-        via = self.random.choice(list(self.cluster.nodes))
         removes = node in voters and len(voters) > 3
-        self._do(self._voter_request(via, node, removes=removes))
+        self._do(self._voter_request(node, removes=removes))
         return f"{'remove' if removes else 'add'} voter {node}"
 
     @staticmethod
     def _voters(node: object) -> set[int]:
         return {voter.key.node_id for voter in node._metadata.raft.voters.voters}  # type: ignore[attr-defined]
 
-    async def _voter_request(self, via: int, node: int, *, removes: bool) -> None:
+    async def _voter_request(self, node: int, *, removes: bool) -> None:
         directory = self.cluster.directories[node]
         listeners = [VoterListener(LISTENER, host_of(node), CONTROLLER_PORT)]
         request = (
@@ -241,11 +244,18 @@ class ClusterFaults:
                 listeners=listeners,
             )
         )
+        for each in self.cluster.nodes:
+            with suppress(NetworkError):
+                response = await self._ask(each, request)
+                if response.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self.work.note_outcome("voters", response.error_code)
+                    return
+
+    @staticmethod
+    async def _ask(node: int, request: Message) -> Any:
+        """Send a request to the controller of a node."""
+        connection = await ClientConnection.connect(host_of(node), CONTROLLER_PORT, client_id="console", timeout_s=2.0)
         try:
-            connection = await ClientConnection.connect(host_of(via), BROKER_PORT, client_id="console", timeout_s=2.0)
-            try:
-                await connection.send(request, timeout_s=10.0)
-            finally:
-                connection.close()
-        except NetworkError as error:
-            self.work.note(error)
+            return await connection.send(request, timeout_s=10.0)
+        finally:
+            connection.close()

@@ -47,11 +47,17 @@ class Work:
         self.acknowledged = self.transactions = 0
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.errors: dict[str, int] = {}
+        self.outcomes: dict[str, int] = {}
 
     def note(self, error: Exception) -> None:
         """Count an error that a program recovers from."""
         name = type(error).__name__
         self.errors[name] = self.errors.get(name, 0) + 1
+
+    def note_outcome(self, action: str, error_code: int) -> None:
+        """Count the outcome of an administrator's action."""
+        outcome = f"{action} {error_code}"
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def owned(self, group: str, generation: int, partition: TopicPartition, member: str) -> None:
         """A member was assigned a partition."""
