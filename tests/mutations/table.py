@@ -47,7 +47,10 @@ class Mutation(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
 
 
+CLUSTER_SEED = "tests/simulation/test_cluster.py::test_cluster_keeps_its_promises"
 MANY_SEEDS = (("OTTLA_SEEDS", "100"),)
+# A seed of the whole cluster repeats only if sets of names have the same order.
+ONE_SEED = (("OTTLA_SEEDS", "100"), ("PYTHONHASHSEED", "0"))
 MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
@@ -2716,6 +2719,22 @@ PARTITION_REPLICATION = (
 )
 
 CLUSTER = (
+    Mutation(
+        "acks=all waits for the in-sync replicas of real nodes",
+        "broker/partition.py",
+        "self._replicated(local_end)\n        if high_watermark",
+        "local_end\n        if high_watermark",
+        (f"{CLUSTER_SEED}[0]",),
+        ONE_SEED,
+    ),
+    Mutation(
+        "the leader compares the epochs of fetches between real nodes",
+        "broker/fetching.py",
+        "            if diverging is not None:\n",
+        "            if False:\n",
+        (f"{CLUSTER_SEED}[0]",),
+        ONE_SEED,
+    ),
     Mutation(
         "a record is acknowledged when all in-sync replicas have it",
         "replication/leader.py",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ottla.broker.server import Node
     from tests.simulation.world.cluster import NodeRun, SimulatedCluster
 
-RECOVERING = 1
-
 
 class Led(NamedTuple):
     """A partition in one leader epoch."""
@@ -109,14 +107,7 @@ class ClusterChecks:
     ) -> None:
         known = self.partitions.setdefault(name, Committed(str(name)))
         epochs = {broker_id: broker.epoch for broker_id, broker in image.brokers.items()}
-        for node_id, epoch in list(known.lossy.items()):
-            if node_id not in partition.isr and epochs.get(node_id, epoch) > epoch:
-                del known.lossy[node_id]  # It must catch up before it returns.
-        is_unclean = partition.leader_recovery_state == RECOVERING and (
-            before is None or before.leader_epoch != partition.leader_epoch
-        )
-        if is_unclean or set(partition.isr) <= known.lossy.keys():
-            known.start_over(partition.leader_epoch)
+        known.follow(partition, before, epochs)
         if partition.leader >= 0:
             leader = self._leaders.setdefault(Led(name, partition.leader_epoch), partition.leader)
             assert leader == partition.leader, self.cluster.fail(f"{name} has two leaders in one epoch")

@@ -55,6 +55,24 @@ class Committed:
     high_watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
     """By node and leader epoch."""
 
+    def follow(self, partition: PartitionImage, before: PartitionImage | None, epochs: dict[int, int]) -> None:
+        """Take in a change of the metadata; start over if no replica has to have everything any more.
+
+        Next to the in-sync replicas, the eligible ones have everything (KIP-966); without any, the last leader.
+        """
+        complete = {*partition.isr, *partition.eligible_leader_replicas} or set(partition.last_known_elr)
+        for node, epoch in list(self.lossy.items()):
+            if node not in complete and epochs.get(node, epoch) > epoch:
+                del self.lossy[node]  # It must catch up before it returns.
+        is_unclean = partition.leader_recovery_state == RECOVERING and (
+            before is None or before.leader_epoch != partition.leader_epoch
+        )
+        if is_unclean and before is not None and before.last_known_elr == (partition.leader,):
+            # Kafka trusts it less than this simulation, which knows whether it lost records.
+            is_unclean = partition.leader in self.lossy
+        if is_unclean or (complete and complete <= self.lossy.keys()):
+            self.start_over(partition.leader_epoch)
+
     def start_over(self, epoch: int) -> None:
         """Forget what was committed: Kafka promises nothing any more."""
         self.from_epoch = epoch
@@ -130,11 +148,4 @@ class CommittedChecks:
     ) -> None:
         """The committed metadata of a partition changed; `epochs` are those of the registered brokers."""
         known = self.partitions[key]
-        for node, epoch in list(known.lossy.items()):
-            if node not in partition.isr and epochs.get(node, epoch) > epoch:
-                del known.lossy[node]  # It must catch up before it returns.
-        is_unclean = partition.leader_recovery_state == RECOVERING and (
-            before is None or before.leader_epoch != partition.leader_epoch
-        )
-        if is_unclean or set(partition.isr) <= known.lossy.keys():
-            known.start_over(partition.leader_epoch)
+        known.follow(partition, before, epochs)
