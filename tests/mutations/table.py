@@ -2922,6 +2922,38 @@ MOVES = (
     ),
 )
 
+DECLARATION = f"{UNIT}/streams"
+STREAMS = (
+    Mutation(
+        "a pipeline does not use the state of other operations",
+        "streams/description.py",
+        "        if was != is_now:\n",
+        "        if False:\n",
+        (f"{DECLARATION}/test_description.py::test_changes_of_inputs_and_operators_are_named",),
+    ),
+    Mutation(
+        "a pipeline with an invalid record stops, even if a broker was unavailable, too",
+        "streams/failures.py",
+        '(("data", _DATA), ("program", _PROGRAM), ("retriable", _RETRIABLE))',
+        '(("retriable", _RETRIABLE), ("data", _DATA), ("program", _PROGRAM))',
+        (f"{DECLARATION}/test_failures.py::test_reason_of_a_failure",),
+    ),
+    Mutation(
+        "a pipeline that makes no progress is not restarted for ever",
+        "streams/runtime.py",
+        "or each.restarts.are_over",
+        "or False",
+        ("tests/streams/test_runner.py::test_restarts_without_progress_end",),
+    ),
+    Mutation(
+        "a stop waits for the running micro-batch",
+        "streams/runtime.py",
+        "    while query.isActive and time.monotonic() < deadline_s:\n",
+        "    while False:\n",
+        ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
+    ),
+)
+
 MUTATIONS = (
     *PARTITION_REPLICATION,
     *CONTROLLER,
@@ -2943,6 +2975,7 @@ MUTATIONS = (
     *PRODUCER_TRANSACTIONS,
     *COORDINATED_TRANSACTIONS,
     *SPARK_EXACTLY_ONCE,
+    *STREAMS,
     *QUORUM,
     *CLUSTER,
     *MOVES,

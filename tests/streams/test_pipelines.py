@@ -163,6 +163,16 @@ def wrong(
     ]
 
 
+@pipeline
+def misspelt(clicks: Any = stream("clicks", "json", schema="user STRING")) -> Output:
+    return to("a", clicks.select("usr"))
+
+
+def test_operation_that_spark_rejects_is_one_line(ottla_streams: Start) -> None:
+    with pytest.raises(StreamsError, match=r"^Pipeline 'misspelt': \[UNRESOLVED_COLUMN.*`usr`.*$"):
+        ottla_streams(misspelt).read("a")
+
+
 def test_problems_of_all_outputs_are_reported_before_the_start(ottla_streams: Start) -> None:
     with pytest.raises(StreamsError) as raised:
         ottla_streams(wrong).read("a")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
 from ottla.streams.errors import StreamsError
-from ottla.streams.inputs import read_inputs
+from ottla.streams.inputs import Inputs, read_inputs
 from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, operators_of
 from ottla.streams.outputs import Query, shape
 from ottla.streams.settings import Settings
@@ -27,11 +28,11 @@ class Plan:
 def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Plan:
     """Call the function of a pipeline and plan its queries. Connects to no broker.
 
-    The problems of the outputs are in the description. Raises StreamsError for wrong inputs, and exceptions of the
-    function.
+    The problems of the outputs are in the description. Raises StreamsError for wrong inputs and for operations that
+    Spark rejects, and other exceptions of the function.
     """
     inputs = read_inputs(spark, pipeline, settings, pipeline.name)
-    outputs = pipeline.outputs(**inputs.rows)
+    outputs = _outputs(pipeline, inputs)
     operators = {output.topic: operators_of(output.rows) for output in outputs}
     problems = [problem for output in outputs for problem in _problems(output, operators[output.topic])]
     changing = [output for output in outputs if output.mode == "updates"]
@@ -41,7 +42,7 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
         if queries:
             name = f"{pipeline.name}.{output.topic}"
             # A second query commits its offsets to a group of its own, so it reads the inputs itself.
-            again = pipeline.outputs(**read_inputs(spark, pipeline, settings, name).rows)
+            again = _outputs(pipeline, read_inputs(spark, pipeline, settings, name))
             output = next(each for each in again if each.topic == output.topic)
             queries.append(Query(name, "update", (output,)))
         else:
@@ -52,6 +53,13 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
         for query in queries
     ]
     return Plan(pipeline, tuple(queries), _description(pipeline, outputs, queries, problems))
+
+
+def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:
+    try:
+        return pipeline.outputs(**inputs.rows)
+    except PySparkException as error:
+        raise StreamsError(f"Pipeline {pipeline.name!r}: {str(error).strip().splitlines()[0]}") from error
 
 
 def check(*plans: Plan) -> None:

@@ -1,0 +1,33 @@
+"""The description of a program in its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.streams import StreamsError
+from ottla.streams.checkpoints import FILE, check_unchanged, load, store
+from ottla.streams.description import Stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROGRAM = Stored(2, {"lines": "lines"}, {"wordcount": ["aggregate by word"]})
+
+
+def test_program_is_stored_and_another_one_is_refused(ottla_spark: SparkSession, tmp_path: Path) -> None:
+    directory = f"{tmp_path}/wordcount"
+    assert load(ottla_spark, directory) is None
+    store(ottla_spark, directory, PROGRAM)
+    assert load(ottla_spark, directory) == PROGRAM
+    check_unchanged(PROGRAM, PROGRAM, directory)
+    other = Stored(2, {"lines": "lines"}, {"wordcount": ["aggregate by day"]})
+    with pytest.raises(StreamsError, match="had aggregate by word, and has aggregate by day"):
+        check_unchanged(PROGRAM, other, directory)
+    # Without the checksum that Hadoop writes beside it.
+    (tmp_path / "wordcount" / f".{FILE}.crc").unlink()
+    (tmp_path / "wordcount" / FILE).write_text("{}")
+    with pytest.raises(StreamsError, match="unreadable"):
+        load(ottla_spark, directory)
