@@ -2728,6 +2728,14 @@ CLUSTER = (
         ONE_SEED,
     ),
     Mutation(
+        "a coordinator of real nodes responds when its record is committed",
+        "broker/coordinator_runtime.py",
+        "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n            for effect",
+        "        if runner.waiting is not None:\n            for effect",
+        (f"{CLUSTER_SEED}[4]",),
+        ONE_SEED,
+    ),
+    Mutation(
         "the leader compares the epochs of fetches between real nodes",
         "broker/fetching.py",
         "            if diverging is not None:\n",
