@@ -1165,8 +1165,8 @@ LONG = (
     Mutation(
         "descriptors of deleted logs are closed",
         "log/segment_list.py",
-        "of a deleted topic\n            for segment in self._segments:\n",
-        "of a deleted topic\n            for segment in ():\n",
+        "self.active.to_create = False\n            for segment in self._segments:\n",
+        "self.active.to_create = False\n            for segment in ():\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
 )
@@ -1268,9 +1268,19 @@ SHORTAGES = (
     Mutation(
         "an append that comes after the deletion of a topic creates no files",
         "log/segment_list.py",
-        "                self.active.mark_sealed()  # no late append creates files of a deleted topic\n",
-        "                _ = True  # no late append creates files of a deleted topic\n",
-        (f"{PLANNED}::test_append_to_a_deleted_log_creates_no_files",),
+        "            self.active.to_create = False\n",
+        "",
+        (
+            f"{PLANNED}::test_append_to_a_deleted_log_creates_no_files",
+            f"{PLANNED}::test_files_of_a_deleted_log_are_not_created",
+        ),
+    ),
+    Mutation(
+        "a log whose files were closed with its topic does not create them again, over those of a new topic",
+        "log/segment.py",
+        "        self.allocated = ALLOCATE_FROM\n        self.to_create = False\n",
+        "        self.allocated = ALLOCATE_FROM\n",
+        (f"{PLANNED}::test_files_of_a_new_topic_are_not_created_again",),
     ),
     Mutation(
         "the files of a new log are synced with its first records",

@@ -122,6 +122,36 @@ def test_queries_of_a_log_without_files(tmp_path: Path) -> None:
     assert not (tmp_path / "t-0").exists()
 
 
+@pytest.mark.parametrize("recreated", [False, True])
+def test_files_of_a_deleted_log_are_not_created(tmp_path: Path, recreated: bool) -> None:
+    logs = managed(tmp_path)
+    planned(logs)
+    logs.delete([TP])
+    if recreated:
+        append(logs.create(TP, OTHER_ID, plan=True), batch(b"new"))
+    while logs.planned.create_next():
+        pass
+    assert (tmp_path / "t-0").exists() is recreated
+    if recreated:
+        assert_is_the_new_topic_s(logs.get(TP))
+
+
+def test_files_of_a_new_topic_are_not_created_again(tmp_path: Path) -> None:
+    logs = managed(tmp_path)
+    append(planned(logs), batch(b"old"))
+    logs.delete([TP])
+    append(logs.create(TP, OTHER_ID, plan=True), batch(b"new"))
+    while logs.planned.create_next():
+        pass
+    assert_is_the_new_topic_s(logs.get(TP))
+
+
+def assert_is_the_new_topic_s(log: Log | None) -> None:
+    assert log is not None
+    assert values(log) == [b"new"]
+    assert read_topic_id(log.files, log.directory) == OTHER_ID
+
+
 def test_append_to_a_deleted_log_creates_no_files(tmp_path: Path) -> None:
     logs = managed(tmp_path)
     log = planned(logs)

@@ -78,6 +78,7 @@ class Segment:
         "sound_to",
         "suffix",
         "time_index",
+        "to_create",
         "topic_id",
         "txn_index",
         "unindexed",
@@ -109,7 +110,9 @@ class Segment:
         self.unindexed = 0
         # Up to this position, no blocks need to be allocated.
         self.allocated = ALLOCATE_FROM
-        # For `partition.metadata`, which is written with the files of a `planned` segment.
+        # Whether the segment is `planned`, and `create_files` is due.
+        self.to_create = False
+        # For `partition.metadata`, which is written by `create_files`.
         self.topic_id = ZERO_UUID
         # Up to this position, this process wrote the batches or checked that each follows the previous one.
         self.sound_to = 0
@@ -187,21 +190,17 @@ class Segment:
         segment = cls(files, directory, 0, open_files)
         segment.start_indices(fresh=True)
         segment.allocated = 0  # the first append calls `_allocate_ahead`
+        segment.to_create = True
         segment.sealed = False
         segment.evictable = False
         segment.created_ms = now_ms
         segment.recent_from = 0
         return segment
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the log file exists; False only for a `planned` segment."""
-        return self.fd >= 0 or self.sealed
-
     def adopt(self, topic_id: Uuid) -> str:
         """Write `partition.metadata`, or leave it to `create_files`; the path, which the caller syncs with the log."""
         self.topic_id = topic_id
-        if self.has_files:
+        if not self.to_create:
             write_topic_id(self.files, self.directory, topic_id)
         return topic_id_path(self.directory)
 
@@ -216,6 +215,7 @@ class Segment:
             write_topic_id(self.files, self.directory, self.topic_id)
         self.fd = self.files.open(self.path(), create=True, truncate=True)
         self.allocated = ALLOCATE_FROM
+        self.to_create = False
 
     def start_indices(self, *, fresh: bool = False) -> None:
         """Start empty indices in memory, for appends or a recovery; with `fresh` their files are created later."""
@@ -321,7 +321,7 @@ class Segment:
             del self._recent_last[:_RECENT], self._recent_positions[:_RECENT]
 
     def _allocate_ahead(self, end: int) -> None:
-        if not self.has_files:
+        if self.to_create:
             self.create_files()
             if end <= self.allocated:
                 return

@@ -76,7 +76,7 @@ class SegmentList(Sequence[Segment]):
     @property
     def has_files(self) -> bool:
         """Whether the log's directory exists: a new log has none until its first append."""
-        return self.active.has_files
+        return not self.active.to_create
 
     def index_at(self, offset: int) -> int:
         """Index of the segment whose range holds `offset`; 0 for an offset before the first segment."""
@@ -107,7 +107,7 @@ class SegmentList(Sequence[Segment]):
         self.end_offset = last_offset + 1
 
     def _cut_partial_write(self, segment: Segment) -> None:
-        if not segment.has_files:
+        if segment.to_create:
             return
         try:
             self._context.files.truncate(segment.fd, segment.size)
@@ -285,7 +285,7 @@ class SegmentList(Sequence[Segment]):
         """Close all files without writing; a flush that runs in another thread stops at its next step."""
         with self.unsynced.lock:
             self._context.closed = True
-            if not self.has_files:
-                self.active.mark_sealed()  # no late append creates files of a deleted topic
+            # The files at this path may soon be another topic's: no late append or task may create them.
+            self.active.to_create = False
             for segment in self._segments:
                 segment.close_file()
