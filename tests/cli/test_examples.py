@@ -156,6 +156,8 @@ def can_run(command: str) -> bool:
         return False  # they need several brokers: see tests/cluster
     if command.startswith(("ottla up", "ottla format")) and "--config" in command:
         return False  # the file of a node of a cluster: see tests/cluster
+    if command.startswith("ottla stream"):
+        return False  # it needs a program and Spark: see tests/streams
     if "--arrow" in command and importlib.util.find_spec("pyarrow") is None:
         return False
     return not any(f"completion {shell}" in command for shell in SHELLS)

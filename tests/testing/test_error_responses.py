@@ -32,6 +32,10 @@ def request_for(key: int, version: int) -> Any:
         marker = element_class(type(request), "markers")()
         marker.topics = [element_class(type(marker), "topics")("one", [0])]
         request.markers = [marker]
+    if NAMES[key] == "AlterReplicaLogDirs":
+        directory = element_class(type(request), "dirs")()
+        directory.topics = [element_class(type(directory), "topics")("one", [0])]
+        request.dirs = [directory]
     if rows is None:
         return request
     if not rows.key:

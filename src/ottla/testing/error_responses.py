@@ -96,8 +96,8 @@ def failed(
     info = registry.API[request.API_KEY]
     rows = rows_of(info.name, version)
     answer: Any = registry.response_class(request.API_KEY)()
-    if info.name == "WriteTxnMarkers":
-        return _failed_markers(request, answer, code), None, []
+    if info.name in _NESTED:
+        return _NESTED[info.name](request, answer, code), None, []
     if rows is None:
         _put_error(answer, code)
         _old_offset_fetch(info.name, request, answer, version, code)
@@ -186,6 +186,21 @@ def _failed_markers(request: Any, answer: Any, code: ErrorCode) -> Any:
         ]
         answer.markers.append(marker_class(marker.producer_id, topics))
     return answer
+
+
+def _failed_moves(request: Any, answer: Any, code: ErrorCode) -> Any:
+    """AlterReplicaLogDirs has replicas by directory in the request, and by topic in the response."""
+    topic_class = element_class(type(answer), "results")
+    part_class = element_class(topic_class, "partitions")
+    for topic in (topic for directory in request.dirs for topic in directory.topics):
+        answer.results.append(topic_class(topic.name, [part_class(index, code) for index in topic.partitions]))
+    return answer
+
+
+_NESTED: dict[str, Callable[[Any, Any, ErrorCode], Any]] = {
+    "AlterReplicaLogDirs": _failed_moves,
+    "WriteTxnMarkers": _failed_markers,
+}
 
 
 def _old_offset_fetch(api: str, request: Any, answer: Any, version: int, code: ErrorCode) -> None:

@@ -18,6 +18,7 @@ from ottla.broker.partitions import Partitions
 from ottla.broker.replication.alter_partitions import AlterPartitions
 from ottla.broker.replication.fetcher import FetcherContext
 from ottla.broker.replication.fetchers import ReplicaFetchers
+from ottla.broker.replication.quotas import ReplicationQuotas
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -139,6 +140,7 @@ class ReplicaNode:
         self.worker = Worker(world.loop)
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
         self.closed_first = ClosedFirst()
+        self.replication_quotas = ReplicationQuotas(self.config, lambda: self.config, world.loop)
         resolver = TopicResolver({}, {}, self.config)
         values = {name: entry.value for name, entry in resolver.resolve({}).items()}
         values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
