@@ -1,4 +1,4 @@
-"""A proxy between clients and one broker: a test can change or drop each response, and act when a request is sent.
+"""A proxy between clients and one broker: a test can change or drop each response.
 
 The proxy replaces the addresses in responses (Metadata, FindCoordinator, DescribeCluster) by its own, so that clients
 connect only to the proxy.
@@ -24,10 +24,7 @@ Meddle = Callable[[RequestHeader, Any], Any]
 
 
 class Proxy:
-    """Listens on a free port from `__enter__` to `__exit__`.
-
-    `answers` has a function per API key for responses, `when_sent` one that is called when a request is on its way.
-    """
+    """Listens on a free port from `__enter__` to `__exit__`. `answers` has a function per API key for responses."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -37,7 +34,6 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self.bootstrap = f"127.0.0.1:{self._port}"
         self.answers: dict[int, Meddle] = {}
-        self.when_sent: dict[int, Callable[[], object]] = {}
         self.asked: list[int] = []
 
     def __enter__(self) -> Self:
@@ -76,7 +72,6 @@ class Proxy:
                 waiting[header.correlation_id] = header
                 self.asked.append(header.api_key)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
-                self.when_sent.get(header.api_key, _nothing)()
 
     def _responses(self, client: socket.socket, broker: socket.socket, waiting: dict[int, RequestHeader]) -> None:
         with _ends(client):
@@ -103,10 +98,6 @@ class Proxy:
         for row in (*getattr(response, "brokers", ()), *getattr(response, "coordinators", ()), response):
             if hasattr(row, "port"):
                 row.host, row.port = "127.0.0.1", self._port
-
-
-def _nothing() -> None:
-    """Nothing is to be done."""
 
 
 @contextlib.contextmanager

@@ -16,8 +16,6 @@ from tests.clients.proxy import Proxy
 from tests.clients.secured import sasl
 from tests.clients.support import wait_until
 from tests.ottla_process import OttlaProcess
-from tests.peers.cache import in_ci, missing_for_jvm
-from tests.peers.kafka import StockKafka
 from tests.peers.secured import SecuredKafka
 
 from .tasks import Query, rows
@@ -64,51 +62,6 @@ def test_restart_of_the_broker_at_the_end_of_a_transaction_writes_once(own_query
     assert own_query.write(0, 0, rows(b"a")).records == 0
     assert own_query.write(0, 1, rows(b"b"), run="next").records == 1
     assert own_query.seen() == [b"a", b"b"]
-
-
-@pytest.fixture
-def stock(tmp_path: Path) -> Iterator[StockKafka]:
-    missing = missing_for_jvm()
-    if missing:
-        (pytest.fail if in_ci() else pytest.skip)(missing)
-    # The broker that starts again is another one, which waits until the session of the killed one has ended.
-    quick = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
-    with StockKafka(tmp_path, overrides=quick) as running:
-        yield running
-
-
-@pytest.mark.jvm
-@pytest.mark.timeout(300)
-def test_kill_of_stock_kafka_at_the_end_of_a_transaction_writes_once(
-    stock: StockKafka, own_clients: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query = Query(stock.bootstrap, monkeypatch)
-
-    def restart() -> None:
-        stock.kill_node(1)
-        stock.start_node(1)
-
-    with Proxy(stock.bootstrap) as proxy:
-        through = {"kafka.bootstrap.servers": proxy.bootstrap}
-
-        def lose_and_restart(_: object, response: Any) -> Any:
-            del proxy.answers[END_TXN]
-            restart()
-
-        proxy.answers[END_TXN] = lose_and_restart
-        assert query.write(0, 0, rows(b"a"), **through).records == 1
-        assert END_TXN not in proxy.answers
-
-        def restart_meanwhile() -> None:
-            del proxy.when_sent[END_TXN]
-            restart()
-
-        proxy.when_sent[END_TXN] = restart_meanwhile
-        assert query.write(0, 1, rows(b"b"), **through).records == 1
-        assert END_TXN not in proxy.when_sent
-    assert query.write(0, 1, rows(b"b"), run="next").records == 0
-    assert query.write(0, 2, rows(b"c"), run="next").records == 1
-    assert query.seen() == [b"a", b"b", b"c"]
 
 
 @pytest.mark.both
