@@ -62,7 +62,8 @@ class Committed:
         """
         complete = {*partition.isr, *partition.eligible_leader_replicas} or set(partition.last_known_elr)
         for node, epoch in list(self.lossy.items()):
-            if node not in complete and epochs.get(node, epoch) > epoch:
+            may_lead = node in complete or node in partition.last_known_elr
+            if not may_lead and epochs.get(node, epoch) > epoch:
                 del self.lossy[node]  # It must catch up before it returns.
         is_unclean = partition.leader_recovery_state == RECOVERING and (
             before is None or before.leader_epoch != partition.leader_epoch
@@ -72,6 +73,8 @@ class Committed:
             is_unclean = partition.leader in self.lossy
         if is_unclean or (complete and complete <= self.lossy.keys()):
             self.start_over(partition.leader_epoch)
+        if is_unclean:
+            self.lossy.pop(partition.leader, None)  # From now on, its log counts.
 
     def start_over(self, epoch: int) -> None:
         """Forget what was committed: Kafka promises nothing any more."""
