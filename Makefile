@@ -2,7 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 # Workers of `make test`. A third of the tests' time is waiting, so that a third worker helps on a quiet machine.
-WORKERS := 2
+WORKERS := 3
 # After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
 OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
 install = @trap : INT; \
