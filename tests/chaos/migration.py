@@ -16,7 +16,7 @@ from typing import Self
 from ottla.clients import Admin, Consumer, TopicPartition
 from ottla.clients.errors import ClientError
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tests.cluster.processes import ClusterNode
+from tests.cluster.processes import ClusterNode, wait_until
 from tests.peers.kafka import StockKafka
 
 from .cluster_load import (
@@ -174,17 +174,11 @@ class Migration:
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Poll until the condition is true; clients' errors meanwhile count as false."""
-        deadline = time.monotonic() + WAIT_S
-        problem: ClientError | None = None
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except ClientError as error:
-                problem = error
-            time.sleep(0.1)
-        clients = {each.name: (self._progress(each), each.problems[-2:]) for each in (*self.writers, *self.readers)}
-        raise AssertionError(f"{what}; last error: {problem}; clients: {clients}")
+        try:
+            wait_until(condition, WAIT_S)
+        except TimeoutError as error:
+            clients = {each.name: (self._progress(each), each.problems[-2:]) for each in (*self.writers, *self.readers)}
+            raise AssertionError(f"{what}: {error}; clients: {clients}") from None
 
     def finish(self) -> None:
         """Stop the clients, and check every record, transaction, group and log."""

@@ -42,6 +42,20 @@ SMALL = {
 }
 
 
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Poll until the condition is true; clients' errors meanwhile count as false. Raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    problem: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except ClientError as error:
+            problem = error
+        time.sleep(0.05)
+    raise TimeoutError(f"the condition is not true after {timeout_s} s; last error: {problem}")
+
+
 class ClusterNode(OttlaProcess):
     """One node: `ottla up --config server.properties` in its directory."""
 
@@ -292,17 +306,8 @@ class Cluster:
             return sorted(admin.describe_topics([topic])[topic].partitions[partition].isr)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Poll until the condition is true; clients' errors meanwhile count as false. Raises TimeoutError."""
-        deadline = time.monotonic() + timeout_s
-        problem: Exception | None = None
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except ClientError as error:
-                problem = error
-            time.sleep(0.05)
-        raise TimeoutError(f"the condition is not true after {timeout_s} s; last error: {problem}")
+        """The function of this name, with the time that a cluster needs to be ready."""
+        wait_until(condition, timeout_s)
 
     def assert_no_traceback(self) -> None:
         """A traceback in the log of any node is a bug."""

@@ -26,6 +26,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.follower import append_as_follower, restart_at
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
+from ottla.log.planned import create_files
 from ottla.log.relocation import divergence, future_name, remove_mark, rename_log, write_mark
 
 logger = logging.getLogger(__name__)
@@ -49,10 +50,7 @@ class LogMoves:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot move {topic_partition} while a log directory is offline"
             )
         if not log.segments.has_files:
-            try:
-                log.segments.active.create_files()
-            except OSError as error:
-                log.context.fail(error, "create the files of")
+            create_files(log)
         future = manager.create_in(directory, topic_partition, log.topic_id, log.config, name)
         # Only then the gaps that compaction left are expected in the copy, too.
         future.segments.cleaned_to = log.segments.cleaned_to

@@ -36,14 +36,15 @@ class PlannedLogs:
             if log.segments.has_files or not log.log_directory.online:
                 continue
             try:
-                _create_files(log)
+                create_files(log)
             except KafkaError as error:
                 logger.warning("The files of %s are created by its first append: %s", log.topic_partition, error)
             break
         return bool(self._logs)
 
 
-def _create_files(log: Log) -> None:
+def create_files(log: Log) -> None:
+    """Create the files of a log that has none. Raises KafkaError."""
     try:
         log.segments.active.create_files()
     except OSError as error:
