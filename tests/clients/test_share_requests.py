@@ -21,6 +21,7 @@ from ottla.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
     share_group_heartbeat,
     write_share_group_state,
 )
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.both
 
 UNKNOWN_TOPIC, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 3, 24, 42, 68, 69
 FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, NOT_LEADER, NO_SESSION = 74, 124, 6, 122
+INVALID_RECORD_STATE, INVALID_SESSION_EPOCH = 121, 123
 AVAILABLE, ACKNOWLEDGED = 0, 2
 GROUP_KEY, SHARE_KEY, GROUP_RESOURCE, ACCEPT = 0, 2, 32, 1
 UNKNOWN_TOPIC_ID = bytes(15) + b"\x09"
@@ -191,6 +193,18 @@ class Shares(Asking):
                 return row.acknowledge_error_code, acquired
         return 0, []
 
+    def accept(self, *ranges: tuple[int, int], epoch: int | None = None) -> tuple[int, list[int]]:
+        """Accept records of partition 0 without a fetch: the error of the request, and that of the partition."""
+        module = share_acknowledge
+        rows = [module.AcknowledgementBatch(*each, [ACCEPT]) for each in ranges]
+        topics = [module.AcknowledgeTopic(self.topic_id, [module.AcknowledgePartition(0, rows)])]
+        session_epoch = self.session_epoch if epoch is None else epoch
+        request = module.ShareAcknowledgeRequest(self.group, self.member_id, session_epoch, topics=topics)
+        response = self.send_message(request, 1)
+        if not response.error_code:
+            self.session_epoch += 1
+        return response.error_code, [row.error_code for topic in response.responses for row in topic.partitions]
+
 
 @pytest.fixture
 def shares(broker: RunningBroker, make_topic: MakeTopic) -> Iterator[Shares]:
@@ -320,3 +334,26 @@ def test_leader_does_not_deliver_from_the_former_offsets(broker: RunningBroker, 
             assert error in (NOT_LEADER, UNKNOWN_TOPIC, NO_SESSION)
             assert acquired[0][0] == offset
             assert shares.describe(None)[1][topic][0][0] == offset
+
+
+# -- requests that no sound member sends -----------------------------------------------------------------------------
+
+
+def test_records_that_were_not_acquired_cannot_be_acknowledged(broker: RunningBroker, shares: Shares) -> None:
+    for _ in range(5):
+        assert send_batch(shares, shares.topic, batch([b"a", b"b"])).error_code == 0
+    shares.join()
+    assert shares.accept((0, 3), epoch=1) == (NO_SESSION, [])
+    assert shares.fetch() == (0, [(0, 3, 1)])
+    for ranges in ([(6, 7)], [(0, 7)], [(100, 200)], [(3, 0)], [(2, 3), (0, 1)]):
+        assert shares.accept(*ranges) == (0, [INVALID_REQUEST])
+    assert shares.accept((0, 2), (2, 3)) == (0, [INVALID_RECORD_STATE])
+    for epoch in (0, shares.session_epoch + 5):
+        assert shares.accept((0, 3), epoch=epoch) == (INVALID_SESSION_EPOCH, [])
+    with Shares(broker.bootstrap, shares.topic) as forger:
+        forger.group = shares.group
+        assert forger.fetch() == (0, [(4, 7, 1)])
+        assert forger.accept((0, 3)) == (0, [INVALID_RECORD_STATE])
+    assert shares.accept((1, 3)) == (0, [0])
+    assert shares.accept((1, 3)) == (0, [INVALID_RECORD_STATE])
+    assert shares.accept((0, 0)) == (0, [0])

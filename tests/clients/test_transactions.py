@@ -20,7 +20,7 @@ from .conftest import MakeTopic
 from .support import WAIT_S, unique, wait_until
 
 # The client does not close the sockets of abandoned connections; the garbage collector does.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = [pytest.mark.both, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 
 def rd_producer(broker: RunningBroker, transactional_id: str, **options: object) -> confluent_kafka.Producer:

@@ -1888,8 +1888,8 @@ SHARES = (
     Mutation(
         "overlapping acknowledgements are refused",
         "coordinators/share/acknowledgement.py",
-        "        if batch.first_offset <= previous_last:\n",
-        "        if batch.first_offset < 0:\n",
+        "        if batch.first_offset < previous_last:  # as",
+        "        if batch.first_offset < 0:  # as",
         (f"{SHARE}::test_form_of_acknowledgements",),
     ),
     Mutation(

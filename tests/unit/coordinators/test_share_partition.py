@@ -228,9 +228,10 @@ def test_only_the_member_that_acquired_records_can_acknowledge_them() -> None:
 
 def test_records_that_were_never_delivered_cannot_be_acknowledged() -> None:
     driver = Driver(StoredState(0, 100))
+    assert driver.refused("m", (110, 119, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE, "nothing is in flight"
     driver.acquire("m", most=10)
     assert driver.refused("m", (100, 110, ACCEPT)) is ErrorCode.INVALID_REQUEST
-    assert driver.refused("m", (110, 119, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE
+    assert driver.refused("m", (110, 119, ACCEPT)) is ErrorCode.INVALID_REQUEST
     assert driver.refused("m", (0, 2**62, ACCEPT)) is ErrorCode.INVALID_REQUEST
     assert driver.send("m", (0, 99, ACCEPT)) is None
     driver.acknowledge("m", (50, 109, ACCEPT))
@@ -239,6 +240,7 @@ def test_records_that_were_never_delivered_cannot_be_acknowledged() -> None:
 def test_record_is_acknowledged_once() -> None:
     driver = Driver()
     driver.acquire(most=20)
+    assert driver.refused("m", (0, 9, ACCEPT), (9, 12, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE
     write = driver.send("m", (0, 9, ACCEPT))
     assert driver.refused("m", (5, 9, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE
     assert isinstance(write, StateWrite)
@@ -325,7 +327,7 @@ def test_gap_between_batches_does_not_block_the_start_offset() -> None:
         ([(0, 2, (1, 1))], False, False),
         ([(3, 2, (1,))], False, False),
         ([(-5, -1, (1,))], False, False),
-        ([(0, 9, (1,)), (9, 12, (1,))], False, False),
+        ([(0, 9, (1,)), (8, 12, (1,))], False, False),
         ([(20, 29, (1,)), (0, 9, (1,))], False, False),
     ],
 )

@@ -60,7 +60,7 @@ def check_form(batches: Sequence[AcknowledgementBatch], *, renews: bool) -> Refu
     for batch in batches:
         if batch.first_offset > batch.last_offset or batch.first_offset < 0:
             return _invalid(f"Acknowledgement of the offsets {batch.first_offset} to {batch.last_offset}")
-        if batch.first_offset <= previous_last:
+        if batch.first_offset < previous_last:  # as in Kafka; an equal one is refused when it is applied
             return _invalid(f"Acknowledgements of offset {batch.first_offset} overlap or are not in order")
         size = batch.last_offset - batch.first_offset + 1
         if not batch.types or (len(batch.types) > 1 and len(batch.types) != size):
@@ -93,9 +93,9 @@ class Acknowledger:
             return None
         runs = self._window.overlapping(first, batch.last_offset)
         # The start offset may have moved to an offset without a record.
-        if not runs or (first == batch.first_offset and runs[0].first > first):
+        if not self._window.runs or (runs and first == batch.first_offset and runs[0].first > first):
             return _not_acquired("The offsets are not in flight.")
-        if runs[-1].last < batch.last_offset:
+        if not runs or runs[-1].last < batch.last_offset:
             return _invalid("Batch record not found. The last offset in request is past acquired records.")
         for last, type_ in _equal_types(batch, first):
             for run in self._window.overlapping(first, last):
