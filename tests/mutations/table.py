@@ -2970,6 +2970,16 @@ STREAMS = (
         "    while False:\n",
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
     ),
+    Mutation(
+        "an event time far in the future does not make all later records late",
+        "spark/future_times.py",
+        "        if not pc.any(is_bad).as_py():\n",
+        "        if True:\n",
+        (
+            f"{UNIT}/spark/test_future_times.py::test_record_is_named",
+            f"{UNIT}/spark/test_future_times.py::test_permissive_read_has_null_and_the_bytes",
+        ),
+    ),
 )
 
 MUTATIONS = (

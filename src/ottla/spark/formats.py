@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
 from ottla.spark.ddl import SchemaError, nullable, parse_schema
+from ottla.spark.future_times import FutureTimes, check_time, future_times
 from ottla.spark.json_columns import read_json, to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
 
@@ -77,18 +78,26 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
     """Return the type of the column `key` or `value` of a read. Raises OptionError for an invalid schema."""
     asked = options.key_format if part == "key" else options.value_format
     _refuse_others(part, asked, options.formats)
-    if asked == "raw":
-        return BinaryType()
+    kind: DataType = BinaryType()
     if asked == "json":
-        return _json_schema(part, options.formats)
-    return avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
+        kind = _json_schema(part, options.formats)
+    elif asked == "avro":
+        kind = avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
+    if part == "value":
+        check_time(kind, options.formats)
+    return kind
 
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     """Yield the batches with typed key and value. Raises FormatError."""
     kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder}
     asked = {part: getattr(options, f"{part}_format") for part in PARTS}
-    decoders = [kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"]
+    decoders: list[_Decoder | _TimeCheck] = [
+        kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"
+    ]
+    times = future_times(options.formats)
+    if times is not None:
+        decoders.append(_TimeCheck(times, _mode(options.formats) == "PERMISSIVE"))
     for batch in batches:
         typed, bad = batch, []
         for decoder in decoders:
@@ -166,6 +175,31 @@ class _AvroDecoder(_Decoder):
 
     def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
         return self._reader.read(values, not self._permissive)
+
+
+class _TimeCheck:
+    """Rejects decoded values whose event time is too far in the future."""
+
+    part: Part = "value"
+
+    def __init__(self, times: FutureTimes, permissive: bool) -> None:
+        self._times = times
+        self._permissive = permissive
+
+    def decode(self, batch: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+        """Return the batch without such values; and row, field and reason of each. Raises FormatError."""
+        values = batch.column("value")
+        bad = self._times.find(values, batch.column("timestamp"))
+        if not bad:
+            return batch, bad
+        if not self._permissive:
+            raise _error(self.part, batch, *bad[0])
+        rows = {row for row, _, _ in bad}
+        is_good = pa.array([row not in rows for row in range(len(batch))])
+        valid = pc.and_(is_good, values.is_valid())
+        cleared = pa.StructArray.from_arrays(values.flatten(), fields=list(values.type), mask=pc.invert(valid))
+        index = batch.schema.get_field_index("value")
+        return batch.set_column(index, batch.schema.field(index), cleared), bad
 
 
 def _error(part: Part, batch: Any, row: int, path: str, problem: str) -> FormatError:

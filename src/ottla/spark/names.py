@@ -25,11 +25,14 @@ FORMAT_NAMES: Final = (
     "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema",
     "key.avro.readerSchema", "value.avro.readerSchema", "key.avro.header", "value.avro.header", "mode",
 )  # fmt: skip
+TIME_NAMES: Final = ("value.time", "value.maxFuture")
+TYPED_NAMES: Final = (*FORMAT_NAMES, *TIME_NAMES)
+"""The options about keys and values with a format."""
 SOURCE_NAMES: Final = (
     *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
     "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", "includeErrors", *FORMAT_NAMES,
+    "groupIdPrefix", "includeErrors", *TYPED_NAMES,
 )  # fmt: skip
 STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """These have no effect on a batch read. A batch read rejects commitGroup."""

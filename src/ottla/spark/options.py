@@ -19,7 +19,7 @@ from ottla.clients.options import Option, read_options
 from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
 from ottla.spark import exactly_once
-from ottla.spark.names import ENDING, FORMAT_NAMES, FORMATS, STARTING, STRATEGIES, Side, check_names, with_effect
+from ottla.spark.names import ENDING, FORMATS, STARTING, STRATEGIES, TYPED_NAMES, Side, check_names, with_effect
 from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
 from ottla.spark.offsets import EARLIEST, LATEST, Positions, PositionsError, positions
 
@@ -206,7 +206,7 @@ class _Given:
             (self.text(name) or "raw").lower() == "raw" for name in ("key.format", "value.format")
         ):
             raise OptionError("mode is given, but key.format and value.format are raw; did you mean value.format=json?")
-        return {name: self._values[name] for name in map(str.lower, FORMAT_NAMES) if name in self._values}
+        return {name: self._values[name] for name in map(str.lower, TYPED_NAMES) if name in self._values}
 
     def kafka(self) -> dict[str, str]:
         return {name.removeprefix("kafka."): value for name, value in self._values.items() if name.startswith("kafka.")}

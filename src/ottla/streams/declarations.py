@@ -15,13 +15,14 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.streams import schemas
 from ottla.streams.errors import StreamsError
+from ottla.streams.event_time import DEFAULT_MAX_FUTURE, milliseconds
 from ottla.streams.schemas import Schema
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class Stream:
     time: str | None = None
     late: str = "0 seconds"
     start: Literal["earliest", "latest"] = "earliest"
+    max_future: str = DEFAULT_MAX_FUTURE
+
+    @property
+    def has_checked_time(self) -> bool:
+        """Whether the event time is a field of the value, so that `max_future` applies."""
+        return self.time is not None and self.time not in self.columns
 
     @property
     def dead_letters(self) -> str | None:
@@ -142,6 +149,7 @@ def stream(
     bad: str = "fail",
     time: str | None = None,
     late: str | None = None,
+    max_future: str | None = None,
     start: Literal["earliest", "latest"] = "earliest",
 ) -> Any:
     """Declare the records of a topic as an input.
@@ -153,6 +161,7 @@ def stream(
     `bad` is the reaction to an invalid key or value: "fail" stops the pipeline and names the record, "skip" counts it,
     "topic:NAME" writes it to a topic, with the headers of Kafka Connect. `time` is the column with the event time (the
     record's own `timestamp` needs no schema), `late` how much later than the latest one a record may be: "10 minutes".
+    A record whose event time is more than `max_future` (1 day) after the record's own timestamp is invalid.
     `start` applies to the first run. Raises StreamsError.
     """
     _check_topic(topic)
@@ -174,7 +183,8 @@ def stream(
     _check_choice(f"stream({topic!r}): start", start, ("earliest", "latest"))
     if time == "timestamp" and time not in names and value in ("text", "bytes"):
         names = (*names, time)
-    return Stream(topic, value, fields, key, key_fields, names, bad, time, late or "0 seconds", start)
+    declared = Stream(topic, value, fields, key, key_fields, names, bad, time, late or "0 seconds", start)
+    return declared if max_future is None else _with_max_future(declared, max_future)
 
 
 def table(topic: str, *, key: str, value: Format = "json", schema: Schema | None = None, broadcast: bool = True) -> Any:
@@ -276,6 +286,17 @@ def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
     if schema is None:
         raise StreamsError(f"A {part} in {kind} needs a schema")
     return schemas.avro(schema) if kind == "avro" else schemas.ddl(schema)
+
+
+def _with_max_future(given: Stream, max_future: str) -> Stream:
+    milliseconds(f"stream({given.topic!r}): max_future", max_future)
+    if not given.has_checked_time:
+        hint = "" if given.time is None else "; brokers reject such timestamps: message.timestamp.after.max.ms"
+        raise StreamsError(
+            f"stream({given.topic!r}): max_future has no effect without time, a field of the value with the event time"
+            f"{hint}"
+        )
+    return replace(given, max_future=max_future)
 
 
 def _check_topic(topic: str) -> None:

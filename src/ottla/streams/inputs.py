@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
 from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError
+from ottla.streams.event_time import milliseconds
+from ottla.streams.failures import classify
 from ottla.streams.settings import Settings
 
 INVALID: Final = "invalid"
@@ -72,7 +75,13 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         options["includeHeaders"] = "true"
     if given.bad != "fail":
         options |= {"mode": "PERMISSIVE", "includeErrors": "true"}
-    return spark.readStream.format("ottla").options(**options).load()
+    if given.time is not None and given.has_checked_time:
+        limit_ms = milliseconds("max_future", given.max_future)
+        options |= {"value.time": given.time, "value.maxFuture": f"{limit_ms}ms"}
+    try:
+        return spark.readStream.format("ottla").options(**options).load()
+    except PySparkException as error:
+        raise StreamsError(f"stream({given.topic!r}): {classify(str(error)).reason}") from error
 
 
 def _format(part: str, kind: str, schema: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the queries of a session report after each micro-batch: the last batch, and the number of invalid records."""
+"""What the queries of a session report after each micro-batch: the last batch, and the invalid and late records."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from ottla.streams.inputs import INVALID
@@ -26,6 +27,7 @@ class Progress(StreamingQueryListener):
         self._batches: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._invalid: dict[tuple[str, str], int] = {}
+        self._late: dict[str, int] = {}
 
     def batches(self, query: str) -> int:
         """How many micro-batches a query has finished, in all its runs in this process."""
@@ -42,6 +44,14 @@ class Progress(StreamingQueryListener):
         with self._lock:
             return {parameter: number for (name, parameter), number in self._invalid.items() if name == query}
 
+    def late(self, query: str) -> int:
+        """How many rows operators with state have dropped, because they were later than the watermark.
+
+        Aggregates count the rows of a micro-batch after they have combined those with equal keys and windows.
+        """
+        with self._lock:
+            return self._late.get(query, 0)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's
         """Called before the first micro-batch."""
 
@@ -52,6 +62,7 @@ class Progress(StreamingQueryListener):
         with self._lock:
             self._batches[name] = self._batches.get(name, 0) + 1
             self._last[name] = report.batchId
+            self._count_late(name, report)
             for metric, row in report.observedMetrics.items():
                 prefix, _, parameter = metric.partition(".")
                 number = row[INVALID] if prefix == INVALID else 0
@@ -61,6 +72,15 @@ class Progress(StreamingQueryListener):
                         "Invalid records in query %s: input=%s, batch=%d, number=%d, total=%d",
                         name, parameter, report.batchId, number, self._invalid[name, parameter],
                     )  # fmt: skip
+
+    def _count_late(self, name: str, report: StreamingQueryProgress) -> None:
+        number = sum(each.numRowsDroppedByWatermark for each in report.stateOperators)
+        if number:
+            self._late[name] = self._late.get(name, 0) + number
+            logger.warning(
+                "Late records in query %s: batch=%d, rows=%d, total=%d, watermark=%s",
+                name, report.batchId, number, self._late[name], report.eventTime.get("watermark"),
+            )  # fmt: skip
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's
         """Called while there are no records."""

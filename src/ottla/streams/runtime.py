@@ -191,6 +191,10 @@ class Runner:
             name: number for each in self._queries for name, number in each.progress.invalid(each.query.name).items()
         }
 
+    def late(self) -> int:
+        """How many rows were dropped because they were later than the watermark."""
+        return sum(each.progress.late(each.query.name) for each in self._queries)
+
     def _plan(self, pipeline: Pipeline, partitions: int) -> tuple[Plan, Progress]:
         directory = self._settings.checkpoint(pipeline)
         before = checkpoints.load(self._spark, directory)

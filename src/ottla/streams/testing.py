@@ -108,6 +108,10 @@ class PipelineTest:
         self._input(parameter)
         return self._runner.invalid().get(parameter, 0)
 
+    def late(self) -> int:
+        """How many rows were dropped so far because they were later than the watermark; see docs/streams.md."""
+        return self._runner.late()
+
     def close(self) -> None:
         """Stop the pipeline."""
         self._runner.stop()

@@ -14,7 +14,7 @@ from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.ids import TopicPartition
 from ottla.spark.cluster import METADATA_MAX_AGE_MS
-from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, with_effect
+from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, TIME_NAMES, with_effect
 from ottla.spark.options import (
     Assign,
     Earliest,
@@ -76,7 +76,8 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "fetchOffset.retryIntervalMs": ("0", "fetch_offset_retry_interval_ms", 0, ("-1", "1s", "")),
     "kafkaConsumer.pollTimeoutMs": ("7", "poll_timeout_ms", 7, NUMBERS),
 }
-FREE = {"groupIdPrefix", "includeErrors", *FORMAT_NAMES} - {"key.format", "value.format"}  # test_formats tests these
+# test_formats and test_future_times test these.
+FREE = {"groupIdPrefix", "includeErrors", *FORMAT_NAMES, *TIME_NAMES} - {"key.format", "value.format"}
 
 
 def test_each_option_is_in_the_table() -> None:
@@ -278,7 +279,7 @@ def test_setting_the_default_of_the_guide_changes_nothing(name: str) -> None:
         return
     base = JSON if name == "mode" else {}
     with_it, without = source({**base, name: default[1]}), source(base)
-    if name in FORMAT_NAMES:
+    if name in (*FORMAT_NAMES, *TIME_NAMES):
         assert {*with_it.formats.items()} - {*without.formats.items()} == {(name.lower(), default[1])}
         with_it = dataclasses.replace(with_it, formats=without.formats)
     assert with_it == without

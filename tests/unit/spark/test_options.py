@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
-from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES
+from ottla.spark.names import FORMAT_NAMES, SINK_NAMES, SOURCE_NAMES, TIME_NAMES
 from ottla.spark.options import (
     Assign,
     Earliest,
@@ -139,7 +139,7 @@ def test_misspelt_option_is_rejected_with_a_suggestion(odd: str, meant: str) -> 
     assert odd.lower() in message.lower()
 
 
-@given(st.sampled_from(sorted({*SOURCE_NAMES} - {*FORMAT_NAMES, "assign", "mode"})), st.data())
+@given(st.sampled_from(sorted({*SOURCE_NAMES} - {*FORMAT_NAMES, *TIME_NAMES, "assign", "mode"})), st.data())
 def test_name_with_one_wrong_letter_gets_a_suggestion(name: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(name) - 1))
     odd = name[:place] + "x" + name[place + 1 :]

@@ -14,6 +14,7 @@ import pytest
 
 from ottla.streams import StreamsError, pipeline, stream, table, to
 from ottla.streams.declarations import Stream
+from ottla.streams.event_time import milliseconds
 from ottla.streams.schemas import ddl
 
 ROWS = cast("Any", object())
@@ -75,6 +76,12 @@ def test_type_without_a_column_is_named() -> None:
         (lambda: stream("t", "json", schema="a INT", bad="drop"), 'must be "fail", "skip" or "topic:NAME"'),
         (lambda: stream("t", "json", schema="a INT", bad="topic:"), "not the name of a topic"),
         (lambda: stream("t", late="1 hour"), "late has no effect without time"),
+        (lambda: stream("t", "text", time="timestamp", max_future="1 day"), "brokers reject such timestamps"),
+        (lambda: stream("t", max_future="1 day"), "max_future has no effect without time"),
+        (
+            lambda: stream("t", "json", schema="at TIMESTAMP", time="at", max_future="soon"),
+            "max_future is 'soon'",
+        ),
         (lambda: stream("t", start=cast("Any", "begin")), "start is 'begin'"),
         (lambda: table("t", key="k"), "A value in json needs a schema"),
         (lambda: to("t", ROWS, mode=cast("Any", "update")), "mode is 'update'; did you mean 'updates'"),
@@ -134,3 +141,24 @@ def test_declarations_do_not_import_spark() -> None:
     program = "import sys; from ottla.streams import pipeline, stream, table, to; print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted_ms"),
+    [
+        ("10 minutes", 600_000),
+        ("1 Day 12 hours", 129_600_000),
+        ("90s", 90_000),
+        ("1h30min", 5_400_000),
+        ("250 ms", 250),
+        ("0 seconds", 0),
+    ],
+)
+def test_durations_of_event_time(text: str, wanted_ms: int) -> None:
+    assert milliseconds("late", text) == wanted_ms
+
+
+@pytest.mark.parametrize("text", ["", "10", "minutes", "1 month", "1 day!", "-1 day"])
+def test_wrong_duration_is_rejected(text: str) -> None:
+    with pytest.raises(StreamsError, match=r"late is .* it must be a duration such as"):
+        milliseconds("late", text)

@@ -39,7 +39,8 @@ def test_description_in_words() -> None:
 def test_lines_of_inputs() -> None:
     clicks = Stream("c", "json", "at TIMESTAMP", "text", bad="topic:c.bad", time="at", late="1 hour")
     assert input_line(clicks) == (
-        "c: stream of json (at TIMESTAMP), key text, event time at, late 1 hour, invalid records: c.bad"
+        "c: stream of json (at TIMESTAMP), key text, event time at, late 1 hour, at most 1 day in the future, "
+        "invalid records: c.bad"
     )
     assert input_line(Table("a", "carrier", "json", "name STRING")) == "a: table of json by carrier (name STRING)"
 
