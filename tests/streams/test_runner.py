@@ -17,6 +17,8 @@ from ottla.streams.failures import MOST_RESTARTS
 from ottla.streams.outputs import Query
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
+from ottla.streams.status import Run as RunOfQuery
+from ottla.streams.status import Status
 
 UNAVAILABLE = "x\nottla.clients.errors.BrokerUnavailable: no broker\n"
 INVALID = "x\nottla.spark.formats.FormatError: Topic 'a', partition 0, offset 7: the value is wrong\n"
@@ -58,6 +60,9 @@ class FakeProgress:
 
     def batches(self, query: str) -> int:
         return len(self.starts) if self.some else 0
+
+    def status(self, query: str) -> Status:
+        return Status(RunOfQuery("p", query))
 
 
 Run = Callable[..., list[FakeQuery]]

@@ -16,9 +16,8 @@ from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify
 from ottla.streams.settings import Settings
+from ottla.streams.status import COUNT, INVALID
 
-INVALID: Final = "invalid"
-"""The column of an observed metric: the number of invalid records."""
 TICK: Final = "ottla.tick"
 """The header of a record that only moves the event time. Its value is the time in ISO format."""
 HEADERS: Final = "array<struct<key: string, value: binary>>"
@@ -44,7 +43,7 @@ def read_inputs(spark: SparkSession, pipeline: Pipeline, settings: Settings, gro
             continue
         records = _records(spark, given, pipeline, settings, group)
         if given.bad != "fail":
-            records = records.observe(metric(name), F.count("error").alias(INVALID))
+            records = records.observe(metric(name), F.count("error").alias(COUNT))
             if given.dead_letters is not None:
                 dead_letters.append(_dead_letters(records, given.dead_letters, pipeline))
             records = records.where("error IS NULL")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
@@ -23,10 +26,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla.clients.admin import Admin
 from ottla.clients.admin.core import PartialFailure
 from ottla.clients.errors import UnknownTopicOrPartition
+from ottla.common import units
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints
-from ottla.streams.declarations import Pipeline
+from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.description import stored
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify
@@ -34,7 +38,9 @@ from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.outputs import Query, start_query
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
+from ottla.streams.publishing import Publisher
 from ottla.streams.settings import Settings
+from ottla.streams.status import INTERVAL_MS, RUNS, Phase, Problem, Run, Status
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -57,13 +63,14 @@ def run(
     master: str | None = None,
     once: bool = False,
     client: Mapping[str, str] | None = None,
-) -> None:
+) -> tuple[Status, ...]:
     """Run pipelines until SIGTERM or SIGINT, or with `once` up to the current ends of their topics.
 
     Without pipelines, runs those of the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
     clients. Uses the running session of Spark, or starts one with `master`. Blocks. Raises StreamsError for a wrong
-    program, and PipelineFailed if a pipeline fails and a restart would not help; the other ones are stopped.
+    program, and PipelineFailed if a pipeline fails and a restart would not help; the other ones are stopped. Returns
+    what each query has done; meanwhile, its status is in the topic `__ottla_streams`.
     """
     chosen = choose(pipelines or pipelines_of(sys.modules["__main__"]), (), "The program")
     settings = Settings(
@@ -74,12 +81,15 @@ def run(
     stop = threading.Event()
     with _signals(stop):
         spark = spark_session(" ".join(each.name for each in chosen), master)
-        runner = Runner(spark, chosen, settings)
+        publisher = Publisher(settings.client)
+        runner = Runner(spark, chosen, settings, publisher)
         try:
             runner.start()
             runner.watch(stop)
         finally:
             runner.stop()
+            publisher.close()
+        return runner.statuses()
 
 
 @contextmanager
@@ -115,16 +125,34 @@ class _Running:
     start_at_s: float = 0.0
     batches: int = 0
     """The finished micro-batches at the last start."""
+    phase: Phase = "running"
+    problem: Problem | None = None
+    busy_since_ms: int | None = None
+
+    def status(self, now_ms: int) -> Status:
+        """The status of the query at this time."""
+        found = self.progress.status(self.query.name)
+        return replace(found, phase=self.phase, at_ms=now_ms, problem=self.problem, busy_since_ms=self.busy_since_ms)
 
 
 class Runner:
     """The queries of some pipelines in one session of Spark. Call `start`, `watch`, then always `stop`."""
 
-    def __init__(self, spark: SparkSession, pipelines: Sequence[Pipeline], settings: Settings) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipelines: Sequence[Pipeline],
+        settings: Settings,
+        publisher: Publisher | None = None,
+    ) -> None:
         self._spark = spark
         self._pipelines = pipelines
         self._settings = settings
+        self._publisher = publisher
+        self._publish_at_s = 0.0
+        self._identity = Run("", "", secrets.token_hex(4), socket.gethostname(), os.getpid(), units.now_ms())
         self._queries: list[_Running] = []
+        self._ended_queries: list[_Running] = []
         self._sessions: list[tuple[SparkSession, Progress]] = []
 
     def start(self) -> None:
@@ -134,6 +162,7 @@ class Runner:
         check(*(plan for plan, _ in plans))
         for plan, progress in plans:
             for query in plan.queries:
+                progress.begin(Status(run_of(plan, query, self._settings, self._identity)))
                 self._queries.append(_Running(plan, query, progress))
                 self._start(self._queries[-1])
 
@@ -147,6 +176,7 @@ class Runner:
                         self._start(each)
                 elif not each.running.isActive:
                     self._ended(each, now_s)
+            self._publish(now_s)
             stop.wait(WATCH_S)
 
     def stop(self) -> None:
@@ -155,10 +185,32 @@ class Runner:
         for each in self._queries:
             if each.running is not None:
                 _stop_after_batch(each.running, deadline_s)
+            if each.phase in RUNS:
+                each.phase = "stopped"
+            each.busy_since_ms = None
+        self._publish(float("inf"))
+        self._ended_queries += self._queries
         self._queries.clear()
         for session, progress in self._sessions:
-            session.streams.removeListener(progress)
+            progress.end(session)
         self._sessions.clear()
+
+    def statuses(self) -> tuple[Status, ...]:
+        """What each query has done so far."""
+        now_ms = units.now_ms()
+        return tuple(each.status(now_ms) for each in (*self._ended_queries, *self._queries))
+
+    def _publish(self, now_s: float) -> None:
+        """Offer the statuses for publication, once a second. `inf` is the end of the run."""
+        if self._publisher is None or now_s < self._publish_at_s:
+            return
+        self._publish_at_s = now_s + INTERVAL_MS / 1000
+        now_ms = units.now_ms()
+        for each in self._queries:
+            is_busy = each.running is not None and now_s < float("inf") and _is_busy(each.running)
+            each.busy_since_ms = (each.busy_since_ms or now_ms) if is_busy else None
+        for status in self.statuses():
+            self._publisher.offer(status)
 
     def process_available(self) -> None:
         """Wait until all records of now are processed and reported. Restarts as `watch` does.
@@ -208,7 +260,7 @@ class Runner:
         elif not plan.description.problems:
             checkpoints.store(self._spark, directory, now)
         progress = Progress()
-        session.streams.addListener(progress)
+        progress.listen(session)
         self._sessions.append((session, progress))
         return plan, progress
 
@@ -218,16 +270,20 @@ class Runner:
             each.running = start_query(each.query, each.plan.pipeline, self._settings)
         except PySparkException as error:
             raise _failed(each, classify(str(error))) from error
+        each.phase = "running"
         logger.info("Started query %s", each.query.name)
 
     def _ended(self, each: _Running, now_s: float) -> None:
         assert each.running is not None
         error = each.running.exception()
+        each.running = None
         if error is None:
             self._queries.remove(each)
+            self._ended_queries.append(each)
+            each.phase = "done"
             logger.info("Query %s has processed all records", each.query.name)
             return
-        each.running, each.start_at_s = None, now_s + _count_restart(each, error)
+        each.start_at_s = now_s + _count_restart(each, error)
 
 
 def _count_restart(each: _Running, error: Exception) -> float:
@@ -239,11 +295,40 @@ def _count_restart(each: _Running, error: Exception) -> float:
         raise _failed(each, failure) from error
     delay_s = each.restarts.delay_s
     logger.warning("Restarting query %s in %g s: %s", each.query.name, delay_s, failure.reason)
+    now_ms = units.now_ms()
+    each.phase = "restarting"
+    each.problem = Problem(now_ms, failure.kind, failure.reason, each.restarts.count, now_ms + round(1000 * delay_s))
     each.restarts = each.restarts.one_more()
     return delay_s
 
 
+def run_of(plan: Plan, query: Query, settings: Settings, identity: Run) -> Run:
+    """Return what the status of a query says about its program."""
+    pipeline = plan.pipeline
+    described = next(each for each in plan.description.queries if each.name == query.name)
+    return replace(
+        identity,
+        pipeline=pipeline.name,
+        query=query.name,
+        checkpoint=_absolute(settings.checkpoint(pipeline)),
+        once=settings.once,
+        exactly_once=pipeline.exactly_once,
+        mode=query.mode,
+        streams={name: each.topic for name, each in pipeline.streams.items()},
+        tables=sorted(each.topic for each in pipeline.inputs.values() if isinstance(each, Table)),
+        outputs=described.topics,
+        operators=tuple(map(str, query.operators)),
+        has_event_time=any(each.time is not None for each in pipeline.streams.values()),
+    )
+
+
+def _absolute(directory: str) -> str:
+    return directory if ":" in directory.partition("/")[0] else str(Path(directory).resolve())
+
+
 def _failed(each: _Running, failure: Failure) -> PipelineFailed:
+    each.phase = "failed"
+    each.problem = Problem(units.now_ms(), failure.kind, failure.reason, each.restarts.count)
     restarts = f" (after {each.restarts.count} restarts)" if each.restarts.count else ""
     return PipelineFailed(f"Pipeline {each.plan.pipeline.name!r} failed{restarts}: {failure.reason}")
 
@@ -268,6 +353,11 @@ def _stop_after_batch(query: StreamingQuery, deadline_s: float) -> None:
             break
         time.sleep(0.01)
     query.stop()
+
+
+def _is_busy(query: StreamingQuery) -> bool:
+    status = query.status
+    return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
 
 def _last_batch(query: StreamingQuery) -> int:
