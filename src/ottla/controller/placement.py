@@ -5,9 +5,9 @@ a random one. Its followers are the brokers after it; after each full round of t
 place, so that the followers of a broker's partitions spread over all other brokers.
 
 Invariants, as in Kafka: a rack gets a second replica only when every rack has one, and a fenced broker gets a replica
-only if no other broker of a rack with as few replicas is left. A fenced broker never leads. A broker that stops, or
-whose log directories are all cordoned (KIP-1066), gets no replica. Leaders are balanced to within one partition per
-broker. Cost: O(partitions x replication factor x brokers).
+only if no other broker of a rack with as few replicas is left. A fenced broker never leads. A broker in controlled
+shutdown, or whose log directories are all cordoned (KIP-1066), gets no replica; when it has stopped, it is a fenced
+broker. Leaders are balanced to within one partition per broker. Cost: O(partitions x replication factor x brokers).
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: RandomSource
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, leader first. Raises INVALID_REPLICATION_FACTOR if brokers are missing."""
-    registered = sorted(broker for broker in brokers if not (broker.in_controlled_shutdown or _is_cordoned(broker)))
+    registered = sorted(broker for broker in brokers if not (_is_stopping(broker) or broker.is_cordoned))
     if replication_factor < 1:
         # Requests were checked before, but `default.replication.factor` may be any number, as in Kafka.
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
+    usable = _ring([broker for broker in registered if not broker.fenced])
+    if not usable:
+        refuse(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(registered):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(registered)} broker(s) are registered.",
+            f"{len(registered)} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
-    usable = _ring([broker for broker in registered if not broker.fenced])
-    if not usable:
-        refuse(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
     spare = _ring([broker for broker in registered if broker.fenced])
     start = random.randrange(len(usable))
     return [_replicas(usable, spare, start + index, replication_factor) for index in range(partitions)]
@@ -65,9 +68,9 @@ def _replicas(usable: list[BrokerImage], spare: list[BrokerImage], turn: int, co
     return tuple(broker.broker_id for broker in chosen)
 
 
-def _is_cordoned(broker: BrokerImage) -> bool:
-    cordoned = set(broker.cordoned_directories or ())
-    return bool(cordoned) and cordoned.issuperset(broker.directories)
+def _is_stopping(broker: BrokerImage) -> bool:
+    """Whether the broker moves its leaders away. The registration says so until the next one, also after the stop."""
+    return broker.in_controlled_shutdown and not broker.fenced
 
 
 def _spread(pool: list[BrokerImage], leader: BrokerImage, count: int) -> list[BrokerImage]:

@@ -118,7 +118,7 @@ def check_size(records: Sized) -> None:
 
 
 def check_assignment(state: State, replicas: Iterable[int], replication_factor: int | None) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas are different registered brokers."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the replicas are different registered brokers that take new replicas."""
     ordered = sorted(replicas)
     prefix = "The manual partition assignment includes"
     if not ordered:
@@ -128,6 +128,11 @@ def check_assignment(state: State, replicas: Iterable[int], replication_factor: 
             refuse(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{prefix} broker {broker_id}, but no such broker is registered.",
+            )
+        if state.image.brokers[broker_id].is_cordoned:
+            refuse(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{prefix} broker {broker_id}, but all its log directories are cordoned.",
             )
         if position and ordered[position - 1] == broker_id:
             refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix} the broker {broker_id} more than once.")

@@ -106,6 +106,11 @@ class BrokerImage(NamedTuple):
         """Whether the broker may lead partitions and be in their ISR."""
         return not (self.fenced or self.in_controlled_shutdown)
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether none of the broker's directories takes new replicas; unknown directories do. KIP-1066."""
+        return bool(self.directories) and set(self.directories) <= set(self.cordoned_directories or ())
+
     def has_online_directory(self, directory: Uuid) -> bool:
         """Whether a replica in this directory can be served, or may be in any directory of the broker. KIP-858."""
         if directory == DIRECTORY_LOST:

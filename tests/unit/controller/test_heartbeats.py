@@ -15,7 +15,12 @@ from ottla.metadata.image import NO_LEADER, PartitionImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
 
 from .support import Cluster, registration
 
@@ -272,6 +277,45 @@ def test_failed_directory_costs_the_leaderships_of_its_partitions() -> None:
     assert cluster.partition.leader == 2
     cluster.beat(2, offline_log_dirs=directories)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
+
+
+def test_new_topic_waits_for_a_broker_that_has_stopped_but_not_for_one_that_stops() -> None:
+    cluster = Brokers(3)
+    cluster.create(3, 1)
+
+    def place() -> CreatableTopicResult:
+        request = CreateTopicsRequest(topics=[CreatableTopic("all", 1, 3)])
+        return cluster.do(cluster.controller.create_topics(request)).topics[0]
+
+    assert not cluster.beat(3, want_shut_down=True).should_shut_down
+    refused = place()
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "only 2 broker(s) are registered" in (refused.error_message or "")
+    for broker_id in (1, 2):
+        cluster.beat(broker_id)
+    assert cluster.beat(3, want_shut_down=True).should_shut_down
+    assert place().error_code == 0
+    partition = cluster.controller.image.topics_by_name["all"].partitions[0]
+    assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 2])
+
+
+def test_broker_whose_directories_are_all_cordoned_gets_no_replicas() -> None:
+    cluster = Brokers(2)
+    directory = cluster.controller.image.brokers[2].directories[0]
+    cluster.beat(2, cordoned_log_dirs=[directory])
+    assert cluster.controller.image.brokers[2].is_cordoned
+    topics = [
+        CreatableTopic("assigned", -1, -1, [CreatableReplicaAssignment(0, [1, 2])]),
+        CreatableTopic("placed", 1, 2),
+        CreatableTopic("small", 4, 1),
+    ]
+    assigned, placed, small = cluster.do(cluster.controller.create_topics(CreateTopicsRequest(topics=topics))).topics
+    assert assigned.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "includes broker 2, but all its log directories are cordoned" in (assigned.error_message or "")
+    assert placed.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert small.error_code == 0
+    cluster.beat(2, cordoned_log_dirs=[])
+    assert cluster.do(cluster.controller.create_topics(CreateTopicsRequest(topics=topics[:1]))).topics[0].error_code == 0
 
 
 # -- invariants ------------------------------------------------------------------------------------------------------

@@ -45,5 +45,16 @@ def test_fenced_broker_is_the_last_choice_without_racks_and_never_leads() -> Non
 def test_broker_that_stops_or_takes_no_new_replicas_gets_none() -> None:
     brokers = [broker(1), broker(2, stops=True), broker(3, cordoned=2), broker(4, cordoned=1)]
     assert all(set(replicas) == {1, 4} for replicas in place(brokers, 10, 2, Random(1)))
-    with pytest.raises(KafkaError, match=r"because only 2 broker\(s\) are registered"):
+    with pytest.raises(KafkaError, match=r"because only 2 broker\(s\) are registered or some"):
         place(brokers, 1, 3, Random(1))
+
+
+def test_broker_that_has_stopped_is_a_fenced_broker() -> None:
+    brokers = [broker(1), broker(2), broker(3, fenced=True, stops=True)]
+    assert all(replicas[2] == 3 for replicas in place(brokers, 10, 3, Random(1)))
+
+
+def test_all_brokers_fenced_or_cordoned_is_the_first_problem() -> None:
+    for brokers in ([broker(1, fenced=True)], [broker(1, cordoned=2)], []):
+        with pytest.raises(KafkaError, match="All brokers are currently fenced, or have all"):
+            place(brokers, 1, 3, Random(1))

@@ -64,7 +64,8 @@ def test_new_topic_has_id_leaders_and_settings() -> None:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             (
                 "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be"
-                " reached because only 1 broker(s) are registered."
+                " reached because only 1 broker(s) are registered or some brokers have"
+                " all their log directories cordoned."
             ),
         ),
         (topic("bad name"), ErrorCode.INVALID_TOPIC_EXCEPTION, "characters other than"),
