@@ -86,7 +86,7 @@ HANDLERS: dict[int, str] = {
 CONTROLLER_HANDLERS: dict[int, str] = HANDLERS | {1: "metadata_fetch"}
 
 # Requests of brokers and controllers, which only controller listeners serve.
-CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82})
+CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
@@ -99,7 +99,7 @@ SERVED: dict[int, tuple[int, int]] = {
 SERVED[22] = (0, 5)
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
-_FOR_CLIENTS = frozenset({18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64})
+_FOR_CLIENTS = frozenset({18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64, 80, 81})
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
     key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | _FOR_CLIENTS | {1})
 }

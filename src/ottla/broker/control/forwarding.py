@@ -7,6 +7,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.control import envelope
+from ottla.broker.control.requests import failed
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.slices import Slices, result_of
@@ -95,6 +96,7 @@ class _Unreachable:
 class _FailingMetadata:
     def __init__(self, image: MetadataImage, error: KafkaError) -> None:
         self.image = image
+        self.quorum = _FailingQuorum(error)
         self._error = error
 
     def submit(self, _operation: object) -> Completion[Any]:
@@ -102,3 +104,11 @@ class _FailingMetadata:
 
     def describe_quorum(self) -> None:
         return None
+
+
+class _FailingQuorum:
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+
+    def receive(self, message: Message, _listener: str) -> Completion[Message]:
+        return Completion.of(failed(message, self._error))

@@ -80,10 +80,11 @@ def decide(metadata: Submits, clock: Clock, request: Message, version: int) -> C
     operation = OPERATIONS[request.API_KEY]
     # The time is that of the decision: the broker must not lose its session to a queue in the controller.
     decided = metadata.submit(lambda controller: operation(controller, request, version, clock.monotonic_ms()))
-    return decided.otherwise(lambda error: _failed(request, error))
+    return decided.otherwise(lambda error: failed(request, error))
 
 
-def _failed(request: Message, error: KafkaError) -> Message:
+def failed(request: Message, error: KafkaError) -> Message:
+    """The response to a request that failed as a whole; all responses but that to CreateTopics have one error."""
     if isinstance(request, CreateTopicsRequest):
         results = [
             CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)

@@ -1,6 +1,7 @@
-"""AddRaftVoter (80), versions 0-1, on the controller's listeners: add an observer to the voters of the quorum. KIP-853.
+"""AddRaftVoter (80), versions 0-1: add an observer to the voters of the quorum. KIP-853.
 
-Only the leader of the quorum changes the voters; others respond with NOT_LEADER_OR_FOLLOWER.
+Only the leader of the quorum changes the voters: brokers forward the request to it, and other controllers respond with
+NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations

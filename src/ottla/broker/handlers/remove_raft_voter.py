@@ -1,6 +1,7 @@
-"""RemoveRaftVoter (81), version 0, on the controller's listeners: remove a voter from the quorum. KIP-853.
+"""RemoveRaftVoter (81), version 0: remove a voter from the quorum. KIP-853.
 
-Only the leader of the quorum changes the voters; others respond with NOT_LEADER_OR_FOLLOWER.
+Only the leader of the quorum changes the voters: brokers forward the request to it, and other controllers respond with
+NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations

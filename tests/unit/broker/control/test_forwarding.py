@@ -19,6 +19,7 @@ from ottla.config import Listener
 from ottla.metadata.image import BROKER, TOPIC
 from ottla.protocol import frames
 from ottla.protocol.message import Message
+from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -35,6 +36,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest
 from ottla.raft.values import Endpoint, Endpoints
@@ -153,9 +155,15 @@ def test_every_other_forwarded_api_is_answered_by_the_controller(world: World) -
     for request in requests:
         assert world.node.ask(request).error_code == 0
     assert world.node.ask(UnregisterBrokerRequest(5)).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    keys = {request.API_KEY for request in requests} | {19, 20, 37, 64}
-    assert keys == FORWARDED & SERVED.keys() - {80, 81}
-    assert len(world.channels.sent) == len(requests) + 1
+    voters: list[Any] = [
+        AddRaftVoterRequest("cluster", voter_id=2, voter_directory_id=b"2" * 16),
+        RemoveRaftVoterRequest("cluster", 2, b"2" * 16),
+    ]
+    refusals = [world.node.ask(request).error_code for request in voters]
+    assert refusals == [ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
+    keys = {request.API_KEY for request in (*requests, *voters)} | {19, 20, 37, 64}
+    assert keys == FORWARDED & SERVED.keys()
+    assert len(world.channels.sent) == len(requests) + len(voters) + 1
 
 
 def test_client_gets_the_error_of_its_request_if_no_controller_answers(world: World) -> None:
@@ -164,8 +172,11 @@ def test_client_gets_the_error_of_its_request_if_no_controller_answers(world: Wo
     quorum = world.node.start(
         DescribeQuorumRequest(topics=[RequestTopicData("__cluster_metadata", [RequestPartitionData(0)])])
     )
+    removed = world.node.start(RemoveRaftVoterRequest())
     world.node.loop.advance(31_000)
     assert created.result().topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert removed.result().error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "controller" in removed.result().error_message
     assert quorum.result().topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
