@@ -11,6 +11,7 @@ from ottla.cli.commands import Option, Options, require_positive, yes_option
 from ottla.cli.names import confirm
 from ottla.cli.output import Column, Output, number
 from ottla.common import units
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools import values
 from ottla.tools.admin.cluster_facts import reassignment_rows
@@ -26,7 +27,7 @@ def moving_options() -> list[Option]:
     return [
         Option("--throttle RATE", "bytes per second that each broker sends and receives for it, such as 20MiB"),
         Option("--at-once N", "move at most N partitions at a time; default: 50", type=int, default=50),
-        Option("--no-wait", "start the moves and return; `ottla topic reassign --status` shows them"),
+        Option("--no-wait", "start all moves at once and return; `ottla topic reassign --status` shows them"),
         Option("--dry-run", "only show where the replicas would be"),
         yes_option(),
     ]
@@ -36,6 +37,9 @@ def move(admin: api.Admin, options: Options, question: str, moves: Moves, before
     """Show or execute the moves, and wait until they are complete; returns whether they are."""
     output = Output(options)
     require_positive(options, "--at-once")
+    if options.throttle and options.no_wait:
+        problem = "--throttle and --no-wait exclude each other"
+        raise Failure(problem, "The limit is removed when the moves are complete: wait for them.", exit_code=2)
     throttle = values.size_of(options.throttle, "--throttle") if options.throttle else None
     if not moves:
         output.note("Nothing has to move.")
