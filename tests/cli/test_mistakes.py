@@ -56,7 +56,7 @@ def closing_port() -> Iterator[str]:
         ("topic list --command-config .", 2, "the file . cannot be read: Is a directory", ""),
         ("topic list --profile nope", 2, "there is no profile 'nope'", "ottla profile list"),
         ("consume TOPIC -p 9", 1, "has no partition 9; it has 0 to 2", ""),
-        ("topic reassign TOPIC --throttle 1MiB --no-wait", 2, "--throttle and --no-wait exclude each other", "wait for"),
+        ("topic reassign TOPIC --throttle 1MiB --no-wait", 2, "--throttle and --no-wait exclude each other", "wait"),
         ("consume TOPIC --producer-property a=b", 2, "unknown option --producer-property: use -X NAME=VALUE", "--help"),
     ],
 )

@@ -315,7 +315,8 @@ def test_broker_whose_directories_are_all_cordoned_gets_no_replicas() -> None:
     assert placed.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert small.error_code == 0
     cluster.beat(2, cordoned_log_dirs=[])
-    assert cluster.do(cluster.controller.create_topics(CreateTopicsRequest(topics=topics[:1]))).topics[0].error_code == 0
+    request = CreateTopicsRequest(topics=topics[:1])
+    assert cluster.do(cluster.controller.create_topics(request)).topics[0].error_code == 0
 
 
 # -- invariants ------------------------------------------------------------------------------------------------------
