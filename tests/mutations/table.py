@@ -2206,7 +2206,51 @@ COORDINATED_TRANSACTIONS = (
 
 TASKS = "tests/spark/test_exactly_once.py"
 DECISIONS = f"{UNIT}/spark/test_exactly_once.py"
+TABLES = "tests/spark/test_tables.py"
 OTTLA_ONLY = (("OTTLA_TEST_BROKERS", "ottla"),)
+
+SPARK_TABLES = (
+    Mutation(
+        "a repeated micro-batch reads a table up to the same ends",
+        "spark/table_ends.py",
+        "        if found == number:\n",
+        "        if False:\n",
+        (f"{TABLES}::test_each_read_of_a_micro_batch_has_the_same_records",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a task that chooses the ends of a table finds out whether another task has, after it has fenced that task",
+        "spark/table_ends.py",
+        "            ends = chosen_ends(found, batch.number)\n            if ends is not None:\n",
+        "            ends = chosen_ends(found, batch.number)\n            if False:\n",
+        (f"{TABLES}::test_tasks_that_choose_at_the_same_time_agree",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a task that is cut off does not choose the ends of a table",
+        "spark/table_ends.py",
+        "        elif found > number:\n",
+        "        elif False:\n",
+        (f"{TABLES}::test_task_of_an_older_micro_batch_is_refused",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a worker does not use its copy of a table that was recreated",
+        "spark/table_reader.py",
+        "    if copy.topic_id != extent.topic_id or not _is_within(copy, extent):\n",
+        "    if not _is_within(copy, extent):\n",
+        (f"{TABLES}::test_recreated_topic_and_deleted_records_are_not_in_the_copy",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "records that were deleted from a topic are not in the copy of a worker",
+        "spark/table_reader.py",
+        "    part.drop_before(first)\n",
+        "",
+        (f"{TABLES}::test_recreated_topic_and_deleted_records_are_not_in_the_copy",),
+        OTTLA_ONLY,
+    ),
+)
 
 SPARK_EXACTLY_ONCE = (
     Mutation(
@@ -3003,6 +3047,7 @@ MUTATIONS = (
     *PRODUCER_TRANSACTIONS,
     *COORDINATED_TRANSACTIONS,
     *SPARK_EXACTLY_ONCE,
+    *SPARK_TABLES,
     *STREAMS,
     *QUORUM,
     *CLUSTER,

@@ -224,10 +224,10 @@ def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Reco
 # -- starting and ending offsets ----------------------------------------------------------------------------------
 
 
-def _resolve(
+def resolve_place(
     cluster: SourceCluster, options: SourceOptions, partitions: list[TopicPartition], place: Place, is_start: bool
 ) -> tuple[Positions, bool]:
-    """Return the offsets of a place, and whether they depend on the current end of the log."""
+    """Return the offsets of a place, and whether they depend on the current end of the log. Raises ClusterError."""
     name = "startingOffsets" if is_start else "endingOffsets"
     if isinstance(place, Earliest):
         found: Positions = dict.fromkeys(partitions, EARLIEST)
@@ -307,8 +307,8 @@ class BatchReader(DataSourceReader):
     def _ranges(self, cluster: SourceCluster) -> list[OffsetRange]:
         options = self._options
         partitions = cluster.partitions()
-        start, _ = _resolve(cluster, options, partitions, options.starting, is_start=True)
-        end, _ = _resolve(cluster, options, partitions, options.ending, is_start=False)
+        start, _ = resolve_place(cluster, options, partitions, options.starting, is_start=True)
+        end, _ = resolve_place(cluster, options, partitions, options.ending, is_start=False)
         if isinstance(options.starting, Offsets) or isinstance(options.ending, Offsets):
             start, end = self._clamped(cluster, start, end)
         ranges = []
@@ -383,7 +383,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster = self._connected()
             partitions = cluster.partitions()
             place = self._options.starting
-            self._initial, self._initial_is_latest = _resolve(cluster, self._options, partitions, place, is_start=True)
+            self._initial, self._initial_is_latest = resolve_place(
+                cluster, self._options, partitions, place, is_start=True
+            )
             if self._target is not None:
                 # Records that arrived since prepareForTriggerAvailableNow are for the next run.
                 self._initial = {tp: min(at, self._target.get(tp, at)) for tp, at in self._initial.items()}

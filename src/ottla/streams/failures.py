@@ -18,8 +18,8 @@ _PROGRAM: Final = frozenset(
     {
         "ConfigurationError", "DataLossError", "ExactlyOnceError", "MessageTooLarge", "NotAuthorized", "OptionError",
         "AuthenticationFailed", "ClusterAuthorizationFailed", "GroupAuthorizationFailed", "SinkError", "StreamsError",
-        "TlsFailed", "TopicAuthorizationFailed", "TransactionalIdAuthorizationFailed", "UnknownTopicOrPartition",
-        "UnsupportedByBroker", "UnsupportedMechanism",
+        "TableError", "TlsFailed", "TopicAuthorizationFailed", "TransactionalIdAuthorizationFailed",
+        "UnknownTopicOrPartition", "UnsupportedByBroker", "UnsupportedMechanism",
     }
 )  # fmt: skip
 _RETRIABLE: Final = frozenset(

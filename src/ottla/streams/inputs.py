@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakSet
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
+from ottla.spark.table_source import TableDataSource
 from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import milliseconds
@@ -21,8 +23,12 @@ from ottla.streams.status import COUNT, INVALID
 TICK: Final = "ottla.tick"
 """The header of a record that only moves the event time. Its value is the time in ISO format."""
 HEADERS: Final = "array<struct<key: string, value: binary>>"
+TABLES: Final = "ottla.table."
+"""The beginning of the groups that have the ends of tables."""
 _ERRORS: Final = "__connect.errors."
 _KEY: Final = "__ottla_key"
+_sessions: WeakSet[SparkSession] = WeakSet()
+"""Those that know the format of tables. Spark warns about a second registration."""
 
 
 @dataclass(frozen=True)
@@ -168,17 +174,26 @@ def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFra
 
 
 def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:
-    """Return the latest value of each key, at the start of the query."""
-    options = {**settings.of_clients(), "subscribe": given.topic, **_format("value", given.value, given.schema)}
+    """Return the latest value of each key, as of each micro-batch."""
+    options = {
+        **settings.of_clients(),
+        "subscribe": given.topic,
+        "groupPrefix": f"{TABLES}{pipeline.name}.",
+        "tasks": "1" if given.broadcast else str(spark.sparkContext.defaultParallelism),
+        **_format("value", given.value, given.schema),
+    }
     if pipeline.exactly_once:
         options["kafka.isolation.level"] = "read_committed"
-    records = spark.read.format("ottla").options(**options).load()
-    latest = (
-        records.groupBy(F.col("key").cast("string").alias(_KEY))
-        .agg(F.max_by("value", "offset").alias("value"))
-        .where("value IS NOT NULL")
-    )
+    if spark not in _sessions:
+        spark.dataSource.register(TableDataSource)
+        _sessions.add(spark)
+    latest = spark.read.format(TableDataSource.name()).options(**options).load()
+    key = F.col("key").cast("string").alias(_KEY)
+    if given.broadcast:
+        latest = latest.select(key, "value")
+    else:
+        # A key in several partitions has a row of each.
+        latest = latest.groupBy(key).agg(F.max_by("value", F.struct("timestamp", "partition")).alias("value"))
     selected, _ = _value(latest, given.value)
-    rows = latest.select(*selected, _KEY)
-    rows = rows.drop(given.key).withColumnRenamed(_KEY, given.key)
+    rows = latest.select(*selected, _KEY).drop(given.key).withColumnRenamed(_KEY, given.key)
     return F.broadcast(rows) if given.broadcast else rows

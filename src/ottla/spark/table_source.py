@@ -1,0 +1,125 @@
+"""`format("ottla-table")`: the latest record of each key of a topic, read again in each micro-batch.
+
+It is for `ottla.streams`, which registers it. The options are those of a batch read with `format("ottla")`, and:
+
+- `subscribe` names one topic.
+- `groupPrefix`: a streaming query commits the ends of the table in each micro-batch to the group with this prefix and
+  the query's id (`table_ends`). Without it each read has the current ends.
+- `tasks`: the number of tasks. With one, each key has one row. With several, a key whose records are in several
+  partitions has a row for each.
+- `endingTimestamp`, `endingOffsetsByTimestamp` or `endingOffsets`: the table as it was. The ends are chosen once, when
+  the query starts.
+
+The columns are `key` (binary), `value` (as in `format("ottla")`), `partition`, `offset`, `timestamp`. Records without a
+key are skipped. Tasks need memory for their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from ottla.spark.offsets import Positions
+from ottla.spark.options import Latest, OptionError, SourceOptions, Subscribe, read_source_options
+from ottla.spark.source import resolve_place, source_schema
+from ottla.spark.workers import tune_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+NAME: Final = "ottla-table"
+COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
+_PREFIX: Final = "groupprefix"
+_TASKS: Final = "tasks"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The options of a table."""
+
+    source: SourceOptions
+    topic: str
+    prefix: str | None = None
+    tasks: int = 1
+
+
+def read_table_options(given: Mapping[str, str]) -> TableOptions:
+    """Read and check the options. Raises OptionError."""
+    options = {name.lower(): value for name, value in given.items()}
+    prefix, tasks = options.pop(_PREFIX, None), options.pop(_TASKS, "1")
+    source = read_source_options(options, streaming=False)
+    if not isinstance(source.subscription, Subscribe) or len(source.subscription.topics) != 1:
+        raise OptionError("A table is one topic: set subscribe to its name")
+    if not tasks.isdecimal() or int(tasks) < 1:
+        raise OptionError(f"tasks is {tasks!r}; it must be at least 1")
+    return TableOptions(source, source.subscription.topics[0], prefix, int(tasks))
+
+
+class TableDataSource(DataSource):
+    """The tables of `ottla.streams`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for format(...)."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Check the options and return the columns."""
+        whole = source_schema(read_table_options(self.options).source)
+        return StructType([whole[name] for name in COLUMNS])
+
+    def reader(self, schema: StructType) -> TableReader:  # noqa: ARG002 - Spark's
+        """Return the reader."""
+        return TableReader(read_table_options(self.options))
+
+
+class TablePartition(InputPartition):
+    """The work of one task: the partitions of the topic whose number modulo the number of tasks is `value`."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+
+
+class TableReader(DataSourceReader):
+    """Reads a table. Spark calls `partitions` once in a query, and `read` in each micro-batch."""
+
+    def __init__(self, options: TableOptions) -> None:
+        self._options = options
+        self._fixed: Positions | None = None
+        """The ends of a table as it was."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the reader in a task. Spark sends the next bytes after these are acknowledged."""
+        self.__dict__.update(state)
+        tune_worker()
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks. Asks the cluster for the ends of a table as it was. Raises ClusterError, OptionError."""
+        if not isinstance(self._options.source.ending, Latest):
+            self._fixed = _ends(self._options.source)
+        return [TablePartition(task) for task in range(self._options.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task. Raises TableError, ClientError, FormatError."""
+        from ottla.spark.table_reader import read_table
+
+        context = TaskContext.get()
+        get_property = (lambda _: None) if context is None else context.getLocalProperty
+        rows = read_table(self._options, partition.value, self._fixed, get_property)
+        tune_worker()
+        return rows
+
+
+def _ends(options: SourceOptions) -> Positions:
+    from ottla.spark.cluster import SourceCluster
+
+    cluster = SourceCluster(options)
+    try:
+        return resolve_place(cluster, options, cluster.partitions(), options.ending, is_start=False)[0]
+    finally:
+        cluster.close()
