@@ -1636,7 +1636,18 @@ CONSUMER_GROUPS = (
 SHARE = f"{UNIT}/clients/test_share_core.py"
 HEARTBEATS = f"{UNIT}/clients/test_heartbeat_membership.py"
 
+CROSSINGS = f"{UNIT}/clients/test_consumer_crossings.py"
 CONSUMER = (
+    Mutation(
+        "a removed member does not commit the offsets of its transaction as a program outside of the group",
+        "clients/consumer/core.py",
+        "        if member.generation != NO_GENERATION or not self.subscription.is_group_managed:\n",
+        "        if True:\n",
+        (
+            f"{CROSSINGS}::test_removed_member_commits_offsets_of_its_transaction_as_the_member_that_it_was",
+            f"{CROSSINGS}::test_fenced_member_of_a_group_of_the_new_protocol_commits_with_its_last_epoch",
+        ),
+    ),
     Mutation(
         "a member acknowledges a revocation only after a poll has revoked the partitions",
         "clients/consumer/heartbeat_membership.py",

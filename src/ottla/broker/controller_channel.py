@@ -4,7 +4,8 @@
     channel.send(AlterPartitionRequest(...), timeout_s=30.0).on_done(...)
 
 If this node is the active controller, it decides the request itself, without a connection. Otherwise the request goes
-to the listener of the active controller. A request is sent again, to the controller that is active then, when the
+to the listener of the active controller; so does an Envelope that a node has when it becomes the active controller: its
+listener has the handlers of clients' requests. A request is sent again, to the controller that is active then, when the
 controller answers NOT_CONTROLLER, when the connection is lost, and when another controller becomes active. The
 controller may therefore execute a request twice, as in Kafka: requests of brokers contain the epochs that make a
 repetition harmless.
@@ -19,7 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.broker.control.requests import Submits, decide, lost_leadership
+from ottla.broker.control.requests import OPERATIONS, Submits, decide, lost_leadership
 from ottla.broker.internal_topic import CallLater, TimerHandle
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -141,7 +142,7 @@ class ControllerChannel:
     def _attempt(self, pending: _Pending) -> Completion[Any] | None:
         """Send the request; None if the active controller is unknown: the request waits until it is known."""
         request, version = pending.request, pending.version
-        if self._metadata.is_active_controller:
+        if self._metadata.is_active_controller and request.API_KEY in OPERATIONS:
             return decide(self._metadata, self._clock, request, request.MAX_VERSION if version is None else version)
         leader = self._metadata.leader
         if leader is None or self._channels is None or not leader[1]:

@@ -49,7 +49,7 @@ class GroupRuntime:
         call_later: CallLater,
         options: CoordinatorOptions,
         share_effects: ShareEffects | None = None,
-        random_bytes: Callable[[int], bytes] = os.urandom,
+        random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.config = config
         self._topic_id = topic_id
@@ -58,7 +58,7 @@ class GroupRuntime:
         coordinator = Coordinator(
             name="GroupCoordinator",
             logger=logging.getLogger("ottla.coordinators.group"),
-            new_shard=lambda _index, _epoch: self._new_shard(random_bytes),
+            new_shard=lambda _index, _epoch: self._new_shard(random_bytes or os.urandom),
             loaded=self._loaded,
             error_response=error_response,
             execute=self._execute,

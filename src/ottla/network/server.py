@@ -32,7 +32,8 @@ class Server:
         self._limits = limits or Limits()
         self.memory = ReceiveMemory(self._limits)
         self.quota = FrameQuota()
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they were opened, which a simulation repeats."""
         self.opening: set[Connection] = set()
         """Connections that are accepted and not admitted yet."""
         self.tick = 0
@@ -100,7 +101,7 @@ class Server:
         """Count the connection; the reason why it must be closed, if a limit is exceeded."""
         host, limits = connection.remote_host, self.limits
         self.opening.discard(connection)
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_ip[host] += 1
         if len(self.connections) > limits.max_connections:
             return f"broker already has the configured maximum of {limits.max_connections} connections"
@@ -149,7 +150,7 @@ class Server:
     def forget(self, connection: Connection) -> None:
         """Remove a connection that is lost."""
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             self._per_ip[connection.remote_host] -= 1
             if not self._per_ip[connection.remote_host]:
                 del self._per_ip[connection.remote_host]

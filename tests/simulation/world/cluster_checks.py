@@ -51,6 +51,10 @@ class ClusterChecks:
         """How often a partition lost all of its in-sync replicas."""
         return sum(each.losses for each in self.partitions.values())
 
+    def losses_of(self, topic: str) -> int:
+        """How often partitions of a topic did."""
+        return sum(known.losses for name, known in self.partitions.items() if name.topic == topic)
+
     def values(self, topic: str, index: int) -> list[bytes | None]:
         """The committed values of a partition."""
         known = self.partitions.get(TopicPartition(topic, index))

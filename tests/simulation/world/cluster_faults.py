@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -35,17 +36,25 @@ class ClusterFaults:
         self.network = cluster.machines.network
         self.console: ProcessLoop | None = None
         self.log: list[str] = []
+        self._actions = self._chosen_actions()
+
+    def _chosen_actions(self) -> dict[Callable[[], str | None], int]:
+        """What happens in this seed, with weights. A seed with few kinds of faults has more of each."""
+        faults = (
+            (10, self._kill), (4, self._cut_power), (3, self._shut_down),
+            (4, self._crash_in_a_write), (4, self._fail_disk), (3, self._slow_disk),
+            (6, self._isolate), (5, self._cut_one_way), (6, self._break_connections),
+            (3, self._slow_link), (6, self._pause), (3, self._jump), (6, self._kill_program),
+            (5, self._reassign), (3, self._elect), (5, self._change_voters),
+        )  # fmt: skip
+        share = self.random.choice((1.0, 0.7, 0.4))
+        chosen = {fault: weight for weight, fault in faults if self.random.random() < share}
+        faulty = sum(chosen.values()) or 1
+        return {**chosen, self._start: faulty * 22 // 75 + 1, self._repair: faulty * 10 // 75 + 1}
 
     def happen(self) -> None:
         """One fault, one action of an administrator, or a repair."""
-        actions = (
-            (10, self._kill), (4, self._cut_power), (3, self._shut_down), (22, self._start),
-            (4, self._crash_in_a_write), (4, self._fail_disk), (3, self._slow_disk),
-            (6, self._isolate), (5, self._cut_one_way), (10, self._repair), (6, self._break_connections),
-            (3, self._slow_link), (6, self._pause), (3, self._jump), (6, self._kill_program),
-            (5, self._reassign), (3, self._elect), (4, self._change_voters),
-        )  # fmt: skip
-        [chosen] = self.random.choices([each for _, each in actions], [weight for weight, _ in actions])
+        [chosen] = self.random.choices(list(self._actions), list(self._actions.values()))
         what = chosen()
         if what:
             self.log.append(f"{self.cluster.machines.schedule.now_us // 1000} ms: {what}")
@@ -219,16 +228,20 @@ class ClusterFaults:
             self.work.note(errors.exceptions[0])
 
     def _change_voters(self) -> str:
-        """Add a voter, or remove one if at least three others are left."""
-        node = self.random.choice(list(self.cluster.nodes))
-        voters = [each for each, run in self.cluster.running().items() if each in self._voters(run)]
-        removes = node in voters and len(voters) > 3
+        """Add a node to the voters, or remove a voter if at least two others are left."""
+        voters = self._voters()
+        others = sorted(self.cluster.nodes.keys() - set(voters))
+        removes = len(voters) > 2 and (not others or self.random.random() < 0.5)
+        node = self.random.choice(voters if removes else others)
         self._do(self._voter_request(node, removes=removes))
         return f"{'remove' if removes else 'add'} voter {node}"
 
-    @staticmethod
-    def _voters(node: object) -> set[int]:
-        return {voter.key.node_id for voter in node._metadata.raft.voters.voters}  # type: ignore[attr-defined]
+    def _voters(self) -> list[int]:
+        """The voters of the latest epoch, as a running node knows them."""
+        cores = [node._metadata.raft for node in self.cluster.running().values() if node._metadata is not None]
+        if not cores:
+            return sorted(self.cluster.voters.ids)
+        return sorted(max(cores, key=lambda core: core.epoch).voters.ids)
 
     async def _voter_request(self, node: int, *, removes: bool) -> None:
         directory = self.cluster.directories[node]

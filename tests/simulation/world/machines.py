@@ -9,6 +9,8 @@ direction or in both. A killed process closes its connections; a machine that lo
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
 import random as random_module
 import sys
@@ -30,6 +32,7 @@ from ottla.clients.producer import base as producer_base
 from ottla.clients.producer import producer as producer_module
 from ottla.clients.producer import sender
 from ottla.log.storage import DirectoryLock
+from tests.simulation.world.disk import Crash
 from tests.simulation.world.process_loop import US, WALL_START_MS, ProcessLoop, Schedule
 
 Link = tuple[str, str]
@@ -333,6 +336,19 @@ class Clock:
         return WALL_START_MS + self._process.schedule.now_us // 1000 + self.ahead_ms
 
 
+class UnhandledErrors(logging.Handler):
+    """Reports errors that the code under test logs with a traceback: it did not expect them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._problems = problems
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, Crash):
+            self._problems.append(f"{record.getMessage()}: {error!r}")
+
+
 class Machines:
     """All hosts of one simulation."""
 
@@ -404,9 +420,16 @@ class Machines:
         patches = [mock.patch.object(*each) for each in replaced]
         for each in patches:
             each.start()
+        # The collector closes what the code dropped, at a moment that depends on earlier seeds.
+        gc.collect()
+        gc.disable()
+        errors, logger = UnhandledErrors(self.problems), logging.getLogger("ottla")
+        logger.addHandler(errors)
         try:
             yield
         finally:
+            logger.removeHandler(errors)
+            gc.enable()
             for each in reversed(patches):
                 each.stop()
             self._clear()

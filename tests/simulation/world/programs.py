@@ -22,6 +22,7 @@ from tests.simulation.world.cluster_checks import ClusterChecks
 from tests.simulation.world.process_loop import ProcessLoop
 
 IN, OUT = "in", "out"
+GROUPS = "__consumer_offsets"
 PARTITIONS = 2
 TAG = b"#"
 CONNECTION = {
@@ -42,6 +43,8 @@ class Work:
         self.random = Random(cluster.random.random())
         self.group_protocol = group_protocol
         """Of the transformers; the members use the other one."""
+        self.pauses_s = cluster.random.choice(((0.002, 0.05, 0.1), (0.002, 0.1, 0.5), (0.1, 0.3)))
+        """Between two records of a writer."""
         self.stopping = False
         self.connection: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, **CONNECTION}
         self.acknowledged = self.transactions = 0
@@ -60,7 +63,9 @@ class Work:
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def owned(self, group: str, generation: int, partition: TopicPartition, member: str) -> None:
-        """A member was assigned a partition."""
+        """A member was assigned a partition. A group that lost its records counts from the first generation again."""
+        if self.checks.losses_of(GROUPS):
+            return
         owner = self.owners.setdefault((group, generation, partition), member)
         assert owner == member, self.cluster.fail(f"{owner} and {member} own {partition} in generation {generation}")
 
@@ -124,7 +129,7 @@ class Writer(Program):
                 value = f"{self.index}.{self.incarnation}.{count}".encode()
                 partition = work.random.randrange(PARTITIONS)
                 await producer.send(IN, value, partition=partition, callback=self._outcome(partition, value))
-                await asyncio.sleep(work.random.choice((0.002, 0.05, 0.1)))
+                await asyncio.sleep(work.random.choice(work.pauses_s))
 
     def _outcome(self, partition: int, value: bytes) -> Any:
         def done(delivery: Any) -> None:

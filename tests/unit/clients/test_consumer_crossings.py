@@ -19,6 +19,10 @@ from ottla.clients.errors import BrokerUnavailable, ClientError, ConnectionLost,
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -131,6 +135,39 @@ def test_heartbeat_response_that_crosses_a_join_causes_no_second_join() -> None:
     only(one, JoinGroupRequest)
     one.core.complete(beat.id, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), world.now_ms)
     assert not membership._rejoin
+
+
+def test_removed_member_commits_offsets_of_its_transaction_as_the_member_that_it_was() -> None:
+    """A commit without a generation would be accepted and overwrite the offsets of the next owner."""
+    world = World({"t": 1})
+    one = member(world, heartbeat_interval_ms=1_000, session_timeout_ms=6_000)
+    was = one.core.group_metadata()
+    assert was.generation > 0
+    world.coordinator.advance(1_500)
+    beat = only(one, HeartbeatRequest)
+    one.core.complete(beat.id, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), world.now_ms)
+    assert one.core.member_id == ""
+    assert one.core.group_metadata() == was
+    settle(world, one, rounds=80)
+    assert one.core.group_metadata() != was, "it has joined again"
+    one.core.unsubscribe()
+    settle(world, one)
+    assert one.core.group_metadata() == ("g", -1, "", None)
+
+
+def test_fenced_member_of_a_group_of_the_new_protocol_commits_with_its_last_epoch() -> None:
+    world = World({"t": 1})
+    one = Simulated(world, group_id="g", group_protocol="consumer")
+    one.core.subscribe(["t"], None)
+    one.poll()
+    beat = only(one, ConsumerGroupHeartbeatRequest)
+    response = ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=3, heartbeat_interval_ms=1_000)
+    one.core.complete(beat.id, response, world.now_ms)
+    world.coordinator.advance(1_500)
+    beat = only(one, ConsumerGroupHeartbeatRequest)
+    fenced = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
+    one.core.complete(beat.id, fenced, world.now_ms)
+    assert one.core.group_metadata() == ("g", 3, "m", None)
 
 
 def test_sync_response_after_a_fatal_heartbeat_error_is_ignored() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from ottla.clients import ClientError, Producer
-from ottla.clients.errors import Closed
+from ottla.clients.errors import Closed, Purged
 from ottla.clients.producer._encoder import BlockingDelivery, Delivery
 from ottla.clients.producer.batch import COMPILED, Batch
+from ottla.clients.producer.effects import Send
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.settings import read_settings
 from ottla.records.batch import HEADER_SIZE
@@ -79,6 +80,30 @@ def test_wakes_before_the_core_runs_schedule_it_once() -> None:
     sender.run_core()
     sender.wake()
     assert scheduled == [sender.run_core, sender.run_core]
+
+
+def test_batch_that_ends_before_its_request_is_sent_fails_no_other_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may wait for its connection while a batch in it expires or is aborted."""
+    world = World(partitions=2)
+    world.learn()
+    for partition in range(2):
+        world.send(b"x", partition)
+    requests: list[Send] = []
+    world._transmit = requests.append  # type: ignore[method-assign]
+    world.run(until=lambda: bool(requests))
+    [request] = requests
+    ended, other = request.batches
+    world.core.accumulator.give_up(ended, Purged("not sent"))
+    options, settings = read_settings({"bootstrap.servers": "127.0.0.1:1"})
+    sender = Sender(options, settings)
+    sender.core = world.core
+    monkeypatch.setattr("ottla.clients.producer.sender.now_ms", lambda: world.now_ms)
+    sender.execute = world.perform  # type: ignore[method-assign,assignment]
+    sender._transmit(None, request)  # type: ignore[arg-type] - nothing is sent
+    assert not other.done
+    del world._transmit  # type: ignore[method-assign]
+    world.run(until=lambda: other.done)
+    assert other.error is None
 
 
 def test_wake_that_fails_does_not_suppress_later_wakes() -> None:

@@ -26,7 +26,7 @@ from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.commits import Commits
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
-from ottla.clients.consumer.group_member import GroupMember
+from ottla.clients.consumer.group_member import NO_GENERATION, GroupMember
 from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
 from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
 from ottla.clients.consumer.member_states import Duty
@@ -64,6 +64,7 @@ class ConsumerCore:
             self.membership = _member(settings.group, self.outbox, member_id)
             self.commits = Commits(settings.group, self.fetch, self.membership, self.subscription, self.outbox)
         self._polling = False
+        self._last_membership = (NO_GENERATION, "")
 
     # -- what to read ------------------------------------------------------------------------------------------
 
@@ -235,18 +236,35 @@ class ConsumerCore:
         return self.commits
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the consumer's membership."""
+        """Return the consumer's membership, or its last one, if the group has removed the consumer since.
+
+        A broker refuses offsets that are committed as a removed member. Without a generation it would take them as
+        those of a program that is not in the group, and they would overwrite the offsets of the partitions' next owner.
+        """
         member = self.membership
         if member is None:
             return GroupMetadata("")
+        self._note_membership(member)
         settings = member.settings
-        return GroupMetadata(settings.group_id, member.generation, member.member_id, settings.instance_id)
+        return GroupMetadata(settings.group_id, *self._last_membership, settings.instance_id)
+
+    def _note_membership(self, member: GroupMember) -> None:
+        """Call this before anything that may end the membership."""
+        if member.generation != NO_GENERATION or not self.subscription.is_group_managed:
+            self._last_membership = (member.generation, member.member_id)
+
+    @property
+    def member_id(self) -> str:
+        """The id that the group knows the consumer by; empty while it is not a member."""
+        return self.membership.member_id if self.membership is not None else ""
 
     # -- the network's side ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> list[Effect]:
         """Return the effects that are due."""
         self.outbox.needs_advance = False
+        if self.membership is not None:
+            self._note_membership(self.membership)
         self._follow_view()
         subscription = self.subscription
         watched = frozenset[str]() if self.membership is None else self.membership.watched_topics()
@@ -267,6 +285,8 @@ class ConsumerCore:
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
         """Pass the outcome of an effect to the machine that issued it."""
+        if self.membership is not None:
+            self._note_membership(self.membership)
         owner = effect_id.owner
         if owner is Owner.METADATA:
             self.metadata.complete(effect_id, outcome, now_ms)

@@ -261,13 +261,16 @@ class ConsumerInterface(Generic[K, V]):
         return self._client.change(lambda core: core.returned(self._pending))
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the group, generation, member id and instance id of this consumer."""
+        """Return the group, generation, member id and instance id of this consumer.
+
+        After the group has removed the consumer, those of its last membership, until it has joined again.
+        """
         return self._client.change(lambda core: core.group_metadata())
 
     @property
     def member_id(self) -> str:
         """The member id that the group assigned to this consumer; empty while it is not a member."""
-        return self.group_metadata().member_id
+        return self._client.change(lambda core: core.member_id)
 
     def metrics(self) -> dict[str, float]:
         """Return counts of records, bytes and connections by the names of Kafka's consumer; `-total` only grows."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
-from ottla.clients.errors import ClientError, error_for
+from ottla.clients.errors import ClientError, ConnectionLost, error_for
 from ottla.clients.events import Throttled
 from ottla.clients.network import TRANSACTION, Cluster
 from ottla.clients.network_errors import client_error
@@ -302,6 +302,10 @@ class Sender:
             self._transmit(connection, send)
 
     def _transmit(self, connection: ClientConnection, send: Send) -> None:
+        if any(batch.done for batch in send.batches):
+            # Expired or aborted while the request waited for the connection. The other batches are sent again.
+            self.lose(send, ConnectionLost("The request was not sent: a batch in it has expired or was aborted"))
+            return
         completion = _Response(self, send)
         try:
             ids = send.topic_ids = {

@@ -12,6 +12,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.network.errors import ConnectFailed, ConnectionClosed, UnsupportedRequest
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tests.unit.broker.harness import ManualLoop
 from tests.unit.controller.support import Cluster
 
@@ -64,6 +65,17 @@ def test_request_goes_to_the_active_controller() -> None:
     world.channels.answer(ANSWER)
     assert sent.result() is ANSWER
     assert not world.loop.pending_timers
+
+
+def test_request_of_a_client_goes_to_the_own_listener_after_this_node_was_elected() -> None:
+    """Only the handlers of the listener know all requests that an Envelope may have."""
+    world = World()
+    sent = world.channel.send(EnvelopeRequest(), timeout_s=5.0)
+    world.quorum.elect(1)
+    assert world.channels.nodes == [1]
+    answer = EnvelopeResponse()
+    world.channels.answer(answer)
+    assert sent.result() is answer
 
 
 def test_request_waits_until_a_controller_is_known() -> None:
