@@ -6,6 +6,7 @@ cluster as it found it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-tools"), pytest.ma
 JOINING = 104
 RECORDS, RECORD_BYTES = 150, 10_000
 SLOW, FAST = 1_000, 100_000_000
+REPLICATED = ("topics", "--create", "--partitions", 2, "--replication-factor", 3, "--topic")
 VERIFIED = re.compile(r"max lag is 0 for partition \S+ at offset (\d+) among (\d+) partitions")
 
 
@@ -201,6 +203,33 @@ def test_generated_plan_is_executed(cluster: Cluster, tools: Tools, tmp_path: Pa
     described = tools.ok("topics", "--describe", "--topic", "spread")
     assert set(re.findall(r"Replicas: (\d)", described)) == {"2", "3"}
     assert ends(cluster, "spread", 3) == [RECORDS] * 3
+
+
+def test_cordoned_directories_take_no_new_replicas(cluster: Cluster, tools: Tools) -> None:
+    first, second = directories(cluster.nodes[2])
+    which = ("configs", "--entity-type", "brokers", "--entity-name", 2)
+
+    def cordon(*paths: str) -> None:
+        """In brackets, because the tool splits settings at commas."""
+        tools.ok(*which, "--alter", "--add-config", f"cordoned.log.dirs=[{','.join(paths)}]")
+
+    cordon(first, second)
+    attempts = itertools.count()
+
+    def is_refused() -> bool:
+        done = tools.run(*REPLICATED, f"early-{next(attempts)}")
+        return "all their log directories cordoned" in done.stdout + done.stderr
+
+    cluster.wait_until(is_refused)
+    cordon(first)
+    cluster.wait_until(lambda: tools.run(*REPLICATED, "cordoned").returncode == 0)
+    assert {path for broker, path in replicas_by_directory(tools, "cordoned") if broker == 2} == {second}
+    wrong = tools.fails(*which, "--alter", "--add-config", "cordoned.log.dirs=/nowhere")
+    assert "Missing entries : /nowhere" in wrong
+    grown = ("--alter", "--add-config", f"cordoned.log.dirs=[{first},{second}]")
+    assert "must be a subset of the current" in tools.fails(*which, *grown, controllers=True)
+    tools.ok(*which, "--alter", "--delete-config", "cordoned.log.dirs", controllers=True)
+    assert "cordoned" not in tools.ok(*which, "--describe")
 
 
 # -- kafka-replica-verification ----------------------------------------------------------------------------------------

@@ -206,6 +206,9 @@ class Broker:
         if old is None or old.configs is not new.configs:
             self.replication_quotas.publish(new)
             self.config = self.static_config.with_dynamic(new.config(BROKER, str(self.node_id)), new.config(BROKER, ""))
+            cordoned = {os.path.normpath(path) for path in self.config.cordoned_log_dirs}
+            for directory in self.logs.log_directories():
+                directory.is_cordoned = os.path.normpath(directory.path) in cordoned
 
     # -- queries that handlers share ----------------------------------------------------------------------------
 

@@ -1,19 +1,29 @@
 """Common checks of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
 
 As in Kafka, a request may change the settings and log levels of the broker that receives it and the cluster-wide
-defaults, but not those of another broker.
+defaults, but not those of another broker. The broker checks what only it knows: its own log directories.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
 from ottla.broker.config_rules import check_changes_this_node
+from ottla.broker.control.envelope import Client
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
+from ottla.config import BrokerConfig, check_cordoned
+from ottla.controller.configs import CORDONED
 from ottla.metadata.image import BROKER
+
+
+class Config(Protocol):
+    """A setting in either request."""
+
+    name: str
+    value: str | None
 
 
 class Resource(Protocol):
@@ -58,3 +68,16 @@ def sort_out(
         except KafkaError as error:
             answers.append(answer(resource, error))
     return left, answers
+
+
+def check_directories(config: BrokerConfig, resource: Resource, added: Iterable[Config]) -> None:
+    """Raise INVALID_REQUEST if the settings that are set or appended to cordon directories of another broker."""
+    if resource.resource_type == BROKER and resource.resource_name:
+        for change in added:
+            if change.name == CORDONED and change.value:
+                check_cordoned(change.value, config)
+
+
+def is_direct(node_id: int | None, connection: object) -> bool:
+    """Whether the request came to the controller from a client, and not through a broker; `node_id` as above."""
+    return node_id is None and not isinstance(connection, Client)

@@ -174,6 +174,9 @@ class ConfigPorts(ControllerPorts, Protocol):
     """For handlers that change settings."""
 
     @property
+    def static_config(self) -> BrokerConfig: ...
+
+    @property
     def forwarding(self) -> Forwarding: ...
 
     def is_controller_listener(self, listener: str) -> bool: ...

@@ -32,6 +32,7 @@ from ottla.broker.metadata_log import MetadataShell
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.node.bootstrap import Bootstrap
+from ottla.broker.node.cordoning import report_to_itself
 from ottla.broker.node.directories import directory_id, missing_directories, open_directories, restore_clean_shutdown
 from ottla.broker.node.membership import Membership
 from ottla.broker.node.quorum_settings import quorum_settings
@@ -300,11 +301,18 @@ class Node:
                 self.network.limits = Limits.from_config(broker.config)
             if self._maintenance is not None:
                 self._maintenance.configure(broker.config)
+            self._loop.call_soon(self._report_cordoned)
         broker.lost_brokers.publish(old, new)
         broker.partitions.publish(old, new)
         broker.directory_moves.metadata_published(new)
         if old is not None:
             broker.coordinators.publish(old, new)
+
+    def _report_cordoned(self) -> None:
+        if self._membership is None:
+            report_to_itself(self.broker)
+        elif self._membership.lifecycle is not None:
+            self._membership.lifecycle.directories_changed()
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 
 from ottla.common.errors import KafkaError
-from ottla.config.checks import connections_per_ip, violation
+from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
 from ottla.config.defaults import OTTLA_DEFAULTS, SINGLE_NODE_DEFAULTS
 from ottla.config.listeners import Listener, parse_listener
 from ottla.config.roles import NodeRoles, node_roles
@@ -124,6 +124,12 @@ class BrokerConfig:
     def metadata_log_dir(self) -> str:
         """The directory of the metadata log."""
         return self.text("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def cordoned_log_dirs(self) -> list[str]:
+        """Those of `log_dirs` that receive no new partitions. KIP-1066."""
+        cordoned = self.items("cordoned.log.dirs")
+        return [each for each in self.log_dirs if each in cordoned or ALL_DIRECTORIES in cordoned]
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> "BrokerConfig":
         """Return a copy with dynamic settings; `per_broker` overrides `cluster_wide`.
@@ -284,7 +290,7 @@ class BrokerConfig:
         return connections_per_ip(self.text("max.connections.per.ip.overrides") or "")
 
     def _check_together(self) -> None:
-        problem = violation(self._values)
+        problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
         if problem:
             raise ConfigError(problem)
         if self.int("message.max.bytes") > self.int("socket.request.max.bytes"):

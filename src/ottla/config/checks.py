@@ -6,7 +6,7 @@ first violated rule, or None.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from ottla.config.limits import invalid
@@ -14,6 +14,8 @@ from ottla.config.values import Value
 
 Values: TypeAlias = Mapping[str, Value]
 
+ALL_DIRECTORIES = "*"
+"""Stands for each directory in `cordoned.log.dirs`."""
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _HOST = r"[0-9a-zA-Z\-%._:]*"
 # Kafka loads assignors of these names; any other name is a Java class.
@@ -176,12 +178,18 @@ def _items(values: Values, name: str) -> tuple[str, ...]:
 
 def _check_cordoned(values: Values) -> str | None:
     cordoned = _items(values, "cordoned.log.dirs")
-    if "*" in cordoned:
-        if len(cordoned) > 1:
-            return "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values"
-        return None
-    missing = [each for each in cordoned if each not in _items(values, "log.dirs")]
-    if missing:
+    if ALL_DIRECTORIES in cordoned and len(cordoned) > 1:
+        return "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values"
+    return None
+
+
+def unknown_directories(cordoned: Iterable[str], directories: Collection[str]) -> str | None:
+    """Return the message about cordoned directories that a broker with these directories does not have.
+
+    `violation` does not check that: a controller has other directories than the brokers.
+    """
+    missing = [each for each in cordoned if each not in directories]
+    if missing and ALL_DIRECTORIES not in missing:
         return (
             "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
             f"Missing entries : {', '.join(missing)}"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
-from ottla.config.checks import change_violation, conflict_of_lags, violation
+from ottla.config.checks import change_violation, conflict_of_lags, unknown_directories, violation
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
@@ -253,6 +253,21 @@ def check_broker_together(before: BrokerConfig, after: BrokerConfig) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
 
+def check_cordoned(value: str, config: BrokerConfig) -> None:
+    """Raise INVALID_REQUEST if `cordoned.log.dirs` has a directory that this broker does not have.
+
+    The controller checks all other rules, and reports a value that is not a valid list.
+    """
+    try:
+        check_broker({_CORDONED: value}, cluster_wide=False)
+    except KafkaError:
+        return
+    directories = parse_value(BROKER_SETTINGS[_CORDONED], value)
+    problem = unknown_directories(directories if isinstance(directories, tuple) else (), config.log_dirs)
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
 TOPIC_SETTINGS_TOGETHER = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 """The settings that `check_topic_together` compares."""
 
@@ -280,6 +295,9 @@ def check_group_together(resolved: Mapping[str, Resolved], broker: BrokerConfig)
         session, heartbeat = (resolved[name].value for name in names)
         if isinstance(session, int) and isinstance(heartbeat, int) and session <= heartbeat:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{names[0]} must be greater than {names[1]}")
+
+
+_CORDONED = "cordoned.log.dirs"
 
 
 def _check(settings: Mapping[str, ServerSetting], kind: str, name: str, text: str) -> str | None:

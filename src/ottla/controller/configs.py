@@ -13,7 +13,7 @@ from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
 from ottla.controller.leaders import MIN_ISR_SETTING
 from ottla.controller.state import Outcome, State, check_size, refuse
-from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from ottla.metadata.features import CORDONED_FROM, ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -21,12 +21,13 @@ from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+CORDONED = "cordoned.log.dirs"
 _KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 def incremental_alter(
-    state: State, request: incremental.IncrementalAlterConfigsRequest
+    state: State, request: incremental.IncrementalAlterConfigsRequest, *, is_direct: bool
 ) -> Slices[Outcome[incremental.IncrementalAlterConfigsResponse]]:
     """Set, delete, append to and subtract from single settings."""
     records: list[Message] = []
@@ -47,6 +48,7 @@ def incremental_alter(
             if count[(resource.resource_type, resource.resource_name)] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             changes = _changes(state, resource)
+            _check_cordoned(state, resource, changes, is_direct=is_direct)
             records += _records(state, resource.resource_type, resource.resource_name, changes)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
@@ -111,7 +113,9 @@ def _edit_list(before: str, value: str, operation: int) -> str:
     return ",".join(part for part in parts if part not in taken)
 
 
-def alter(state: State, request: legacy.AlterConfigsRequest) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
+def alter(
+    state: State, request: legacy.AlterConfigsRequest, *, is_direct: bool
+) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
     """Replace all settings of a resource; settings that the request does not name are deleted."""
     records: list[Message] = []
     responses = []
@@ -130,7 +134,9 @@ def alter(state: State, request: legacy.AlterConfigsRequest) -> Slices[Outcome[l
         try:
             if count[(resource.resource_type, resource.resource_name)] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records += _records(state, resource.resource_type, resource.resource_name, _replacement(state, resource))
+            changes = _replacement(state, resource)
+            _check_cordoned(state, resource, changes, is_direct=is_direct)
+            records += _records(state, resource.resource_type, resource.resource_name, changes)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         responses.append(answer)
@@ -150,6 +156,38 @@ def _replacement(state: State, resource: legacy.AlterConfigsResource) -> dict[st
     for name in state.image.config(resource.resource_type, resource.resource_name):
         changes.setdefault(name, None)
     return changes
+
+
+def _check_cordoned(
+    state: State,
+    resource: legacy.AlterConfigsResource | incremental.AlterConfigsResource,
+    changes: Mapping[str, str | None],
+    *,
+    is_direct: bool,
+) -> None:
+    """Raise INVALID_CONFIG if `cordoned.log.dirs` cannot be changed so. KIP-1066.
+
+    The controller does not know the paths of a broker's directories. If no broker has checked the change, it can only
+    remove directories from the setting.
+    """
+    if resource.resource_type != BROKER or CORDONED not in changes:
+        return
+    if state.image.metadata_version < CORDONED_FROM:
+        refuse(
+            ErrorCode.INVALID_CONFIG,
+            f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0",
+        )
+    present = _items(state.image.config(BROKER, resource.resource_name).get(CORDONED))
+    if is_direct and not _items(changes[CORDONED]) <= present:
+        refuse(
+            ErrorCode.INVALID_CONFIG,
+            f"When updating {CORDONED} via controllers,  the new value must be a subset of the current configuration"
+            " value.",
+        )
+
+
+def _items(text: str | None) -> set[str]:
+    return {each for item in (text or "").split(",") if (each := item.strip())}
 
 
 def _records(state: State, kind: int, name: str, changes: Mapping[str, str | None]) -> list[Message]:

@@ -133,19 +133,21 @@ class Controller:
 
     # -- settings ----------------------------------------------------------------------------------------------
 
-    def alter_configs(self, request: AlterConfigsRequest) -> Slices[Outcome[AlterConfigsResponse]]:
-        """Replace the settings of resources."""
+    def alter_configs(
+        self, request: AlterConfigsRequest, *, is_direct: bool = False
+    ) -> Slices[Outcome[AlterConfigsResponse]]:
+        """Replace the settings of resources. `is_direct`: no broker has checked those about its own directories."""
         from ottla.controller import configs
 
-        return configs.alter(self._state, request)
+        return configs.alter(self._state, request, is_direct=is_direct)
 
     def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
+        self, request: IncrementalAlterConfigsRequest, *, is_direct: bool = False
     ) -> Slices[Outcome[IncrementalAlterConfigsResponse]]:
-        """Change single settings of resources."""
+        """Change single settings of resources. `is_direct`: no broker has checked those about its own directories."""
         from ottla.controller import configs
 
-        return configs.incremental_alter(self._state, request)
+        return configs.incremental_alter(self._state, request, is_direct=is_direct)
 
     def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
         """Change finalized feature levels."""

@@ -116,7 +116,7 @@ def _cordoned(state: State, broker: BrokerImage, request: BrokerHeartbeatRequest
     wanted = request.cordoned_log_dirs
     if wanted is None or state.image.metadata_version < CORDONED_FROM:
         return []
-    if tuple(wanted) == (broker.cordoned_directories or ()):
+    if set(wanted) == set(broker.cordoned_directories or ()):
         return []
     change = m.BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(wanted)

@@ -71,6 +71,8 @@ class LogDirectory:
         self.path = path
         self.files = files
         self.online = True
+        self.is_cordoned = False
+        """Whether new partitions are created elsewhere, if they can be. KIP-1066."""
         self._on_failure = on_failure
         self.lock = storage.DirectoryLock(path)
         self.directory_id: Uuid = ZERO_UUID

@@ -1,7 +1,7 @@
 """`LogManager`: the log directories of one broker and the logs in them.
 
-A new partition is created in the online directory with the fewest partitions. A directory whose disk fails goes
-offline alone: its logs raise KAFKA_STORAGE_ERROR, and `on_directory_failed` is called in the thread that met the error.
+A new partition is created in the online directory with the fewest partitions that is not cordoned, if there is one. A
+directory whose disk fails goes offline alone: its logs raise KAFKA_STORAGE_ERROR, and `on_directory_failed` is called.
 After `load`, one thread calls everything; `checkpoint` and `Log.flush` may run in another thread. Slow work without a
 result (deleting files) is passed to `in_background`.
 
@@ -293,6 +293,7 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online")
         if len(directories) == 1:
             return directories[0]
+        directories = [each for each in directories if not each.is_cordoned] or directories[:1]
         counts = {id(directory): 0 for directory in directories}
         for log in self._logs.values():
             if id(log.log_directory) in counts:

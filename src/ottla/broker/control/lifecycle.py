@@ -33,6 +33,7 @@ from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, Bro
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 if TYPE_CHECKING:
+    from ottla.common.ids import Uuid
     from ottla.config import BrokerConfig
     from ottla.metadata.image import BrokerImage, MetadataImage
 
@@ -103,12 +104,16 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LifecyclePorts:
-    """What the lifecycle uses. `image` returns the published metadata; `give_up` stops the node with a message."""
+    """What the lifecycle uses. `image` returns the published metadata; `give_up` stops the node with a message.
+
+    `cordoned` returns the ids of the directories that take no new replicas; None if the cluster does not know such.
+    """
 
     channel: Sender
     image: Callable[[], MetadataImage]
     call_later: CallLater
     give_up: Callable[[str], None]
+    cordoned: Callable[[], tuple[Uuid, ...] | None] = lambda: None
 
 
 class BrokerLifecycle:
@@ -142,6 +147,8 @@ class BrokerLifecycle:
         self._brokers: Mapping[int, BrokerImage] = {}
         # Directories that failed: True once the controller knows.
         self._offline: dict[bytes, bool] = {}
+        # As the last heartbeat had it.
+        self._cordoned: tuple[Uuid, ...] | None = None
 
     # -- what the node calls -------------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class BrokerLifecycle:
         self.state = LifecycleState.RUNNING
         for completion in (self.registered, self.caught_up, self.unfenced):
             completion.complete(None)
-        self._communicate_in(self._settings.heartbeat_interval_ms / 1000)
+        self._communicate_in(0 if self._ports.cordoned() else self._settings.heartbeat_interval_ms / 1000)
 
     def allow_unfencing(self) -> None:
         """The broker can serve clients: ask the controller to unfence it."""
@@ -211,6 +218,11 @@ class BrokerLifecycle:
 
         self._after(self._settings.directory_failure_timeout_ms / 1000, check)
         self._communicate_soon()
+
+    def directories_changed(self) -> None:
+        """Report the cordoned directories if they are others than before."""
+        if self.state is LifecycleState.RUNNING and self._ports.cordoned() != self._cordoned:
+            self._communicate_soon()
 
     def shut_down(self) -> Completion[None]:
         """Begin a controlled shutdown; completes when the leaderships have moved, or at a deadline. Never fails."""
@@ -275,6 +287,8 @@ class BrokerLifecycle:
             )
 
     def _heartbeat(self, offline: tuple[bytes, ...]) -> BrokerHeartbeatRequest:
+        # Before that, changes of the setting while this broker was down may be missing.
+        self._cordoned = self._ports.cordoned() if self.state >= LifecycleState.RECOVERY else None
         return BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self.broker_epoch,
@@ -282,6 +296,7 @@ class BrokerLifecycle:
             want_fence=not self._may_unfence,
             want_shut_down=self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(offline),
+            cordoned_log_dirs=None if self._cordoned is None else list(self._cordoned),
         )
 
     def _failed(self, problem: object) -> None:

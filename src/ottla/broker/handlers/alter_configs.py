@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.config_alteration import sort_out
+from ottla.broker.config_alteration import check_directories, is_direct, sort_out
 from ottla.broker.control.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -28,9 +28,20 @@ if TYPE_CHECKING:
 def handle(broker: ConfigPorts, context: RequestContext, request: AlterConfigsRequest) -> Slices[AlterConfigsResponse]:
     """Replace the settings; a setting that a resource does not name returns to its default."""
     node_id = None if broker.is_controller_listener(context.listener) else broker.node_id
-    request.resources, answered = yield from sort_out(node_id, request.resources, _is_done_here, _answer)
+
+    def is_done_here(resource: AlterConfigsResource) -> bool:
+        if resource.resource_type == BROKER_LOGGER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
+        if node_id is not None:
+            check_directories(broker.static_config, resource, resource.configs)
+        return False
+
+    request.resources, answered = yield from sort_out(node_id, request.resources, is_done_here, _answer)
+    direct = is_direct(node_id, context.connection)
     try:
-        decided = decide_or_forward(broker, context, request, lambda core: core.alter_configs(request))
+        decided = decide_or_forward(
+            broker, context, request, lambda controller: controller.alter_configs(request, is_direct=direct)
+        )
         response: AlterConfigsResponse = yield from result_of(decided)
     except KafkaError as error:
         response = AlterConfigsResponse(responses=[])
@@ -39,12 +50,6 @@ def handle(broker: ConfigPorts, context: RequestContext, request: AlterConfigsRe
             yield
     response.responses += answered
     return response
-
-
-def _is_done_here(resource: AlterConfigsResource) -> bool:
-    if resource.resource_type == BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
-    return False
 
 
 def _answer(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices
+from ottla.metadata.features import CORDONED_FROM
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -38,8 +39,9 @@ def handle(
             for index in wanted.partitions:
                 asked.add((wanted.topic, index))
                 yield
-    registered = broker.metadata.image.brokers.get(broker.node_id)
-    cordoned = (registered.cordoned_directories or ()) if registered is not None else ()
+    cordoned: set[str] = set()
+    if broker.metadata.image.metadata_version >= CORDONED_FROM:
+        cordoned = {each.path for each in broker.logs.log_directories() if each.is_cordoned}
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
     while broker.partitions.open_some():
         yield
@@ -61,7 +63,7 @@ def handle(
                 topics=topics,
                 total_bytes=directory.total_bytes,
                 usable_bytes=directory.usable_bytes,
-                is_cordoned=directory.directory_id in cordoned,
+                is_cordoned=directory.path in cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

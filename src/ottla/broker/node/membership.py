@@ -14,6 +14,7 @@ from ottla.broker.control.lifecycle import BrokerLifecycle, LifecyclePorts, Life
 from ottla.broker.control.probe import Prober
 from ottla.broker.control.registrar import ControllerRegistrar
 from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.node.cordoning import cordoned_ids
 from ottla.broker.node.registration import controller_registration
 from ottla.network.node_channel import NodeChannels
 
@@ -56,7 +57,14 @@ class Membership:
 
     def begin(self, registration: BrokerRegistrationRequest) -> BrokerLifecycle:
         """Create the session of this node's broker; the caller starts it."""
-        ports = LifecyclePorts(self._heartbeats, lambda: self._broker.metadata.image, self._call_later, self._give_up)
+        broker = self._broker
+        ports = LifecyclePorts(
+            self._heartbeats,
+            lambda: broker.metadata.image,
+            self._call_later,
+            self._give_up,
+            lambda: cordoned_ids(broker),
+        )
         settings = LifecycleSettings.from_config(self._broker.static_config)
         self.lifecycle = lifecycle = BrokerLifecycle(registration, ports, settings)
         self._broker.metadata.subscribe(lambda _, image: lifecycle.metadata_published(image))

@@ -187,6 +187,8 @@ class DirectoryMoves:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         if not directory.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if directory.is_cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
         return directory
 
     def _drop(self, topic_partition: TopicPartition) -> None:

@@ -28,13 +28,13 @@ class World:
         self.quorum = Quorum(self.cluster.controller)
         self.quorum.elect(NODE)
         self.problems: list[str] = []
+        self.cordoned: tuple[bytes, ...] | None = None
         self.broker = self.start(incarnation)
 
     def start(self, incarnation: int) -> BrokerLifecycle:
         channel = ControllerChannel(self.quorum, self.loop, self.loop.call_later, Channels())
-        ports = LifecyclePorts(
-            channel, lambda: self.cluster.controller.image, self.loop.call_later, self.problems.append
-        )
+        image = lambda: self.cluster.controller.image  # noqa: E731
+        ports = LifecyclePorts(channel, image, self.loop.call_later, self.problems.append, lambda: self.cordoned)
         return BrokerLifecycle(registration(5, None, incarnation), ports, LifecycleSettings())
 
     def run(self) -> None:
@@ -154,6 +154,26 @@ def test_unregistered_broker_registers_again_with_a_new_epoch() -> None:
     assert world.broker.broker_epoch > before
     assert world.broker.broker_epoch == world.cluster.controller.image.brokers[5].epoch
     assert not world.fenced
+
+
+def test_cordoned_directories_are_reported_at_once() -> None:
+    world = World()
+    directory = registration(5).log_dirs[0]
+    world.cordoned = (directory,)
+    world.run()
+
+    def reported() -> tuple[bytes, ...] | None:
+        return world.cluster.controller.image.brokers[5].cordoned_directories
+
+    assert reported() == (directory,)
+    world.cordoned = ()
+    world.broker.directories_changed()
+    world.loop.advance(1)
+    assert reported() == ()
+    world.quorum.submit(lambda c: c.unregister_broker(5)).result()
+    world.cordoned = (directory,)
+    world.loop.advance(2_500)
+    assert reported() == (directory,)
 
 
 def test_new_controller_gets_a_heartbeat_at_once() -> None:
