@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkException
 
 from ottla.streams import PipelineFailed, runtime
 from ottla.streams.failures import MOST_RESTARTS
@@ -29,6 +30,7 @@ class FakeQuery:
     """A query that has ended with an error, or has a batch running for some polls."""
 
     error: str | None = None
+    start_error: str | None = None
     isActive: bool = False  # noqa: N815 - Spark's
     active_polls: int = 0
     has_records: bool = True
@@ -81,6 +83,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
         def start(*_: object) -> FakeQuery:
             progress.starts.append(waiting.pop(0))
+            if progress.starts[-1].start_error is not None:
+                raise PySparkException(progress.starts[-1].start_error)
             return progress.starts[-1]
 
         monkeypatch.setattr(runtime, "start_query", start)
@@ -101,6 +105,16 @@ def test_query_that_ends_without_an_error_is_done(run: Run) -> None:
 
 def test_unavailable_broker_restarts_a_query(run: Run) -> None:
     assert len(run(FakeQuery(UNAVAILABLE), FakeQuery(UNAVAILABLE), FakeQuery())) == 3
+
+
+def test_lost_python_process_restarts_a_query_that_is_starting(run: Run) -> None:
+    lost = "org.apache.spark.SparkException: Python worker failed to connect back."
+    assert len(run(FakeQuery(start_error=lost), FakeQuery(start_error=lost), FakeQuery())) == 3
+
+
+def test_wrong_program_does_not_start_again(run: Run) -> None:
+    with pytest.raises(PipelineFailed, match="UNRESOLVED_COLUMN"):
+        run(FakeQuery(start_error="[UNRESOLVED_COLUMN] No column `x`"), FakeQuery())
 
 
 def test_invalid_record_stops_the_run(run: Run) -> None:

@@ -33,8 +33,10 @@ _RETRIABLE: Final = frozenset(
 _OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
 _SPARKS: Final = re.compile(
     r"[^\n]*(?:ExecutorLostFailure|FetchFailedException|worker node lost"
-    r"|Python worker (?:exited unexpectedly|failed to connect back))[^\n]*"
+    r"|Python worker (?:exited unexpectedly|failed to connect back)|java\.io\.EOFException)[^\n]*"
 )
+_WITHOUT_MESSAGE: Final = "terminated with exception: null"
+"""A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
 _PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
 _LONGEST: Final = 500
 
@@ -69,6 +71,8 @@ def classify(text: str) -> Failure:
     if lost is not None:
         return Failure("retriable", _short(lost.group().strip()))
     raised = _PYTHONS.findall(text)
+    if not raised and _WITHOUT_MESSAGE in text:
+        return Failure("retriable", "a Python process of Spark's driver has ended")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
 

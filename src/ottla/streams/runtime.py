@@ -224,7 +224,8 @@ class Runner:
 
     def _process_available(self, each: _Running) -> float | None:
         """Return None, or after how many seconds to restart. Raises PipelineFailed."""
-        assert each.running is not None
+        if each.running is None:
+            return max(0.0, each.start_at_s - time.monotonic())
         try:
             each.running.processAllAvailable()
         except PySparkException as error:
@@ -269,7 +270,9 @@ class Runner:
         try:
             each.running = start_query(each.query, each.plan.pipeline, self._settings)
         except PySparkException as error:
-            raise _failed(each, classify(str(error))) from error
+            each.running = None
+            each.start_at_s = time.monotonic() + _count_restart(each, error)
+            return
         each.phase = "running"
         logger.info("Started query %s", each.query.name)
 

@@ -35,6 +35,12 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "no",
         ),
         ("x\nExecutorLostFailure (executor 1 exited)\n", "retriable", "ExecutorLostFailure (executor 1 exited)"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: null SQLSTATE: XXKST\n=== Streaming Query ===",
+            "retriable",
+            "a Python process of Spark's driver has ended",
+        ),
+        ("java.io.EOFException\n\tat java.base", "retriable", "java.io.EOFException"),
         ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
         ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
         ("", "program", "no reason was given"),
