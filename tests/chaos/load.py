@@ -168,7 +168,7 @@ class Own(Load):
                 for partition, value in self.values():
                     producer.send(
                         self.topic,
-                        Confluent.body(value),
+                        self.body(value),
                         key=self.key(value),
                         partition=partition,
                         callback=self._told(partition, value),
@@ -178,6 +178,9 @@ class Own(Load):
 
     def key(self, _value: int) -> bytes | None:
         return None
+
+    def body(self, value: int) -> bytes:
+        return Confluent.body(value)
 
     def _told(self, partition: int, value: int) -> Callable[[Any], None]:
         def told(future: Any) -> None:

@@ -1,0 +1,191 @@
+"""Exactly-once pipelines of `ottla stream run` while their processes and the broker are killed at random.
+
+Three pipelines read one topic: one has no state, one counts and writes updates, one writes final windows. Killed are
+the driver, its JVM, Python's workers and their daemon, the processes that plan batches, and the broker. A supervisor
+starts a program again that ended; whatever else fails, the program restarts by itself.
+
+In the end a reader with read_committed must see each number once and in order, each update of a count once, and each
+window once; and the last counts and the windows equal the input.
+
+`make chaos` kills for `OTTLA_CHAOS_MINUTES`, chosen by `OTTLA_CHAOS_SEED`. `make test` runs the count alone, and kills
+a worker, the broker and the driver once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.clients import Admin, Consumer, Producer
+from ottla.common.ids import TopicPartition
+from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka
+from tests.ottla_process import OttlaProcess
+from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, WORKER
+
+SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0")) * 60
+SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "5"))
+SOURCES, TARGETS = 3, 2
+PROGRAM = Path(__file__).parent / "streams_pipelines.py"
+NAMES = ("copied", "counted", "seconds") if SECONDS else ("counted",)
+FAULTS = {WORKER: 30, "paused worker": 10, DAEMON: 8, PLANNER: 8, "broker": 20, DRIVER: 3, JVM: 3, "all": 3}
+FEW = ((WORKER, "broker"), ("all",))
+"""Kills together, and then until the next batch."""
+SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+AHEAD_MS = 30 * 60_000
+"""The last records are so much later that all windows before them end."""
+# Short-lived JVMs.
+SPARK = (
+    "--driver-memory 768m --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
+    "--conf spark.ui.enabled=false --conf spark.log.level=ERROR pyspark-shell"
+)
+
+pytestmark = [pytest.mark.timeout(SECONDS + 3 * WAIT_S), pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[OttlaProcess]:
+    broker = OttlaProcess(tmp_path / "broker", SETTINGS)
+    broker.start()
+    yield broker
+    broker.stop()
+    broker.assert_no_traceback()
+
+
+@pytest.fixture
+def program(process: OttlaProcess, tmp_path: Path) -> Iterator[Program]:
+    home = tmp_path / "program"
+    command = [
+        sys.executable, "-m", "ottla.cli.main", "stream", "run", PROGRAM, *NAMES,
+        "--bootstrap-server", process.bootstrap, "--checkpoints", home, "--master", "local[2]",
+    ]  # fmt: skip
+    running = Program(home, command, {name: f"{name}/{name}" for name in NAMES}, SOURCES)
+    running.environment["PYSPARK_SUBMIT_ARGS"] = SPARK
+    yield running
+    running.kill()
+
+
+def test_each_result_is_read_once_whatever_is_killed(process: OttlaProcess, program: Program) -> None:
+    with Admin(process.bootstrap) as admin:
+        admin.create_topic("source", partitions=SOURCES)
+        for name in NAMES:
+            admin.create_topic(name, partitions=TARGETS)
+    load = Numbers(process.bootstrap, "source", SOURCES)
+    load.start()
+    chaos = Chaos(program, process, FAULTS, SEED)
+    program.ensure_running()
+    chaos.wait_for_batches()
+    if SECONDS:
+        chaos.run(SECONDS)
+    else:
+        for faults in FEW:
+            chaos.inflict_all(*faults)
+    load.finish()
+    assert not load.failures
+    end_windows(process.bootstrap, load)
+    deadline = time.monotonic() + WAIT_S
+    while not is_done(process.bootstrap, program, load.sent):
+        assert time.monotonic() < deadline, f"the pipelines do not end: {program.log()[-6000:]}"
+        program.ensure_running()
+        time.sleep(0.2)
+    program.kill()
+    # A supervisor starts it again only where the driver or its JVM was killed.
+    assert not re.search(r"Pipeline '\w+' failed[^\n]*", program.log()), "all of this can be retried"
+    for name in NAMES:
+        CHECKS[name](process.bootstrap, load.sent)
+    print(f"seed {SEED}: killed {dict(chaos.done)}, {program.starts} starts, {program.batches()} batches")
+
+
+def end_windows(bootstrap: str, load: Numbers) -> None:
+    """Send one more number to each partition, much later."""
+    at = int(time.time() * 1000) + AHEAD_MS
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for partition in range(SOURCES):
+            body = load.body(load.sent[partition])
+            producer.send("source", body, partition=partition, timestamp_ms=at)
+            load.sent[partition] += 1
+
+
+def is_done(bootstrap: str, program: Program, sent: list[int]) -> bool:
+    """Whether the pipelines have finished all records, and written all windows but the last."""
+    if any(program.positions(name) != sent for name in NAMES):
+        return False
+    if "seconds" not in NAMES:
+        return True
+    written = sum(map(len, read(bootstrap, "seconds", TARGETS, "read_committed")))
+    return written >= len(arrived(bootstrap)) - 1
+
+
+def arrived(bootstrap: str) -> Counter[int]:
+    """How many records of the input each second has."""
+    places = [TopicPartition("source", number) for number in range(SOURCES)]
+    found: Counter[int] = Counter()
+    with Consumer({"auto.offset.reset": "earliest"}, bootstrap_servers=bootstrap) as reader:
+        reader.assign(places)
+        ends = reader.end_offsets(places)
+        deadline = time.monotonic() + WAIT_S
+        while any(reader.position(place) < end for place, end in ends.items()):
+            assert time.monotonic() < deadline, "the end of the input cannot be read"
+            for record in reader.poll(1.0):
+                found[record.timestamp // 1000] += 1
+    return found
+
+
+# -- what the outputs must have ----------------------------------------------------------------------------------------
+
+
+def outputs(bootstrap: str, name: str) -> list[list[str]]:
+    """The values of each partition with read_committed, the same by two clients."""
+    seen = read(bootstrap, name, TARGETS, "read_committed")
+    assert read_by_librdkafka(bootstrap, name, TARGETS) == seen
+    records = sum(map(len, seen))
+    aborted = sum(map(len, read(bootstrap, name, TARGETS, "read_uncommitted"))) - records
+    print(f"{name}: {records} records, and {aborted} that were aborted")
+    return seen
+
+
+def check_copied(bootstrap: str, sent: list[int]) -> None:
+    """Each number of each source once and in order: its partition is the key, so that one target has all."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for values in outputs(bootstrap, "copied"):
+        for value in values:
+            source, number = map(int, value.split())
+            found[source].append(number)
+    for source, last in enumerate(sent):
+        doubled = [number for number, copies in Counter(found[source]).items() if copies > 1]
+        assert not doubled, f"{len(doubled)} numbers of source {source} are doubled: {doubled[:10]}"
+        lost = sorted(set(range(last)) - set(found[source]))
+        assert not lost, f"{len(lost)} numbers of source {source} are lost: {lost[:10]}"
+        assert found[source] == list(range(last)), f"source {source} is out of order"
+
+
+def check_counted(bootstrap: str, sent: list[int]) -> None:
+    """Each update of a key is greater than the previous one, and the last one is the number of its records."""
+    last: dict[str, int] = {}
+    for values in outputs(bootstrap, "counted"):
+        for row in map(json.loads, values):
+            before = last.get(row["key"], 0)
+            assert row["count"] > before, f"key {row['key']}: {row['count']} comes after {before}"
+            last[row["key"]] = row["count"]
+    expected = Counter(f"{source}-{number % 20}" for source, numbers in enumerate(sent) for number in range(numbers))
+    assert last == expected
+
+
+def check_seconds(bootstrap: str, _sent: list[int]) -> None:
+    """Each second once, with the number of its records."""
+    rows = [json.loads(value) for values in outputs(bootstrap, "seconds") for value in values]
+    expected = arrived(bootstrap)
+    del expected[max(expected)]  # it has not ended
+    starts = Counter(row["start"] for row in rows)
+    assert [start for start, copies in starts.items() if copies > 1] == []
+    assert {row["start"]: row["count"] for row in rows} == expected
+
+
+CHECKS = {"copied": check_copied, "counted": check_counted, "seconds": check_seconds}
