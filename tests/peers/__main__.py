@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kafka
-from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, in_ci
+from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, STREAMS, in_ci
 
 FETCH_TIMEOUT_S = 600
 
@@ -91,6 +91,24 @@ def fetch_connector() -> None:
         run(["jar", "cf", str(folder / "stand-ins.jar"), "-C", str(classes), "."])
 
     fetch_into(CONNECTOR, home / "pom.xml", ("java", "javac", "jar", "mvn"), fetch)
+
+
+def fetch_streams() -> None:
+    """Kafka Streams, by Maven, and the programs of the races that run in it. Only the benchmarks need it."""
+    home = HERE / "streams"
+
+    def fetch(folder: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+        run(["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal])
+        (folder / "log4j2.yaml").write_text(kafka.LOG4J)
+
+    fetch_into(STREAMS, home / "pom.xml", ("java", "javac", "jar", "mvn"), fetch)
+    # The programs change more often than the jars.
+    source, jar = home / "StreamsRaces.java", STREAMS / "races.jar"
+    if not jar.exists() or jar.stat().st_mtime < source.stat().st_mtime:
+        with tempfile.TemporaryDirectory() as classes:
+            run(["javac", "-nowarn", "-cp", f"{STREAMS}/*", "-d", classes, str(source)])
+            run(["jar", "cf", str(jar), "-C", classes, "."])
 
 
 def fetch_kafkajs() -> None:

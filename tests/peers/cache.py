@@ -15,6 +15,7 @@ CACHE = Path(os.environ.get("OTTLA_PEERS") or Path.home() / ".cache" / "ottla-pe
 KAFKA = CACHE / "kafka"
 KAFKAJS = CACHE / "kafkajs"
 CONNECTOR = CACHE / "spark-kafka"
+STREAMS = CACHE / "kafka-streams"
 
 
 def in_ci() -> bool:

@@ -1,0 +1,162 @@
+"""The two sides of the races of streams as processes: a warm one that takes commands, or one for a single program."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.peers.__main__ import fetch_streams
+from tests.peers.cache import STREAMS
+
+OTTLA, PEER = "ottla", "Kafka Streams"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
+STOP_S = 90.0
+THREADS = 2
+PROGRAM = Path(__file__).with_name("streams_program.py")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a contender runs; `name` is the pipeline's, or the application id."""
+
+    name: str
+    kind: str
+    source: str
+    target: str
+    guarantee: str = EXACTLY_ONCE
+
+    def words(self) -> str:
+        """The arguments of the command `start`."""
+        return f"{self.name} {self.kind} {self.source} {self.target} {self.guarantee}"
+
+
+class Contender:
+    """A process and all that it starts."""
+
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True, env={**os.environ, **(environment or {})},
+            )  # fmt: skip
+
+    def start(self, program: Program) -> None:
+        """Start a program, and return when it has been started."""
+        self._ask(f"start {program.words()}", "started")
+
+    def stop(self) -> list[dict[str, Any]]:
+        """Stop the program. The reports of Spark's micro-batches; Kafka Streams has none."""
+        told = json.loads(self._ask("stop", "stopped").partition(" ")[2])
+        return told if isinstance(told, list) else []
+
+    def send(self, program: Program) -> None:
+        """As `start`, without waiting for an answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"start {program.words()}\n")
+        self._process.stdin.flush()
+
+    def _ask(self, command: str, answer: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        while line := self._process.stdout.readline():
+            if line.startswith(answer):
+                return line
+        raise RuntimeError(f"no answer to {command!r}:\n{self.tail()}")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process and of all processes below it so far, also those that have ended."""
+        rows: dict[int, tuple[int, float]] = {}
+        for process in Path("/proc").iterdir():
+            with suppress(OSError, ValueError):  # it ended, or has no number
+                fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+                rows[int(process.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / _TICKS)
+        total = 0.0
+        for pid, (_, used) in rows.items():
+            above = pid
+            while above in rows and above != self._process.pid:
+                above = rows[above][0]
+            total += used if above == self._process.pid else 0.0
+        return total
+
+    def wait_for_end(self) -> None:
+        """Until it has ended by itself. Raises RuntimeError if it failed."""
+        if self._process.wait(STOP_S):
+            raise RuntimeError(f"exit code {self._process.returncode}:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL to the driver: the process and the JVM that it started. Python's workers end by themselves."""
+        if not self.is_running:
+            return
+        for pid in [*_children(self._process.pid), self._process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(STOP_S)
+
+    def end(self) -> None:
+        """End of commands, and SIGKILL to the whole session if it does not end."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def open_contender(who: str, bootstrap: str, directory: Path) -> Iterator[Contender]:
+    """A process that waits for commands."""
+    home = directory / f"{who.replace(' ', '-')}-{time.monotonic_ns()}"
+    home.mkdir(parents=True)
+    contender = Contender(_command(who, bootstrap, home / "state"), home / "log")
+    try:
+        yield contender
+    finally:
+        contender.end()
+
+
+def _command(who: str, bootstrap: str, state: Path) -> list[str]:
+    if who == OTTLA:
+        return [sys.executable, "-m", "benchmarks.streams_program", bootstrap, str(state)]
+    fetch_streams()
+    jvm = ["-Xmx2g", f"-Dlog4j2.configurationFile={STREAMS / 'log4j2.yaml'}", "-cp", f"{STREAMS}/*"]
+    return ["java", *jvm, "StreamsRaces", bootstrap, str(state), str(THREADS)]
+
+
+def start_alone(who: str, program: Program, bootstrap: str, home: Path, *, once: bool = False) -> Contender:
+    """A process for one program, as a person starts it; the same `home` continues where an earlier one ended."""
+    home.mkdir(parents=True, exist_ok=True)
+    if who == PEER:
+        contender = Contender(_command(who, bootstrap, home / "state"), home / "log")
+        contender.send(program)
+        return contender
+    command = [sys.executable, "-m", "ottla.cli.main", "stream", "run", str(PROGRAM), "--bootstrap-server", bootstrap]
+    command += ["--checkpoints", str(home / "state"), "--master", "local[2]", *(["--once"] if once else [])]
+    return Contender(command, home / "log", {"OTTLA_RACE": program.words()})

@@ -1,0 +1,71 @@
+"""The pipelines of the races with Kafka Streams, and a warm driver that runs them one after the other.
+
+    python -m benchmarks.streams_program BOOTSTRAP DIRECTORY        as tests/peers/streams/StreamsRaces.java
+    ottla stream run benchmarks/streams_program.py                  one, named by $OTTLA_RACE
+
+The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE`, and `stop`, which is answered
+with what Spark told of each micro-batch. It ends at the end of its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from ottla.spark import session
+from ottla.streams import pipeline, stream, to
+from ottla.streams.runtime import Runner
+from ottla.streams.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ottla.streams import Output, Pipeline
+
+CORES = 2
+RACE = "OTTLA_RACE"
+"""The environment variable with the words of a `start` command, for `ottla stream run`."""
+
+
+def declare(name: str, kind: str, source: str, target: str, guarantee: str) -> Pipeline:
+    """One of the pipelines."""
+
+    def stateless(rows: DataFrame = stream(source, "text", key="text")) -> Output:
+        kept = rows.where("substr(value, 1, 1) <> '0'")
+        return to(target, kept.select("key", F.upper("value").alias("value")), key="key", value="text")
+
+    def count(rows: DataFrame = stream(source, "text", key="text")) -> Output:
+        return to(target, rows.groupBy("key").count(), key="key", value="text", mode="updates")
+
+    declared = pipeline(name=name, exactly_once=guarantee == "exactly_once_v2")
+    return declared({"stateless": stateless, "count": count}[kind])
+
+
+def main() -> None:
+    """Run what the commands say."""
+    bootstrap, directory = sys.argv[1:]
+    spark = session("races", f"local[{CORES}]", **{"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False})
+    runner: Runner | None = None
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "start":
+            settings = Settings({"bootstrap.servers": bootstrap}, directory)
+            runner = Runner(spark, [declare(*words[1:])], settings)
+            runner.start()
+            print("started", flush=True)
+        elif runner is not None:
+            queries = [each.running for each in runner._queries if each.running is not None]  # noqa: SLF001
+            runner.stop()
+            told: list[Any] = [json.loads(row.json) for query in queries for row in query.recentProgress]
+            print("stopped", json.dumps([row for row in told if row["numInputRows"]]), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
+elif RACE in os.environ:
+    race = declare(*os.environ[RACE].split())
