@@ -3,6 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Workers of `make test`. A third of the tests' time is waiting, so that a third worker helps on a quiet machine.
 WORKERS := 3
+# The tests start thousands of processes. Each one compiles its imports again where the environment forbids bytecode,
+# which doubles the CPU time of a broker's start and triples that of a Python worker of Spark.
+export PYTHONDONTWRITEBYTECODE :=
 # After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
 OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
 install = @trap : INT; \

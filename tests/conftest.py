@@ -7,6 +7,7 @@ Each is started once in a session (and pytest-xdist worker); all tests on stock 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ SHARE_PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": 300,
     "group.share.heartbeat.interval.ms": 300,
 }
+LONGEST_PARAMETER = 200
 LOG_OFFSET = pytest.StashKey[int]()
 # No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example.
 hypothesis.settings.register_profile("ottla", deadline=None)
@@ -158,6 +160,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(f"--brokers knows {OTTLA} and {KAFKA}, not {', '.join(sorted(unknown))}")
     stock = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
     metafunc.parametrize("broker", [pytest.param(k, marks=stock if k == KAFKA else []) for k in chosen], indirect=True)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the names of tests with large parameters, which pytest-xdist sends with each report."""
+    if isinstance(val, bytes | str) and len(val) > LONGEST_PARAMETER:
+        content = val if isinstance(val, bytes) else val.encode(errors="surrogatepass")
+        return f"{len(val)}-{hashlib.sha1(content).hexdigest()[:8]}"
+    return None
 
 
 @pytest.fixture(scope="session")

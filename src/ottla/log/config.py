@@ -1,7 +1,7 @@
 """`LogConfig`: the settings of a topic that its logs use. Names and defaults are Kafka's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _INT64_MAX = (1 << 63) - 1
@@ -37,11 +37,10 @@ class LogConfig:
 
     def with_overrides(self, values: Mapping[str, object]) -> "LogConfig":
         """A copy with the given settings replaced."""
-        known: dict[str, Any] = {name: getattr(self, name) for name in self.__annotations__}
         changes: dict[str, Any] = {}
         for name, value in values.items():
             attribute = name.replace(".", "_")
-            if attribute not in known or value is None:
+            if attribute not in self.__slots__ or value is None:
                 continue
             if attribute == "cleanup_policy":
                 changes[attribute] = _policies(value)
@@ -49,7 +48,7 @@ class LogConfig:
                 changes[attribute] = float(str(value))
             else:
                 changes[attribute] = int(str(value))
-        return LogConfig(**(known | changes))
+        return replace(self, **changes)
 
     @property
     def max_segment_ms(self) -> int:

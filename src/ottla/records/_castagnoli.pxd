@@ -6,8 +6,14 @@ cdef extern from *:
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <nmmintrin.h>
     #include <string.h>
+    /* Clang 14 made a feature of its own of these instructions. */
+    #if defined(__clang__) && __clang_major__ >= 14
+    #define OTTLA_CRC_FEATURES "sse4.2,crc32"
+    #else
+    #define OTTLA_CRC_FEATURES "sse4.2"
+    #endif
     static int ottla_computes_crc(void) { return __builtin_cpu_supports("sse4.2") != 0; }
-    __attribute__((target("sse4.2")))
+    __attribute__((target(OTTLA_CRC_FEATURES)))
     static uint32_t ottla_crc32c(const uint8_t *data, Py_ssize_t size) {
         unsigned long long crc = 0xFFFFFFFFu, word;
         uint32_t rest;
