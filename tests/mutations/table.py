@@ -50,7 +50,7 @@ class Mutation(NamedTuple):
 CLUSTER_SEED = "tests/simulation/test_cluster.py::test_cluster_keeps_its_promises"
 MANY_SEEDS = (("OTTLA_SEEDS", "100"),)
 # A seed of the whole cluster repeats only if sets of names have the same order.
-ONE_SEED = (("OTTLA_SEEDS", "100"), ("PYTHONHASHSEED", "0"))
+CLUSTER_SEEDS = (("OTTLA_SEEDS", "20"), ("PYTHONHASHSEED", "0"))
 MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
@@ -2070,6 +2070,14 @@ PRODUCER_TRANSACTIONS = (
 TRANSACTION = f"{UNIT}/coordinators/transaction"
 COORDINATED_TRANSACTIONS = (
     Mutation(
+        "a partition rejects a marker of an earlier coordinator",
+        "log/producer_state.py",
+        "    if marker.coordinator_epoch < entry.coordinator_epoch:\n",
+        "    if marker.coordinator_epoch < -1:\n",
+        ("tests/simulation/test_transactions.py::test_transactions_keep_their_invariants",),
+        MANY_SEEDS,
+    ),
+    Mutation(
         "a failed decision about a transaction did not happen",
         "coordinators/transaction/shard.py",
         "        if event.error is ErrorCode.NONE:\n",
@@ -2789,24 +2797,32 @@ CLUSTER = (
         "broker/partition.py",
         "self._replicated(local_end)\n        if high_watermark",
         "local_end\n        if high_watermark",
-        (f"{CLUSTER_SEED}[0]",),
-        ONE_SEED,
+        (CLUSTER_SEED,),
+        CLUSTER_SEEDS,
     ),
     Mutation(
         "a coordinator of real nodes responds when its record is committed",
         "broker/coordinator_runtime.py",
         "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n            for effect",
         "        if runner.waiting is not None:\n            for effect",
-        (f"{CLUSTER_SEED}[4]",),
-        ONE_SEED,
+        (CLUSTER_SEED,),
+        CLUSTER_SEEDS,
     ),
     Mutation(
         "the leader compares the epochs of fetches between real nodes",
         "broker/fetching.py",
         "            if diverging is not None:\n",
         "            if False:\n",
-        (f"{CLUSTER_SEED}[0]",),
-        ONE_SEED,
+        (CLUSTER_SEED,),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "a real node has its vote on disk",
+        "broker/quorum/replica.py",
+        "                write_election(self.log, effect)\n",
+        "                pass\n",
+        (CLUSTER_SEED,),
+        CLUSTER_SEEDS,
     ),
     Mutation(
         "a record is acknowledged when all in-sync replicas have it",

@@ -306,7 +306,7 @@ class World:
         states = {metadata.state for metadata in self.broker.shard.transactions.values()}
         assert states <= {State.EMPTY, *COMPLETED}
         for partition in self.broker.partitions.values():
-            assert not [entry for entry in partition.entries.values() if entry.tag is not None], "a hanging transaction"
+            assert not partition.tags, "a hanging transaction"
         for tag, partitions in self.acknowledged.items():
             for name in partitions:
                 assert tag in self.broker.partitions[name].outcomes

@@ -1,7 +1,8 @@
 """What must hold in a cluster of real nodes after each event of each node, whatever fails.
 
-- *Quorum*: an epoch of the metadata quorum has one active controller. All nodes publish the same image at an offset,
-  and each change of it is legal (`MetadataHistory`).
+- *Quorum*: an epoch of the metadata quorum has one active controller. A node never returns to an earlier epoch, and
+  votes for one candidate in it, also after a crash. All nodes publish the same image at an offset, and each change of
+  it is legal (`MetadataHistory`).
 - *Partitions*: a leader epoch has one leader. A high watermark does not decrease in its epoch. Every in-sync replica
   has each record below any high watermark, at its offset; so has each later leader, and each replica that starts again
   or returns to the ISR (`Committed`).
@@ -16,6 +17,7 @@ from ottla.broker.partition import Partition
 from ottla.common.ids import TopicPartition
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage
+from ottla.raft.values import Election, ReplicaKey
 from tests.simulation.world.committed import Committed, contents
 from tests.simulation.world.metadata_history import MetadataHistory
 
@@ -41,6 +43,8 @@ class ClusterChecks:
         self.loses_page_cache = True
         """Whether a power cut loses records of the replicas of a machine, since they are not synced."""
         self._controllers: dict[int, int] = {}
+        self._elections: dict[int, Election] = {}
+        self._votes: dict[tuple[int, int], ReplicaKey] = {}
         self._leaders: dict[Led, int] = {}
         self._images: dict[NodeRun, MetadataImage] = {}
         self._watermarks: dict[NodeRun, dict[Partition, int]] = {}
@@ -66,6 +70,8 @@ class ClusterChecks:
         metadata = node._metadata if node is not None else None
         if node is None or metadata is None:
             return
+        if metadata.quorum.failure is None:  # otherwise it may not be on disk, and nothing is sent
+            self._elected(node.config.node_id, metadata.raft.election)
         if metadata.is_active_controller:
             leader = self._controllers.setdefault(metadata.raft.epoch, node.config.node_id)
             assert leader == node.config.node_id, self.cluster.fail(
@@ -85,6 +91,20 @@ class ClusterChecks:
             if seen.get(partition) != partition.high_watermark:
                 seen[partition] = partition.high_watermark
                 self._advanced(node, partition)
+
+    def _elected(self, node_id: int, election: Election) -> None:
+        before = self._elections.get(node_id)
+        if election is before:
+            return
+        self._elections[node_id] = election
+        assert before is None or election.epoch >= before.epoch, self.cluster.fail(
+            f"node {node_id} returns from epoch {before.epoch if before else 0} to {election.epoch}"
+        )
+        if election.has_voted:
+            voted = self._votes.setdefault((node_id, election.epoch), election.voted)
+            assert voted.node_id == election.voted.node_id, self.cluster.fail(
+                f"node {node_id} votes for {voted.node_id} and {election.voted.node_id} in epoch {election.epoch}"
+            )
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 

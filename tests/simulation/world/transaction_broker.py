@@ -2,7 +2,8 @@
 
 What the coordinator appends becomes committed a little later. A crash cuts off a part of what is not committed, and a
 later coordinator loads the rest. Replies and markers leave the broker only once everything appended before is
-committed. Markers may fail, arrive late, or arrive without an answer.
+committed. Markers may fail, arrive late, also from an earlier coordinator, or arrive without an answer. The state of
+producers in a partition is that of the log (`ProducerState`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Effects
 from ottla.coordinators.transaction import (
     AddPartitions,
@@ -32,8 +33,13 @@ from ottla.coordinators.transaction import (
 from ottla.coordinators.transaction.errors import error_response
 from ottla.coordinators.transaction.records import metadata_of, record_of
 from ottla.coordinators.transaction.states import MOVES, State
+from ottla.log.producer_state import Origin, ProducerState
+from ottla.log.transaction_marker import Marker, TransactionEnd
 from ottla.protocol.transaction_records import TransactionLogKey, TransactionLogValue, decode_record
+from ottla.records import BatchHeader
+from ottla.records.batch import TRANSACTIONAL
 from tests.simulation.world.clock import SimulatedClock
+from tests.simulation.world.disk import SimulatedDisk
 
 PARTITIONS = tuple((topic, index) for topic in ("a", "b") for index in range(2))
 APPEND_ERRORS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -41,56 +47,53 @@ MARKER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
 EPOCH_BUMP = 2
 
 
-@dataclass
-class Entry:
-    """What a partition knows of a producer id."""
-
-    epoch: int = -1
-    coordinator_epoch: int = -1
-    tag: int | None = None
-    """The transaction whose data has no marker yet."""
-    markers: int = 0
-
-
 class DataPartition:
-    """A partition that checks epochs, as the leader of a partition does."""
+    """The producers of a partition, and the transactions in it."""
 
-    def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
+    def __init__(self, name: tuple[str, int]) -> None:
+        self.name = name
+        self.producers = ProducerState(SimulatedDisk(), "/p", expiration_ms=1 << 40)
+        self.tags: dict[int, int] = {}
+        """By producer id, the transaction whose data has no marker yet."""
         self.outcomes: dict[int, bool] = {}
         """Whether the data of each transaction was committed."""
-
-    def entry(self, producer_id: int) -> Entry:
-        return self.entries.setdefault(producer_id, Entry())
+        self._end = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        entry = self.entry(producer_id)
-        return entry.tag is not None and entry.epoch == epoch
+        entry = self.producers.entries.get(producer_id)
+        return entry is not None and entry.transaction_start >= 0 and entry.epoch == epoch
 
     def write(self, producer_id: int, epoch: int, tag: int) -> ErrorCode:
-        entry = self.entry(producer_id)
-        if epoch < entry.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        assert entry.tag in {None, tag}, f"transactions {entry.tag} and {tag} are mixed"
-        assert tag not in self.outcomes, f"data of transaction {tag} after its marker"
-        entry.epoch, entry.tag = epoch, tag
-        return ErrorCode.NONE
+        entry = self.producers.entries.get(producer_id)
+        sequence = entry.last_sequence + 1 if entry is not None and entry.epoch == epoch else 0
+        header = BatchHeader(0, 0, 0, 2, 0, TRANSACTIONAL, 0, 0, 0, producer_id, epoch, sequence, 1)
+        error = self._append(b"", header, "client")
+        if error is ErrorCode.NONE:
+            assert self.tags.setdefault(producer_id, tag) == tag, f"transactions {self.tags} and {tag} are mixed"
+            assert tag not in self.outcomes, f"data of transaction {tag} after its marker"
+        return error
 
     def mark(self, marker: WriteMarkers) -> ErrorCode:
-        entry = self.entry(marker.producer_id)
-        if marker.transaction_version < EPOCH_BUMP:
-            stale = marker.producer_epoch < entry.epoch
-        else:
-            is_retry = marker.producer_epoch == entry.epoch and entry.tag is None
-            stale = marker.producer_epoch <= entry.epoch and not is_retry
-        if stale:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if marker.coordinator_epoch < entry.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        if entry.tag is not None:
-            self.outcomes[entry.tag] = marker.commit
-        entry.epoch, entry.coordinator_epoch, entry.tag = marker.producer_epoch, marker.coordinator_epoch, None
-        entry.markers += 1
+        end = TransactionEnd(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit,
+            marker.transaction_version,
+        )  # fmt: skip
+        try:
+            self.producers.check_end(end, self.name)
+        except KafkaError as error:
+            return ErrorCode(error.code)
+        code = self._append(*end.encode(0), "coordinator")
+        if code is ErrorCode.NONE and marker.producer_id in self.tags:
+            self.outcomes[self.tags.pop(marker.producer_id)] = marker.commit
+        return code
+
+    def _append(self, batch: bytes | bytearray, header: BatchHeader, origin: Origin) -> ErrorCode:
+        try:
+            admitted = self.producers.admit(batch, header, origin, self.name)
+        except KafkaError as error:
+            return ErrorCode(error.code)
+        self.producers.record(header, admitted if isinstance(admitted, Marker) else None, self._end, None)
+        self._end += 1
         return ErrorCode.NONE
 
 
@@ -120,7 +123,7 @@ class TransactionBroker:
     faults: Faults = field(default_factory=Faults)
 
     def __post_init__(self) -> None:
-        self.partitions = {name: DataPartition() for name in PARTITIONS}
+        self.partitions = {name: DataPartition(name) for name in PARTITIONS}
         self.committed_end = len(self.log)
         self.outward: deque[tuple[int, Reply | WriteMarkers]] = deque()
         self.next_producer_id = 1_000
@@ -276,7 +279,7 @@ class TransactionBroker:
             not request.adds_partition,
             version,
         )
-        verification = Verification(call, partition.entry(request.producer_id).markers)
+        verification = Verification(call, partition.producers.markers)
         self.submit(Call(question, token=verification))
 
     def verified(self, verification: Verification, error: ErrorCode) -> None:
@@ -285,7 +288,7 @@ class TransactionBroker:
         request: Produce = call.request  # type: ignore[assignment]
         partition = self.partitions[request.partition]
         if error is ErrorCode.NONE:
-            unchanged = partition.entry(request.producer_id).markers == verification.markers
+            unchanged = partition.producers.markers == verification.markers
             error = ErrorCode.INVALID_TXN_STATE
             if unchanged:
                 error = partition.write(request.producer_id, request.epoch, request.tag)
