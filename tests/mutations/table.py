@@ -3042,6 +3042,13 @@ STREAMS = (
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
     ),
     Mutation(
+        "a repeated micro-batch moves the event time of an idle stream as the first one did",
+        "spark/idle.py",
+        'tasks.append(TickPartition(end[IDLE]["0"]))',
+        "tasks.append(TickPartition(int(time.time())))",
+        (f"{UNIT}/spark/test_idle.py::test_repeated_batch_has_the_same_time",),
+    ),
+    Mutation(
         "an event time far in the future does not make all later records late",
         "spark/future_times.py",
         "        if not pc.any(is_bad).as_py():\n",

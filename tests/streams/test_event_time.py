@@ -100,3 +100,48 @@ def test_idle_partition_does_not_hold_windows_back_and_late_records_are_counted(
     assert test.late() == 1
     test.advance("2026-01-01T12:11:00")
     assert test.read("hours") == [(None, {"hour": "2026-01-01T11:00:00.000Z", "count": 3})]
+
+
+AD = "ad STRING, shown TIMESTAMP"
+
+
+def unmatched(ads: Any, clicks: Any) -> Output:
+    pairs = ads.join(clicks, F.expr("ad = user AND at BETWEEN shown AND shown + INTERVAL 5 MINUTES"), "left")
+    return to("unmatched", pairs.where("user IS NULL").select("ad"), value="text")
+
+
+@pipeline
+def waiting(
+    ads: Any = stream("ads", "json", schema=AD, time="shown"),
+    clicks: Any = stream("clicks", "json", schema=CLICK, time="at"),
+) -> Output:
+    return unmatched(ads, clicks)
+
+
+def test_stream_without_records_holds_the_other_ones_back(ottla_streams: Start) -> None:
+    test = ottla_streams(waiting)
+    test.send("ads", {"ad": "x", "shown": "2026-01-01T10:00:00Z"}, {"ad": "y", "shown": "2026-01-01T12:00:00Z"})
+    assert test.read("unmatched") == []
+    test.send("clicks", click("z", "11:00:00"))
+    assert test.read("unmatched") == [(None, "x")]
+
+
+@pipeline
+def not_waiting(
+    ads: Any = stream("ads", "json", schema=AD, time="shown"),
+    clicks: Any = stream("clicks", "json", schema=CLICK, time="at", idle="1 second"),
+) -> Output:
+    return unmatched(ads, clicks)
+
+
+def test_idle_stream_follows_the_clock(ottla_streams: Start, ottla: Ottla) -> None:
+    test = ottla_streams(not_waiting)
+    test.send("ads", {"ad": "x", "shown": "2026-01-01T10:00:00Z"}, {"ad": "y", "shown": "2026-01-01T12:00:00Z"})
+    found: list[Any] = []
+
+    def is_written() -> bool:
+        found.extend(test.read("unmatched"))
+        return bool(found)
+
+    ottla.wait_until(is_written, 60)
+    assert found == [(None, "x")]

@@ -32,9 +32,9 @@ SOURCE_NAMES: Final = (
     *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
     "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", "includeErrors", *TYPED_NAMES,
+    "groupIdPrefix", "idleAfter", "includeErrors", *TYPED_NAMES,
 )  # fmt: skip
-STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAMS_ONLY: Final = ("idleAfter", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """These have no effect on a batch read. A batch read rejects commitGroup."""
 EXACTLY_ONCE_NAMES: Final = ("exactlyOnce", "exactlyOnceId", "exactlyOnceName", "transactionalIdPrefix")
 SINK_NAMES: Final = ("topic", "includeHeaders", *EXACTLY_ONCE_NAMES, *FORMAT_NAMES)

@@ -24,6 +24,8 @@ from ottla.common.ids import TopicPartition
 LATEST: Final = -1
 EARLIEST: Final = -2
 OFFSET_MAX: Final = 2**63 - 1
+IDLE: Final = "#idle"
+"""In offsets, the name of the last time of an idle stream (`idle`). No topic can have it."""
 
 Positions: TypeAlias = dict[TopicPartition, int]
 
@@ -55,11 +57,13 @@ class PositionsError(ValueError):
 
 
 def positions(offset: object) -> Positions:
-    """Parse positions in the JSON format of Spark's Kafka source. Raises PositionsError."""
+    """Parse positions in the JSON format of Spark's Kafka source, without IDLE. Raises PositionsError."""
     found: Positions = {}
     if not isinstance(offset, Mapping):
         raise PositionsError(_expected(offset))
     for topic, by_partition in offset.items():
+        if topic == IDLE:
+            continue
         if not isinstance(topic, str) or not isinstance(by_partition, Mapping):
             raise PositionsError(_expected(offset))
         for partition, position in by_partition.items():

@@ -100,6 +100,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 900_000
+    idle_after_ms: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
@@ -246,6 +247,7 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=900_000 if delay_ms is None else delay_ms,
+        idle_after_ms=options.duration_ms("idleAfter"),
         min_partitions=options.number("minPartitions"),
         max_records_per_partition=options.number("maxRecordsPerPartition"),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),

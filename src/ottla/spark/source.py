@@ -143,11 +143,16 @@ class OttlaDataSource(DataSource):
                 logger.warning("The option %s is for streaming queries and has no effect on a batch read", name)
         return BatchReader(options)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
         options = read_source_options(self.options, streaming=True)
         _check_schema(schema, options)
-        return StreamReader(options)
+        reader = StreamReader(options)
+        if options.idle_after_ms is None:
+            return reader
+        from ottla.spark.idle import IdleReader
+
+        return IdleReader(reader, options, options.idle_after_ms)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""

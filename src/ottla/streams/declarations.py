@@ -54,6 +54,7 @@ class Stream:
     late: str = "0 seconds"
     start: Literal["earliest", "latest"] = "earliest"
     max_future: str = DEFAULT_MAX_FUTURE
+    idle: str | None = None
 
     @property
     def has_checked_time(self) -> bool:
@@ -150,6 +151,7 @@ def stream(
     time: str | None = None,
     late: str | None = None,
     max_future: str | None = None,
+    idle: str | None = None,
     start: Literal["earliest", "latest"] = "earliest",
 ) -> Any:
     """Declare the records of a topic as an input.
@@ -162,7 +164,8 @@ def stream(
     "topic:NAME" writes it to a topic, with the headers of Kafka Connect. `time` is the column with the event time (the
     record's own `timestamp` needs no schema), `late` how much later than the latest one a record may be: "10 minutes".
     A record whose event time is more than `max_future` (1 day) after the record's own timestamp is invalid.
-    `start` applies to the first run. Raises StreamsError.
+    After `idle` without records, the event time follows the clock at this distance. `start` applies to the first run.
+    Raises StreamsError.
     """
     _check_topic(topic)
     fields = _schema("value", value, schema)
@@ -184,6 +187,7 @@ def stream(
     if time == "timestamp" and time not in names and value in ("text", "bytes"):
         names = (*names, time)
     declared = Stream(topic, value, fields, key, key_fields, names, bad, time, late or "0 seconds", start)
+    declared = declared if idle is None else _with_idle(declared, idle)
     return declared if max_future is None else _with_max_future(declared, max_future)
 
 
@@ -286,6 +290,15 @@ def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
     if schema is None:
         raise StreamsError(f"A {part} in {kind} needs a schema")
     return schemas.avro(schema) if kind == "avro" else schemas.ddl(schema)
+
+
+def _with_idle(given: Stream, idle: str) -> Stream:
+    what = f"stream({given.topic!r}): idle"
+    if given.time is None:
+        raise StreamsError(f"{what} has no effect without time, the column with the event time")
+    if milliseconds(what, idle) == 0:
+        raise StreamsError(f"{what} is {idle!r}; it must be longer than 0")
+    return replace(given, idle=idle)
 
 
 def _with_max_future(given: Stream, max_future: str) -> Stream:

@@ -63,6 +63,7 @@ def input_line(given: Input) -> str:
         parts += [f"({given.schema})"] if given.schema and given.value == "json" else []
         parts += [f"key {given.key}"] if given.key else []
         parts += [f"event time {given.time}, late {given.late}"] if given.time else []
+        parts += [f"idle after {given.idle}"] if given.idle else []
         parts += [f"at most {given.max_future} in the future"] if given.has_checked_time else []
         parts += ["invalid records: " + (given.dead_letters or given.bad)] if given.bad != "fail" else []
     else:

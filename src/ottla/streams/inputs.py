@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
+from ottla.spark.idle import TICK
 from ottla.spark.table_source import TableDataSource
 from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError
@@ -20,8 +21,6 @@ from ottla.streams.failures import classify
 from ottla.streams.settings import Settings
 from ottla.streams.status import COUNT, INVALID
 
-TICK: Final = "ottla.tick"
-"""The header of a record that only moves the event time. Its value is the time in ISO format."""
 HEADERS: Final = "array<struct<key: string, value: binary>>"
 TABLES: Final = "ottla.table."
 """The beginning of the groups that have the ends of tables."""
@@ -76,13 +75,15 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         options["kafka.isolation.level"] = "read_committed"
     if pipeline.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(pipeline.max_records)
-    if settings.has_ticks or given.dead_letters is not None or "headers" in given.columns:
+    if _has_ticks(given, settings) or given.dead_letters is not None or "headers" in given.columns:
         options["includeHeaders"] = "true"
     if given.bad != "fail":
         options |= {"mode": "PERMISSIVE", "includeErrors": "true"}
     if given.time is not None and given.has_checked_time:
         limit_ms = milliseconds("max_future", given.max_future)
         options |= {"value.time": given.time, "value.maxFuture": f"{limit_ms}ms"}
+    if given.idle is not None:
+        options["idleAfter"] = f"{milliseconds('idle', given.idle)}ms"
     try:
         return spark.readStream.format("ottla").options(**options).load()
     except PySparkException as error:
@@ -99,8 +100,8 @@ def _format(part: str, kind: str, schema: str | None) -> dict[str, str]:
 
 def _columns(records: DataFrame, given: Stream, settings: Settings) -> DataFrame:
     """Select the columns of a stream, and declare its event time."""
-    tick = F.lit(None).cast("timestamp")
-    if settings.has_ticks:
+    tick, has_ticks = F.lit(None).cast("timestamp"), _has_ticks(given, settings)
+    if has_ticks:
         tick = F.get(F.filter("headers", lambda each: each["key"] == TICK), 0)["value"].cast("string").cast("timestamp")
     selected, is_present = _value(records, given.value)
     if is_present is not None:
@@ -108,11 +109,15 @@ def _columns(records: DataFrame, given: Stream, settings: Settings) -> DataFrame
     if given.key is not None:
         selected.append(F.col("key").cast("string").alias("key") if given.key == "text" else F.col("key"))
     selected += [F.col(name) for name in given.columns]
-    rows = records.select(*selected, *([tick.alias(TICK)] if settings.has_ticks else []))
+    rows = records.select(*selected, *([tick.alias(TICK)] if has_ticks else []))
     doubled = [name for name in rows.columns if rows.columns.count(name) > 1]
     if doubled:
         raise StreamsError(f"stream({given.topic!r}) has two columns {doubled[0]!r}: the value has such a field, too")
-    return _with_time(rows, given, settings)
+    return _with_time(rows, given, has_ticks)
+
+
+def _has_ticks(given: Stream, settings: Settings) -> bool:
+    return settings.has_ticks or given.idle is not None
 
 
 def _value(records: DataFrame, kind: str) -> tuple[list[Column], Column | None]:
@@ -126,23 +131,24 @@ def _value(records: DataFrame, kind: str) -> tuple[list[Column], Column | None]:
     return [F.col("value")], F.col("value").isNotNull()
 
 
-def _with_time(rows: DataFrame, given: Stream, settings: Settings) -> DataFrame:
+def _with_time(rows: DataFrame, given: Stream, has_ticks: bool) -> DataFrame:
     if given.time is not None:
         if given.time not in rows.columns or not isinstance(rows.schema[given.time].dataType, TimestampType):
             raise StreamsError(
                 f"stream({given.topic!r}): time={given.time!r} must be a column of type timestamp; the columns are "
                 f"{', '.join(f'{name} {kind}' for name, kind in rows.dtypes if name != TICK)}"
             )
-        if settings.has_ticks:
+        if has_ticks:
             rows = rows.withColumn(given.time, F.coalesce(F.col(f"`{TICK}`"), F.col(given.time)))
-        rows = rows.withWatermark(given.time, given.late)
-    if not settings.has_ticks:
-        return rows
-    is_tick = F.col(f"`{TICK}`").isNotNull()
-    if given.time is not None:
-        # Spark moves a filter before the watermark unless it has the column of the watermark.
-        is_tick = is_tick & F.col(given.time).isNotNull()
-    return rows.where(~is_tick).drop(TICK)
+        # Without this filter, Spark would move those of the program before the watermark, and "the key is not null"
+        # of a join: the event time would be that of the remaining records, and records with a time would be deleted.
+        # It moves nothing before a filter that looks random. (It knows that rand() is less than 1, but not this.)
+        never = F.rand(0) * 2 > 3
+        is_kept = (F.col(f"`{TICK}`").isNull() | never) if has_ticks else ~never
+        rows = rows.withWatermark(given.time, given.late).where(is_kept)
+    elif has_ticks:
+        rows = rows.where(F.col(f"`{TICK}`").isNull())
+    return rows.drop(TICK)
 
 
 def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFrame:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.spark.idle import TICK
 from ottla.spark.session import session as spark_session
 from ottla.streams.declarations import Input, Pipeline
 from ottla.streams.errors import StreamsError
-from ottla.streams.inputs import TICK
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 
@@ -92,12 +92,16 @@ class PipelineTest:
         """
         return [Result(_text(record.key), _value(record.value)) for record in self.records(topic)]
 
-    def records(self, topic: str) -> list[Record]:
-        """As `read`, but whole records."""
+    def process(self) -> None:
+        """Start the pipeline, if it is not running, and process all records that were sent. Raises as `read` does."""
         if not self._is_running:
             self._runner.start()
             self._is_running = True
         self._runner.process_available()
+
+    def records(self, topic: str) -> list[Record]:
+        """As `read`, but whole records."""
+        self.process()
         found = self._broker.records(topic)
         new = found[self._read.get(topic, 0) :]
         self._read[topic] = len(found)

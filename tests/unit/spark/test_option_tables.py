@@ -66,6 +66,7 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "maxOffsetsPerTrigger": ("7", "max_offsets_per_trigger", 7, NUMBERS),
     "minOffsetsPerTrigger": ("7", "min_offsets_per_trigger", 7, NUMBERS),
     "maxTriggerDelay": ("2m", "max_trigger_delay_ms", 120_000, ("soon", "-1s", "1.5m", "")),
+    "idleAfter": ("2m", "idle_after_ms", 120_000, ("soon", "-1s", "")),
     "minPartitions": ("7", "min_partitions", 7, NUMBERS),
     "maxRecordsPerPartition": ("7", "max_records_per_partition", 7, NUMBERS),
     "includeHeaders": ("True", "include_headers", True, ("yes", "1", "")),

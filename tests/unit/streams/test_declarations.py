@@ -77,6 +77,8 @@ def test_type_without_a_column_is_named() -> None:
         (lambda: stream("t", "json", schema="a INT", bad="topic:"), "not the name of a topic"),
         (lambda: stream("t", late="1 hour"), "late has no effect without time"),
         (lambda: stream("t", "text", time="timestamp", max_future="1 day"), "brokers reject such timestamps"),
+        (lambda: stream("t", idle="1 minute"), "idle has no effect without time"),
+        (lambda: stream("t", "text", time="timestamp", idle="0 s"), "it must be longer than 0"),
         (lambda: stream("t", max_future="1 day"), "max_future has no effect without time"),
         (
             lambda: stream("t", "json", schema="at TIMESTAMP", time="at", max_future="soon"),
