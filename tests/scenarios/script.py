@@ -12,6 +12,7 @@ from tests.scenarios.consumer import ConsumerScenario
 from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
 from tests.scenarios.share import ShareScenario
+from tests.scenarios.stream import StreamScenario
 from tests.scenarios.transaction import TransactionScenario
 
 DIRECTORY = Path(__file__).parent
@@ -47,13 +48,15 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return RaftScenario()
         case "transaction":
             return TransactionScenario()
+        case "stream":
+            return StreamScenario()
         case "share":
             return ShareScenario(directory)
         case "broker":
             return BrokerScenario(directory)
         case "cli":
             return CliScenario(directory)
-    raise ValueError(f"{path.name} must begin with group_, consumer_, raft_, transaction_, share_, broker_ or cli_")
+    raise ValueError(f"{path.name} must begin with the name of an interpreter, such as group_ or cli_")
 
 
 def scenarios() -> list[Path]:

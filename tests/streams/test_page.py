@@ -36,3 +36,9 @@ def test_example_of_the_page(number: int, ottla_streams: Start) -> None:
 
 def test_page_has_examples() -> None:
     assert len(EXAMPLES) >= 4
+
+
+def test_program_of_the_page_for_other_people_is_that_of_the_guide() -> None:
+    text = PAGE.with_name("streams-from-others.md").read_text()
+    (program,) = re.findall(r"^```python notest\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert program in PAGE.read_text()

@@ -1,4 +1,8 @@
-"""Modules that take long to import, beyond those of `ottla.tools.late`: `streams` runs pipelines and needs pyspark."""
+"""Modules that take long to import, beyond those of `ottla.tools.late`.
+
+`streams` runs pipelines and needs pyspark; `observing` reads their statuses with a consumer, `resetting` changes
+where they start.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +10,10 @@ from ottla.common.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ottla.streams import commands as streams
+    from ottla.streams import observing, resetting
 else:
+    resetting = LazyModule("ottla.streams.resetting")
+    observing = LazyModule("ottla.streams.observing")
     streams = LazyModule("ottla.streams.commands")
 
-__all__ = ["streams"]
+__all__ = ["observing", "resetting", "streams"]

@@ -1,4 +1,4 @@
-"""Run and explain pipelines from topics to topics, on Spark (docs/streams.md)."""
+"""Run, explain and observe pipelines from topics to topics, on Spark (docs/streams.md)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ottla.cli import stream_reset, stream_status
 from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import client_settings, connection_options
 from ottla.cli.late import streams
 from ottla.cli.output import Output, output_options
+from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
 from ottla.streams.description import mermaid, text
 from ottla.streams.errors import PipelineFailed, StreamsError
+from ottla.streams.status import Status
 
 COMMAND = Group(
     __doc__,
     """
-    ottla stream explain wordcount.py
-    ottla stream run wordcount.py
-    ottla stream run wordcount.py --once
+    ottla stream explain wordcount.py     topics, formats, state, problems; needs no broker
+    ottla stream run wordcount.py         until Ctrl-C; runs elsewhere with --master URL
+    ottla stream run wordcount.py --once  the records of now, then end
+    ottla stream list                     all pipelines of the cluster, from any machine
+    ottla stream why wordcount            why it makes no progress, and what to do
     """,
 )
 
@@ -62,9 +67,25 @@ def _run(options: Options) -> None:
     start_logging("info")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     with _explained():
-        streams.run_file(
+        ended = streams.run_file(
             Path(options.file), options.pipelines, client, options.checkpoints, options.master, options.once
         )
+    for each in ended:
+        print(_summary(each))
+
+
+def _summary(status: Status) -> str:
+    """Return what a query has done, in a line."""
+    batches = units.plural(status.batches, "micro-batch", "micro-batches")
+    busy = units.duration(status.busy_ms)
+    rate = f", {round(1000 * status.records / status.busy_ms):,} records/s" if status.busy_ms else ""
+    written = [f"{units.plural(rows, 'row')} to {topic}" for topic, rows in status.outputs.items()]
+    parts = [f"{status.run.query}: {units.plural(status.records, 'record')} in {batches}, {busy}{rate}"]
+    parts += ["wrote " + ", ".join(written)] if written else []
+    parts += [f"{number:,} invalid of {name}" for name, number in status.invalid.items() if number]
+    parts += [f"{status.late:,} late"] if status.late else []
+    parts += [f"{status.lag:,} behind"] if status.lag else []
+    return "; ".join(parts)
 
 
 @COMMAND.verb(
@@ -92,6 +113,30 @@ def _explain(options: Options) -> int:
         for each in found:
             output.line(text(each))
     return 1 if any(each.problems for each in found) else 0
+
+
+_SHARED = (*output_options(), *connection_options("consumer"))
+COMMAND.verb("list", stream_status.names_argument(), *_SHARED, examples=stream_status.LIST_EXAMPLES, aliases=("ls",))(
+    stream_status.show_list
+)
+COMMAND.verb(
+    "describe",
+    stream_status.names_argument(),
+    *_SHARED,
+    examples=stream_status.DESCRIBE_EXAMPLES,
+    summary="show the last micro-batch, inputs, state and outputs",
+)(stream_status.show_description)
+COMMAND.verb(
+    "why",
+    stream_status.name_argument(),
+    *stream_status.WHY_OPTIONS,
+    *_SHARED,
+    examples=stream_status.WHY_EXAMPLES,
+    summary="say in words why a pipeline makes no progress",
+)(stream_status.explain_progress)
+
+
+COMMAND.verb("reset", *stream_reset.PARAMETERS, *_SHARED, examples=stream_reset.EXAMPLES)(stream_reset.reset)
 
 
 @contextmanager

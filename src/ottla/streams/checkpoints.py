@@ -6,30 +6,59 @@ absent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from ottla.spark.offsets import EARLIEST
 from ottla.streams.description import Stored, differences
 from ottla.streams.errors import StreamsError
+from ottla.streams.resetting import PROGRAM_FILE, START_FILE, load_starts
 
-FILE: Final = "ottla-program.json"
+FILE: Final = PROGRAM_FILE
 
 
 def load(spark: SparkSession, directory: str) -> Stored | None:
     """Return the description in a checkpoint; None if there is no checkpoint. Raises StreamsError."""
-    files, path = _place(spark, f"{directory}/{FILE}")
-    if not files.exists(path):
+    text = _read(spark, f"{directory}/{FILE}")
+    if text is None:
         return None
-    opened = files.open(path)
-    try:
-        text = _jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8")
-    finally:
-        opened.close()
     try:
         return Stored.loads(text)
     except ValueError as error:
         raise StreamsError(f"{directory}/{FILE}: {error}") from None
+
+
+def starting_offsets(spark: SparkSession, directory: str, partitions: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return where a pipeline starts after `ottla stream reset`, by topic and partition; by default nothing.
+
+    `partitions` has the number of partitions of each input: one that was added since starts at its beginning. Raises
+    StreamsError.
+    """
+    text = _read(spark, f"{directory}/{START_FILE}")
+    if text is None:
+        return {}
+    try:
+        found = load_starts(text)
+    except ValueError as error:
+        raise StreamsError(f"{directory}/{START_FILE}: {error}") from None
+    return {
+        topic: {str(each): offsets.get(str(each), EARLIEST) for each in range(partitions[topic])}
+        for topic, offsets in found.items()
+        if topic in partitions
+    }
+
+
+def _read(spark: SparkSession, name: str) -> str | None:
+    files, path = _place(spark, name)
+    if not files.exists(path):
+        return None
+    opened = files.open(path)
+    try:
+        return str(_jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
+    finally:
+        opened.close()
 
 
 def store(spark: SparkSession, directory: str, program: Stored) -> None:

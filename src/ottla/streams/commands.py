@@ -15,18 +15,22 @@ from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.planning import make_plan
 from ottla.streams.runtime import run
 from ottla.streams.settings import Settings
+from ottla.streams.status import Status
 
 
 def run_file(
     path: Path, names: Sequence[str], client: Mapping[str, str], checkpoints: str, master: str | None, once: bool
-) -> None:
-    """Run the pipelines of a file. Blocks. Raises StreamsError, PipelineFailed, and exceptions of the file."""
+) -> tuple[Status, ...]:
+    """Run the pipelines of a file, and return what each query has done. Blocks.
+
+    Raises StreamsError, PipelineFailed, and exceptions of the file.
+    """
     find_neighbours(path)
     session(path.stem, master)
     pipelines = load_pipelines(path, names)
     given = dict(client)
     bootstrap = given.pop("bootstrap.servers")
-    run(*pipelines, bootstrap=bootstrap, checkpoints=checkpoints, once=once, client=given)
+    return run(*pipelines, bootstrap=bootstrap, checkpoints=checkpoints, once=once, client=given)
 
 
 def explain_file(path: Path, names: Sequence[str]) -> list[Description]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -62,10 +63,11 @@ def metric(parameter: str) -> str:
 
 
 def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: Settings, group: str) -> DataFrame:
+    starts = settings.starts.get(given.topic)
     options = {
         **settings.of_clients(),
         "subscribe": given.topic,
-        "startingOffsets": given.start,
+        "startingOffsets": json.dumps({given.topic: starts}) if starts else given.start,
         "commitGroup": group,
         **_format("value", given.value, given.schema),
     }

@@ -19,6 +19,7 @@ from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
 from ottla.streams.inputs import HEADERS
 from ottla.streams.settings import Settings
+from ottla.streams.status import COUNT, OUTPUT
 
 _ENCODED: Final = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
@@ -62,13 +63,20 @@ def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
 def _rows_and_options(query: Query, settings: Settings) -> tuple[DataFrame, dict[str, str]]:
     if len(query.outputs) == 1 and not query.dead_letters:
         rows, formats = shape(query.outputs[0])
-        return rows, {**formats, "topic": query.outputs[0].topic}
-    encoded = [_encode(output, settings) for output in query.outputs]
+        # Spark counts the rows of a sink, but not those of foreachBatch.
+        counted = rows if query.mode == "append" else _counted(rows, query.outputs[0])
+        return counted, {**formats, "topic": query.outputs[0].topic}
+    encoded = [_counted(_encode(output, settings), output) for output in query.outputs]
     encoded += [each.select(*_NAMES) for each in query.dead_letters]
     union = encoded[0]
     for each in encoded[1:]:
         union = union.unionByName(each)
     return union, {}
+
+
+def _counted(rows: DataFrame, output: Output) -> DataFrame:
+    """Report the number of rows with each micro-batch."""
+    return rows.observe(f"{OUTPUT}.{output.topic}", F.count(F.lit(1)).alias(COUNT))
 
 
 # -- the columns of a record -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -35,17 +35,21 @@ from ottla.streams.description import stored
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify
 from ottla.streams.loading import choose, pipelines_of
+from ottla.streams.observing import log_offsets
 from ottla.streams.outputs import Query, start_query
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
 from ottla.streams.publishing import Publisher
 from ottla.streams.settings import Settings
-from ottla.streams.status import INTERVAL_MS, RUNS, Phase, Problem, Run, Status
+from ottla.streams.status import INTERVAL_MS, RUNS, Phase, Problem, Run, Status, at_start
 
 if TYPE_CHECKING:
     from types import FrameType
 
 logger = logging.getLogger("ottla.streams")
+
+Starts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Offsets by topic and partition."""
 
 WATCH_S: Final = 0.2
 REPORT_S: Final = 10.0
@@ -158,11 +162,16 @@ class Runner:
     def start(self) -> None:
         """Check all pipelines, then start their queries. Raises StreamsError, and exceptions of Spark."""
         partitions = count_partitions(self._settings.client, self._pipelines)
-        plans = [self._plan(each, sum(partitions[s.topic] for s in each.streams.values())) for each in self._pipelines]
-        check(*(plan for plan, _ in plans))
-        for plan, progress in plans:
+        plans = [self._plan(each, partitions) for each in self._pipelines]
+        check(*(plan for plan, _, _ in plans))
+        for plan, progress, starts in plans:
+            topics = {each.topic: partitions[each.topic] for each in plan.pipeline.streams.values()}
+            offsets = {} if starts is None else log_offsets(self._settings.client, topics, starts)
+            for each in plan.pipeline.streams.values():
+                if each.start == "latest" and each.topic in offsets and each.topic not in (starts or ()):
+                    offsets[each.topic] = {number: (end, end) for number, (_, end) in offsets[each.topic].items()}
             for query in plan.queries:
-                progress.begin(Status(run_of(plan, query, self._settings, self._identity)))
+                progress.begin(at_start(run_of(plan, query, self._settings, self._identity), offsets))
                 self._queries.append(_Running(plan, query, progress))
                 self._start(self._queries[-1])
 
@@ -248,13 +257,16 @@ class Runner:
         """How many rows were dropped because they were later than the watermark."""
         return sum(each.progress.late(each.query.name) for each in self._queries)
 
-    def _plan(self, pipeline: Pipeline, partitions: int) -> tuple[Plan, Progress]:
+    def _plan(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> tuple[Plan, Progress, Starts | None]:
+        """Return the plan of a pipeline, and without a checkpoint where it starts."""
         directory = self._settings.checkpoint(pipeline)
         before = checkpoints.load(self._spark, directory)
         cores = self._spark.sparkContext.defaultParallelism
-        shuffle_partitions = before.shuffle_partitions if before is not None else max(1, min(partitions, cores))
+        streamed = sum(partitions[each.topic] for each in pipeline.streams.values())
+        shuffle_partitions = before.shuffle_partitions if before is not None else max(1, min(streamed, cores))
         session = _session(self._spark, shuffle_partitions)
-        plan = make_plan(session, pipeline, self._settings)
+        starts = checkpoints.starting_offsets(self._spark, directory, partitions)
+        plan = make_plan(session, pipeline, replace(self._settings, starts=starts))
         now = stored(plan.description, shuffle_partitions)
         if before is not None:
             checkpoints.check_unchanged(before, now, directory)
@@ -263,7 +275,7 @@ class Runner:
         progress = Progress()
         progress.listen(session)
         self._sessions.append((session, progress))
-        return plan, progress
+        return plan, progress, starts if before is None else None
 
     def _start(self, each: _Running) -> None:
         each.batches = each.progress.batches(each.query.name)

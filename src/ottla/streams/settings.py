@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.streams.declarations import Pipeline
 
@@ -18,6 +18,8 @@ class Settings:
     """A directory that all nodes can reach; it has a directory for each pipeline."""
     once: bool = False
     """Whether the queries end when they have processed the records of now."""
+    starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Where a new checkpoint starts, by topic and partition; by default where the streams say."""
     has_ticks: bool = False
     """Whether records with the header TICK move the event time; for tests."""
 

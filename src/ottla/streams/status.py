@@ -93,6 +93,27 @@ class Input:
     records: int = 0
     last_record_ms: int = 0
 
+    @classmethod
+    def of(cls, topic: str, partitions: Sequence[Partition]) -> Input:
+        """Return the input with these partitions, which are all of the topic."""
+        return cls(
+            topic,
+            tuple(sorted(partitions, key=lambda each: each.partition)),
+            0,
+            sum(each.lag for each in partitions),
+            sum(each.records for each in partitions),
+            max((each.last_record_ms for each in partitions), default=0),
+        )
+
+    def limited(self) -> Input:
+        """Return the input with few partitions: those with the largest lag."""
+        shown = sorted(self.partitions, key=lambda each: (-each.lag, each.partition))[:MOST_PARTITIONS]
+        return replace(
+            self,
+            partitions=tuple(sorted(shown, key=lambda each: each.partition)),
+            omitted=self.omitted + len(self.partitions) - len(shown),
+        )
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -160,6 +181,8 @@ class Status:
     """The finished micro-batches of this run."""
     records: int = 0
     """The records that this run has processed."""
+    busy_ms: int = 0
+    """How long the micro-batches of this run took together."""
     inputs: Sequence[Input] = ()
     watermark_ms: int | None = None
     stores: Sequence[Store] = ()
@@ -194,8 +217,9 @@ class Status:
         return self.phase in RUNS and now_ms - self.at_ms <= SILENT_MS
 
     def dumps(self) -> bytes:
-        """Return the value of the record."""
-        return json.dumps({"version": VERSION, **asdict(self)}, separators=(",", ":")).encode()
+        """Return the value of the record; its size is limited."""
+        limited = replace(self, inputs=tuple(each.limited() for each in self.inputs))
+        return json.dumps({"version": VERSION, **asdict(limited)}, separators=(",", ":")).encode()
 
     @classmethod
     def loads(cls, value: bytes) -> Status:
@@ -228,6 +252,15 @@ def _read_input(found: Mapping[str, Any]) -> Input:
     return replace(read, partitions=tuple(_read(Partition, each) for each in found["partitions"]))
 
 
+def at_start(run: Run, offsets: Mapping[str, Mapping[int, tuple[int, int]]]) -> Status:
+    """Return the status before the first micro-batch; `offsets` are the start and end of each partition by topic."""
+    inputs = tuple(
+        Input.of(topic, [Partition(number, start, end) for number, (start, end) in partitions.items()])
+        for topic, partitions in offsets.items()
+    )
+    return Status(run, at_ms=run.started_ms, inputs=inputs)
+
+
 # -- after a micro-batch -----------------------------------------------------------------------------------------------
 
 
@@ -253,6 +286,7 @@ def after_batch(before: Status, report: Mapping[str, Any], now_ms: int) -> Statu
         ),
         batches=before.batches + 1,
         records=total,
+        busy_ms=before.busy_ms + duration_ms,
         inputs=inputs,
         watermark_ms=_watermark(report, before.watermark_ms),
         stores=stores,
@@ -265,42 +299,27 @@ def after_batch(before: Status, report: Mapping[str, Any], now_ms: int) -> Statu
 
 
 def _inputs(before: Status, report: Mapping[str, Any], now_ms: int) -> tuple[Input, ...]:
-    last = {(each.topic, one.partition): one.last_record_ms for each in before.inputs for one in each.partitions}
+    known = {(each.topic, one.partition): one for each in before.inputs for one in each.partitions}
     found: dict[str, list[Partition]] = {}
     for source in report.get("sources", ()):
         start, end, latest = (_offsets(source, name) for name in ("startOffset", "endOffset", "latestOffset"))
         for topic, offsets in end.items():
             starts, ends = start.get(topic, {}), latest.get(topic, {})
             # A topic that two streams read is one input.
-            found[topic] = [
-                _partition(
-                    int(each),
-                    (starts.get(each, offset), offset, ends.get(each, offset)),
-                    last.get((topic, int(each)), 0),
-                    now_ms,
-                )
-                for each, offset in offsets.items()
-            ]
-    return tuple(_limited(topic, partitions) for topic, partitions in found.items())
+            found[topic] = []
+            for each, offset in offsets.items():
+                previous = known.get((topic, int(each)), Partition(int(each), offset, offset))
+                # The first micro-batch of a checkpoint has no start.
+                span = (starts.get(each, previous.offset), offset, ends.get(each, offset))
+                found[topic].append(_partition(int(each), span, previous.last_record_ms, now_ms))
+    return tuple(Input.of(topic, partitions) for topic, partitions in found.items())
 
 
 def _partition(number: int, span: tuple[int, int, int], last_ms: int, now_ms: int) -> Partition:
     """Return a partition after a micro-batch from the first to the second offset, while its log ended at the third."""
     start, offset, end = span
-    records = offset - start
+    records = max(0, offset - start)
     return Partition(number, offset, max(offset, end), records, now_ms if records else last_ms)
-
-
-def _limited(topic: str, partitions: list[Partition]) -> Input:
-    shown = sorted(partitions, key=lambda each: (-each.lag, each.partition))[:MOST_PARTITIONS]
-    return Input(
-        topic,
-        tuple(sorted(shown, key=lambda each: each.partition)),
-        len(partitions) - len(shown),
-        sum(each.lag for each in partitions),
-        sum(each.records for each in partitions),
-        max((each.last_record_ms for each in partitions), default=0),
-    )
 
 
 def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, int]]:

@@ -20,6 +20,7 @@ from ottla.streams.status import (
     Status,
     Store,
     after_batch,
+    at_start,
     is_due,
 )
 
@@ -64,6 +65,15 @@ def test_first_batch_without_start_and_source_of_another_format() -> None:
     assert status.inputs == (Input("orders", (Partition(0, 3, 3),)),)
 
 
+def test_first_batch_of_a_checkpoint_begins_at_the_start_of_the_run() -> None:
+    started = at_start(RUN, {"orders": {0: (2, 9)}})
+    assert (started.lag, started.records) == (7, 0)
+    sources = [{"startOffset": None, "endOffset": {"orders": {"0": 5}}, "latestOffset": {"orders": {"0": 9}}}]
+    status = after_batch(started, report(sources=sources), 1)
+    assert status.inputs == (Input("orders", (Partition(0, 5, 9, 3, 1),), 0, 4, 3, 1),)
+    assert status.records == 3
+
+
 def test_state_watermark_and_observed_metrics() -> None:
     stores = [
         {"operatorName": "stateStoreSave", "numRowsTotal": 7, "memoryUsedBytes": 9, "numRowsDroppedByWatermark": 2}
@@ -83,7 +93,7 @@ def test_many_partitions_are_limited_to_those_with_the_largest_lag() -> None:
     ends = {str(number): number for number in range(1_000)}
     source = {"startOffset": None, "endOffset": {"orders": dict.fromkeys(ends, 0)}, "latestOffset": {"orders": ends}}
     status = after_batch(Status(RUN), report(sources=[source]), 1)
-    (orders,) = status.inputs
+    (orders,) = Status.loads(status.dumps()).inputs
     assert [each.partition for each in orders.partitions] == list(range(1_000 - MOST_PARTITIONS, 1_000))
     assert (orders.omitted, orders.lag) == (1_000 - MOST_PARTITIONS, sum(range(1_000)))
     assert len(status.dumps()) < 8_000

@@ -1,0 +1,127 @@
+"""Reads what runs have published, and what the brokers know about the inputs of a query. Does not import Spark."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.clients import Admin, Consumer, Producer
+from ottla.clients.admin import OffsetSpec
+from ottla.clients.admin.core import PartialFailure
+from ottla.clients.errors import RequestTimedOut, UnknownTopicOrPartition
+from ottla.common.ids import TopicPartition
+from ottla.streams.diagnosis import Facts, OpenTransaction
+from ottla.streams.status import TOPIC, Status
+
+logger = logging.getLogger("ottla.streams")
+
+READ_S: Final = 30.0
+
+
+def read_statuses(client: Mapping[str, object]) -> list[Status]:
+    """Return the latest status of each query, sorted by pipeline and query. Raises exceptions of clients."""
+    latest: dict[bytes, bytes | None] = {}
+    settings: dict[str, Any] = {**client, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+    with Consumer(settings) as consumer:
+        partitions = [TopicPartition(TOPIC, each) for each in consumer.topics().get(TOPIC, ())]
+        ends = consumer.end_offsets(partitions) if partitions else {}
+        waiting = {partition for partition, end in ends.items() if end > 0}
+        consumer.assign(waiting)
+        deadline_s = time.monotonic() + READ_S
+        while waiting:
+            if time.monotonic() >= deadline_s:
+                raise RequestTimedOut(f"{TOPIC} was not read to its end in {READ_S:g} s")
+            for record in consumer.poll(0.5):
+                latest[record.key or b""] = record.value
+            waiting = {each for each in waiting if consumer.position(each) < ends[each]}
+    found = [status for value in latest.values() if value is not None and (status := _status(value)) is not None]
+    return sorted(found, key=lambda each: each.key)
+
+
+def _status(value: bytes) -> Status | None:
+    try:
+        return Status.loads(value)
+    except ValueError as error:
+        logger.warning("Record in %s skipped: %s", TOPIC, error)
+        return None
+
+
+def log_offsets(
+    client: Mapping[str, object], topics: Mapping[str, int], starts: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return where a new checkpoint starts and where the log ends, by topic and partition.
+
+    `topics` has the number of partitions of each; `starts` are other offsets than the first ones. Raises exceptions of
+    clients.
+    """
+    partitions = [TopicPartition(topic, each) for topic, count in topics.items() for each in range(count)]
+    with Admin(client) as admin:
+        firsts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for each in partitions:
+        start = max(starts.get(each.topic, {}).get(str(each.partition), 0), firsts[each].offset)
+        found.setdefault(each.topic, {})[each.partition] = (start, ends[each].offset)
+    return found
+
+
+def forget(client: Mapping[str, object], statuses: Iterable[Status]) -> None:
+    """Delete the statuses of queries. Raises exceptions of clients."""
+    with Producer(client) as producer:
+        for delivery in [producer.send(TOPIC, None, key=each.key.encode()) for each in statuses]:
+            delivery.result(READ_S)
+
+
+def gather_facts(admin: Admin, status: Status, now_ms: int) -> Facts:
+    """Ask the brokers about the inputs of a query. Raises exceptions of clients."""
+    topics = sorted(set(status.run.streams.values()))
+    partitions, missing = _partitions(admin, topics)
+    latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
+    ends = {each: at.offset for each, at in admin.list_offsets(latest).items()} if partitions else {}
+    if not status.run.exactly_once or not partitions:
+        return Facts(now_ms, ends, (), missing)
+    stable = {each: at.offset for each, at in admin.list_offsets(latest, read_committed=True).items()}
+    held = [each for each in partitions if stable[each] < ends[each]]
+    return Facts(now_ms, stable, _transactions(admin, held, ends), missing)
+
+
+def _partitions(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[str]]:
+    missing: list[str] = []
+    try:
+        described: Mapping[str, Any] = admin.describe_topics(topics)
+    except PartialFailure as failure:
+        if not all(isinstance(error, UnknownTopicOrPartition) for error in failure.errors.values()):
+            raise
+        described, missing = failure.results, sorted(map(str, failure.errors))
+    found = [TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions]
+    return found, missing
+
+
+def _transactions(
+    admin: Admin, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
+) -> tuple[OpenTransaction, ...]:
+    """Return the open transactions in partitions, those with the smallest start first."""
+    if not partitions:
+        return ()
+    found = [
+        (partition, each, each.transaction_start_offset)
+        for partition, producers in admin.describe_producers(partitions).items()
+        for each in producers
+        if each.transaction_start_offset is not None
+    ]
+    listed = admin.list_transactions(producer_ids={each.producer_id for _, each, _ in found}) if found else []
+    ids = {each.producer_id: each.transactional_id for each in listed}
+    transactions = [
+        OpenTransaction(
+            partition,
+            start,
+            each.producer_id,
+            ids.get(each.producer_id),
+            each.last_timestamp_ms,
+            ends[partition] - start,
+        )
+        for partition, each, start in found
+    ]
+    return tuple(sorted(transactions, key=lambda each: (each.partition, each.start_offset)))

@@ -1,0 +1,143 @@
+"""Starts a pipeline from the beginning or another place: without its checkpoint, with other committed offsets.
+
+The next run begins at the offsets of `START_FILE` in the new checkpoint, or without that file where its streams say.
+Works on checkpoints in directories of this machine. Does not import Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.clients import Admin
+from ottla.clients.admin import OffsetSpec
+from ottla.clients.admin.core import PartialFailure
+from ottla.clients.errors import GroupNotFound
+from ottla.common.ids import TopicPartition
+from ottla.streams.description import Stored
+from ottla.streams.errors import StreamsError
+
+PROGRAM_FILE: Final = "ottla-program.json"
+START_FILE: Final = "ottla-start.json"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What a reset changes."""
+
+    pipeline: str
+    checkpoint: Path
+    has_checkpoint: bool
+    groups: Sequence[str]
+    outputs: Sequence[str] = ()
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the next run begins; nothing: where its streams say."""
+
+
+def local_path(checkpoint: str) -> Path:
+    """Return the directory of a checkpoint on this machine. Raises StreamsError for other file systems."""
+    scheme, colon, path = checkpoint.partition(":")
+    if not colon or "/" in scheme:
+        return Path(checkpoint)
+    if scheme == "file":
+        return Path("/" + path.lstrip("/"))
+    raise StreamsError(
+        f"The checkpoint {checkpoint} is not in a directory of this machine. Delete it with the tools of its file "
+        "system: then the next run starts where its streams say"
+    )
+
+
+def read_program(checkpoint: Path) -> Stored | None:
+    """Return the description of the program in a checkpoint; None if there is none. Raises StreamsError."""
+    path = checkpoint / PROGRAM_FILE
+    try:
+        return Stored.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StreamsError(f"{path}: {error}") from None
+
+
+def find_starts(admin: Admin, topics: Sequence[str], at: OffsetSpec | int) -> dict[TopicPartition, int]:
+    """Return an offset in each partition of topics: of an OffsetSpec, or of the first record since a time in ms.
+
+    Without such a record it is the end of the partition. Raises exceptions of clients.
+    """
+    described = admin.describe_topics(topics)
+    partitions = [
+        TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions
+    ]
+    found = {each: listed.offset for each, listed in admin.list_offsets(dict.fromkeys(partitions, at)).items()}
+    late = [each for each, offset in found.items() if offset < 0]
+    if late:
+        ends = admin.list_offsets(dict.fromkeys(late, OffsetSpec.LATEST))
+        found |= {each: listed.offset for each, listed in ends.items()}
+    return dict(sorted(found.items()))
+
+
+def execute(admin: Admin, reset: Reset) -> None:
+    """Make the changes. After a crash, do it again. Raises exceptions of clients, and OSError."""
+    old = reset.checkpoint.with_name(f"{reset.checkpoint.name}.deleted")
+    if reset.has_checkpoint:
+        shutil.rmtree(old, ignore_errors=True)
+        reset.checkpoint.rename(old)
+    if reset.starts:
+        _write_starts(reset)
+    for group in reset.groups:
+        _move_group(admin, group, reset.starts)
+    if reset.has_checkpoint:
+        shutil.rmtree(old)
+
+
+def _write_starts(reset: Reset) -> None:
+    """Create a checkpoint with the file. It is complete or absent, also after a power failure."""
+    new = reset.checkpoint.with_name(f"{reset.checkpoint.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    with (new / START_FILE).open("w") as file:
+        file.write(dump_starts(reset.starts))
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(reset.checkpoint)
+
+
+def _move_group(admin: Admin, group: str, starts: Mapping[TopicPartition, int]) -> None:
+    try:
+        if starts:
+            admin.alter_group_offsets(group, starts)
+        else:
+            admin.delete_group(group)
+    except GroupNotFound:
+        return
+    except PartialFailure as failure:
+        if not all(isinstance(error, GroupNotFound) for error in failure.errors.values()):
+            raise
+
+
+# -- the file with the starts ------------------------------------------------------------------------------------------
+
+
+def dump_starts(starts: Mapping[TopicPartition, int]) -> str:
+    """Return the text of the file."""
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in starts.items():
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps({"version": VERSION, "offsets": offsets}, indent=1, sort_keys=True)
+
+
+def load_starts(text: str) -> dict[str, dict[str, int]]:
+    """Return the offsets of the file by topic and partition. Raises ValueError."""
+    try:
+        found: Any = json.loads(text)
+        return {
+            topic: {str(int(partition)): int(offset) for partition, offset in offsets.items()}
+            for topic, offsets in found["offsets"].items()
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the starting offsets are unreadable: {error!r}") from None
