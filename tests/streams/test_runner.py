@@ -88,6 +88,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             return progress.starts[-1]
 
         monkeypatch.setattr(runtime, "start_query", start)
+        monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
         plan = SimpleNamespace(pipeline=SimpleNamespace(name="p"))
         runner = Runner(cast("Any", None), [], Settings({}, "x"))
         one = runtime._Running(cast("Any", plan), Query("p", "append", ()), cast("Any", progress))

@@ -13,7 +13,7 @@ from ottla.spark.session import session
 from ottla.streams.description import Description
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.planning import make_plan
-from ottla.streams.runtime import run
+from ottla.streams.runtime import run_in
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
 
@@ -26,11 +26,8 @@ def run_file(
     Raises StreamsError, PipelineFailed, and exceptions of the file.
     """
     find_neighbours(path)
-    session(path.stem, master)
-    pipelines = load_pipelines(path, names)
-    given = dict(client)
-    bootstrap = given.pop("bootstrap.servers")
-    return run(*pipelines, bootstrap=bootstrap, checkpoints=checkpoints, once=once, client=given)
+    spark = session(path.stem, master)
+    return run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
 
 
 def explain_file(path: Path, names: Sequence[str]) -> list[Description]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -82,18 +82,22 @@ def run(
         checkpoints or os.environ.get("OTTLA_CHECKPOINTS") or "checkpoints",
         once,
     )
+    return run_in(spark_session(" ".join(each.name for each in chosen), master), chosen, settings)
+
+
+def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Settings) -> tuple[Status, ...]:
+    """Run pipelines in a session of `ottla.spark.session()`, as `run` does."""
     stop = threading.Event()
-    with _signals(stop):
-        spark = spark_session(" ".join(each.name for each in chosen), master)
-        publisher = Publisher(settings.client)
-        runner = Runner(spark, chosen, settings, publisher)
+    publisher = Publisher(settings.client)
+    runner = Runner(spark, pipelines, settings, publisher)
+    with _signals(stop):  # not before the session exists: its start sets a handler of SIGINT
         try:
             runner.start()
             runner.watch(stop)
         finally:
             runner.stop()
             publisher.close()
-        return runner.statuses()
+    return runner.statuses()
 
 
 @contextmanager
@@ -161,6 +165,7 @@ class Runner:
 
     def start(self) -> None:
         """Check all pipelines, then start their queries. Raises StreamsError, and exceptions of Spark."""
+        _ensure_active(self._spark)
         partitions = count_partitions(self._settings.client, self._pipelines)
         plans = [self._plan(each, partitions) for each in self._pipelines]
         check(*(plan for plan, _, _ in plans))
@@ -279,6 +284,7 @@ class Runner:
 
     def _start(self, each: _Running) -> None:
         each.batches = each.progress.batches(each.query.name)
+        _ensure_active(self._spark)
         try:
             each.running = start_query(each.query, each.plan.pipeline, self._settings)
         except PySparkException as error:
@@ -357,6 +363,14 @@ def _session(spark: SparkSession, shuffle_partitions: int) -> SparkSession:
     session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     session.conf.set("spark.sql.streaming.pollingDelay", POLLING_DELAY)
     return session
+
+
+def _ensure_active(spark: SparkSession) -> None:
+    """Let Spark find `format("ottla")` in this thread: it looks in the active session of the thread."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - as pyspark itself does
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    if not sessions.getActiveSession().isDefined():
+        sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _stop_after_batch(query: StreamingQuery, deadline_s: float) -> None:
