@@ -14,6 +14,7 @@ from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
 
 from .conftest import Clusters
+from .processes import ClusterNode
 
 METADATA = "__cluster_metadata-0"
 
@@ -62,3 +63,29 @@ def test_clean_stop_is_remembered_by_a_start_without_a_controller(clusters: Clus
     cluster.wait_until(lambda: not marker.exists())
     assert node.stop() == 0
     assert marker.read_text() == content
+
+
+def test_broker_with_a_damaged_metadata_snapshot_fetches_it_again(clusters: Clusters) -> None:
+    """A controller does not start: it would forget records that it has acknowledged."""
+    often = {"metadata.log.max.record.bytes.between.snapshots": 1_000, "metadata.max.retention.bytes": 1_000}
+    cluster = clusters(brokers=2, properties={**often, "metadata.log.segment.ms": 100})
+    node = cluster.nodes[2]
+    with cluster.admin() as admin, Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        admin.create_topics([NewTopic("kept", assignments={0: [2]})])
+        producer.send("kept", b"value", partition=0).result(20)
+        admin.create_topics([NewTopic(f"topic-{number}", 1, 2) for number in range(30)])
+        cluster.wait_until(lambda: min(segments(node)) > 0)
+        assert cluster.stop_node(2) == 0
+        for snapshot in (node.data / METADATA).glob("*.checkpoint"):
+            snapshot.write_bytes(snapshot.read_bytes()[:-10])
+        cluster.start_node(2)
+        assert node.log_tail(limit=200_000).count("Fetching all metadata again from the controllers") == 1
+        assert producer.send("kept", b"next", partition=0).result(20).offset == 1
+        assert len(admin.list_topics()) == 31
+    assert not list(node.data.glob("*-stray"))
+    cluster.assert_no_traceback()
+
+
+def segments(node: ClusterNode) -> list[int]:
+    """The first offsets of the segments of a node's metadata log."""
+    return [int(path.stem) for path in (node.data / METADATA).glob("*.log")]

@@ -2499,6 +2499,15 @@ QUORUM = (
         "        return False\n",
         ("tests/scenarios/test_scenarios.py::test_scenario_has_the_expected_effects[raft_removed_leader]",),
     ),
+    Mutation(
+        "a voter does not forget its log, even if it cannot be read",
+        "broker/metadata_log.py",
+        "options.quorum is not None and not options.quorum.can_become_voter\n",
+        "options.quorum is not None\n",
+        (
+            f"{UNIT}/broker/quorum/test_commits.py::test_broker_without_a_vote_fetches_all_metadata_again_if_it_cannot_be_read",
+        ),
+    ),
 )
 
 CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_by_kafkas_rules"

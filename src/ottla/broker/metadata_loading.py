@@ -57,6 +57,24 @@ def load(log: Log) -> Loaded:
         ) from error
 
 
+def load_or_start_over(log: Log) -> Loaded:
+    """Load as `load` does, but empty a log that cannot be read: this node fetches all of it again.
+
+    Only for a node that cannot be a voter: a voter that forgot its log could elect a leader without committed records.
+    """
+    try:
+        return load(log)
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        logger.warning("Fetching all metadata again from the controllers: %s", error)
+    lower_synced(log, 0)
+    for snapshot_id in snapshots.list_ids(log.files, log.directory):
+        log.files.unlink(f"{log.directory}/{snapshot_id.file_name}")
+    log.truncate_fully(0)
+    return load(log)
+
+
 def corrupt_log(log: Log, offset: int) -> KafkaError:
     """Acknowledged metadata is corrupt or missing: only an operator may decide to continue without it."""
     return KafkaError(
@@ -144,7 +162,8 @@ def _load(log: Log) -> Loaded:
     if log.log_start_offset > loaded.snapshot_end:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there",
+            f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there:"
+            " restore the directory from a copy, or format the node with a new one",
         )
     synced = read_synced(log.files, log.directory)
     if log.log_end_offset < synced:

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.broker.metadata_batches import batches_of
-from ottla.broker.metadata_loading import load, write_synced
+from ottla.broker.metadata_loading import load, load_or_start_over, write_synced
 from ottla.broker.metadata_opening import check_level, first_records, open_metadata_log, own_quorum, read_election
 from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import Snapshotter
@@ -92,7 +92,8 @@ class MetadataShell:
         self._closed = False
         self._opening = True
         self._noted_synced_offset = 0
-        loaded = load(log)
+        is_observer = options.quorum is not None and not options.quorum.can_become_voter
+        loaded = load_or_start_over(log) if is_observer else load(log)
         controls = tuple(loaded.controls)
         check_level(log, controls)
         config = options.quorum or own_quorum(node, log, controls)

@@ -74,6 +74,13 @@ class SnapshotsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRejected:
+    """The effect `LoadSnapshot` failed: the fetched snapshot is damaged. Its file is deleted, the log is as before."""
+
+    snapshot: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
     """The effect `LoadSnapshot` was executed: the snapshot is on disk, and the log is empty and starts at its end."""
 
@@ -140,6 +147,7 @@ Event: TypeAlias = (
     | Flushed
     | SnapshotsChanged
     | SnapshotLoaded
+    | SnapshotRejected
     | Received
     | Responded
     | Failed
@@ -205,7 +213,10 @@ class AppendSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LoadSnapshot:
-    """The snapshot is complete: check and sync it, replace the whole log with it, then report `SnapshotLoaded`."""
+    """The snapshot is complete: check and sync it, replace the whole log with it, then report `SnapshotLoaded`.
+
+    If it is damaged, report `SnapshotRejected`.
+    """
 
     snapshot: SnapshotId
 

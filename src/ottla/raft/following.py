@@ -9,7 +9,15 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.raft import news, voting
 from ottla.raft.connections import FOREVER
-from ottla.raft.events import AppendFetched, AppendSnapshot, BeginSnapshot, LoadSnapshot, SnapshotLoaded, Truncate
+from ottla.raft.events import (
+    AppendFetched,
+    AppendSnapshot,
+    BeginSnapshot,
+    LoadSnapshot,
+    SnapshotLoaded,
+    SnapshotRejected,
+    Truncate,
+)
 from ottla.raft.messages import (
     AddVoterRequest,
     FetchRequest,
@@ -129,6 +137,17 @@ def on_snapshot_loaded(q: QuorumState, event: SnapshotLoaded) -> None:
     q.commit(event.snapshot.end_offset)
 
 
+def on_snapshot_rejected(q: QuorumState, event: SnapshotRejected) -> None:
+    """Fetch on a moment later: the leader may send the snapshot whole, or a newer one.
+
+    A voter waits for less than the time after which it misses its leader.
+    """
+    state = q.state
+    if isinstance(state, Follower) and state.fetching is not None and state.fetching.snapshot == event.snapshot:
+        state.fetching = None
+        state.fetch_after_ms = q.now_ms + q.config.fetch_timeout_ms // 2
+
+
 # -- timers --------------------------------------------------------------------------------------------------------
 
 
@@ -148,10 +167,14 @@ def poll_follower(q: QuorumState, state: Follower, timed_out: frozenset[int]) ->
     elif not q.connections.is_any_in_flight and not q.is_flushing and _may_fetch(q, state):
         q.send(leader, _fetch_request(q, state))
     deadline_ms = state.fetch_deadline_ms if may_stand and not q.is_stopping else FOREVER
+    if q.now_ms < state.fetch_after_ms:
+        deadline_ms = min(deadline_ms, state.fetch_after_ms)
     return min(deadline_ms, max(state.voter_check_deadline_ms, q.now_ms + 1))
 
 
 def _may_fetch(q: QuorumState, state: Follower) -> bool:
+    if q.now_ms < state.fetch_after_ms:
+        return False
     if state.fetching is not None:
         return not state.fetching.is_loading
     return q.held_offset == q.log.end.offset

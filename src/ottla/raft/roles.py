@@ -97,6 +97,8 @@ class Follower:
     has_updated_voter: bool = False
     leader_high_watermark: int = -1
     fetching: SnapshotFetch | None = None
+    fetch_after_ms: int = 0
+    """No fetch is sent before: the last snapshot was damaged."""
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from ottla.raft.events import (
     Send,
     ShutdownRequested,
     SnapshotLoaded,
+    SnapshotRejected,
     SnapshotsChanged,
     Started,
     Ticked,
@@ -192,6 +193,24 @@ def test_snapshot_that_the_leader_deleted_meanwhile_is_given_up() -> None:
     (sent,) = replica.sent(m.FetchSnapshotRequest)
     replica.answer(sent, m.FetchSnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, 5, 2))
     assert replica.sent(m.FetchRequest), "the next fetch names a newer snapshot"
+
+
+def test_damaged_snapshot_is_fetched_again_after_a_pause() -> None:
+    replica = follower(LogEnd(3, 1), ((1, 0),))
+    snapshot = SnapshotId(50, 4)
+    (sent,) = replica.sent(m.FetchRequest)
+    replica.answer(sent, m.FetchResponse(ErrorCode.NONE, 5, 2, snapshot=snapshot))
+    (sent,) = replica.sent(m.FetchSnapshotRequest)
+    replica.answer(sent, m.FetchSnapshotResponse(ErrorCode.NONE, 5, 2, (), snapshot, 60, 0, 60))
+    assert LoadSnapshot(snapshot) in replica.effects
+    assert replica.step(SnapshotRejected(snapshot)) == []
+    assert replica.core.end == LogEnd(3, 1)
+    assert replica.core.deadline_ms == replica.now_ms + replica.core.config.fetch_timeout_ms // 2
+    replica.now_ms = replica.core.deadline_ms
+    replica.step(Ticked())
+    (sent,) = replica.sent(m.FetchRequest)
+    assert isinstance(sent.request, m.FetchRequest)
+    assert sent.request.end == LogEnd(3, 1)
 
 
 def snapshot_request(position: int = 0, snapshot: SnapshotId = SnapshotId(3, 1)) -> m.FetchSnapshotRequest:  # noqa: B008

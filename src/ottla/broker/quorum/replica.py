@@ -29,6 +29,7 @@ from ottla.broker.quorum.sender import Sender
 from ottla.broker.quorum.timer import DeadlineTimer
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.rate_limit import RateLimitedLog
 from ottla.common.shortage import ShortageError
 from ottla.metadata.delta import MetadataError
 from ottla.protocol.control_records import ControlType, decode_control_key
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from ottla.raft.state import RandomSource
 
 logger = logging.getLogger(__name__)
+# A leader whose snapshot is damaged sends it again every second, until it has written the next one.
+_damaged = RateLimitedLog(logger, lines=1, period_s=10.0)
 
 _CONTROL = 0x20
 # A voter without a majority alternates between these roles.
@@ -403,18 +406,23 @@ class Replica:
                 assert self._fetching is not None, "a part without a snapshot"
                 assert self._response is not None, "a part without a response"
                 self._fetching.append(position, wire_responses.records_of(self._response))
-            case e.LoadSnapshot():
-                self._load_snapshot()
+            case e.LoadSnapshot(snapshot=snapshot):
+                self._load_snapshot(snapshot)
             case _:
                 raise TypeError(f"Unexpected effect: {effect}")
 
-    def _load_snapshot(self) -> None:
+    def _load_snapshot(self, fetched: SnapshotId) -> None:
         assert self._fetching is not None, "no snapshot was fetched"
         fetching, self._fetching = self._fetching, None
         try:
             snapshot_id, snapshot, size = fetching.complete()
+        except snapshots.DamagedSnapshotError as error:
+            _damaged.warning("Fetching a metadata snapshot of the leader again, because it is damaged: %s", error)
+            self._run(e.SnapshotRejected(fetched))
+            return
+        try:
             image = snapshot_image(snapshot, snapshot_id)
-        except (snapshots.DamagedSnapshotError, MetadataError) as error:
+        except MetadataError as error:
             text = f"The metadata snapshot of the leader cannot be read: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
         # A crash before this line: the next start continues with the snapshot.
