@@ -188,6 +188,16 @@ def test_recreated_topic_and_deleted_records_are_not_in_the_copy(table: Table) -
     assert table.read(2) == {"d": "1", "e": "1", "f": "1", "g": "1"}
 
 
+def test_partition_that_was_added_is_read(table: Table) -> None:
+    table.send(("a", "1"))
+    table.read(0)
+    with Admin(table.bootstrap) as admin:
+        admin.create_partitions({table.topic: 2})
+    table.producer.send(table.topic, b"1", key=b"new", partition=1)
+    table.producer.flush()
+    assert table.read(1) == {"a": "1", "new": "1"}
+
+
 def test_table_as_it_was(table: Table) -> None:
     table.send(("a", "1"), ("b", "1"))
     table.send(("a", "2"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.cli import stream_reset, stream_status
+from ottla.cli import stream_get, stream_reset, stream_status
 from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import client_settings, connection_options
 from ottla.cli.late import streams
@@ -137,6 +137,13 @@ COMMAND.verb(
 
 
 COMMAND.verb("reset", *stream_reset.PARAMETERS, *_SHARED, examples=stream_reset.EXAMPLES)(stream_reset.reset)
+
+
+@COMMAND.verb("get", *stream_get.PARAMETERS, examples=stream_get.EXAMPLES)
+def _get(options: Options) -> int:
+    """Show the latest value of a key in a compacted topic. The exit code is 1 if there is no such key."""
+    with _explained():
+        return stream_get.get(options)
 
 
 @contextmanager

@@ -25,7 +25,14 @@ from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
 from ottla.spark.offsets import Positions
-from ottla.spark.options import Latest, OptionError, SourceOptions, Subscribe, read_source_options
+from ottla.spark.options import (
+    Latest,
+    OptionError,
+    SourceOptions,
+    Subscribe,
+    common_settings,
+    read_source_options,
+)
 from ottla.spark.source import resolve_place, source_schema
 from ottla.spark.workers import tune_worker
 
@@ -99,7 +106,10 @@ class TableReader(DataSourceReader):
         tune_worker()
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks. Asks the cluster for the ends of a table as it was. Raises ClusterError, OptionError."""
+        """Return the tasks. Asks the cluster for the ends of a table as it was.
+
+        Raises ClusterError, OptionError, TableError.
+        """
         if not isinstance(self._options.source.ending, Latest):
             self._fixed = _ends(self._options.source)
         return [TablePartition(task) for task in range(self._options.tasks)]
@@ -116,10 +126,17 @@ class TableReader(DataSourceReader):
 
 
 def _ends(options: SourceOptions) -> Positions:
+    from ottla.clients.admin import Admin, OffsetSpec
     from ottla.spark.cluster import SourceCluster
+    from ottla.spark.table_history import check_history
 
     cluster = SourceCluster(options)
     try:
-        return resolve_place(cluster, options, cluster.partitions(), options.ending, is_start=False)[0]
+        ends, _ = resolve_place(cluster, options, cluster.partitions(), options.ending, is_start=False)
     finally:
         cluster.close()
+    with Admin(common_settings(options.client)) as admin:
+        firsts = admin.list_offsets(dict.fromkeys(ends, OffsetSpec.EARLIEST))
+        for tp, end in ends.items():
+            check_history(admin, options, tp, firsts[tp].offset, end)
+    return ends

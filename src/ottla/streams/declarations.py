@@ -11,15 +11,17 @@ wrong declaration raises StreamsError where it is written.
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
+from ottla.common.lazy import LazyModule
 from ottla.streams import schemas
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import DEFAULT_MAX_FUTURE, milliseconds
@@ -27,6 +29,10 @@ from ottla.streams.schemas import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ottla.streams import lookup
+else:
+    lookup = LazyModule("ottla.streams.lookup")
 
 Format = Literal["text", "bytes", "json", "avro"]
 Mode = Literal["append", "updates", "final"]
@@ -36,6 +42,8 @@ RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "headers")
 """Columns of a record besides its key and value."""
 TOPIC: Final = "topic:"
 """The beginning of `bad` if it names a topic for invalid records."""
+AsOf: TypeAlias = int | tuple[tuple[int, int], ...]
+"""A time in ms since the epoch, or an offset for each partition; the records before it are in the table."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -76,6 +84,16 @@ class Table:
     value: Format = "json"
     schema: str | None = None
     broadcast: bool = True
+    as_of: AsOf | None = None
+
+    def get(self, key: str | bytes, *, bootstrap: str | None = None, client: Mapping[str, str] | None = None) -> Any:
+        """Return the value of a key now, or at `as_of`: a dictionary for JSON and Avro, else text or bytes.
+
+        None if the key does not exist. Reads with read_committed, and from the key's partition only. `bootstrap` is by
+        default $OTTLA_BOOTSTRAP or 127.0.0.1:9092, `client` are more settings of Kafka's clients. Blocks. Raises
+        TableError if records before `as_of` may be compacted away, FormatError, ClientError.
+        """
+        return lookup.get(self, key, bootstrap, client)
 
 
 Input: TypeAlias = Stream | Table
@@ -93,6 +111,12 @@ class Output:
     schema: str | None = None
     timestamp: str | None = None
     headers: str | None = None
+    deleted: str | None = None
+
+    @property
+    def beside_value(self) -> tuple[str, ...]:
+        """The columns that are not part of the value."""
+        return tuple(name for name in (self.timestamp, self.headers, self.deleted) if name is not None)
 
 
 Outputs: TypeAlias = Output | Sequence[Output]
@@ -191,14 +215,25 @@ def stream(
     return declared if max_future is None else _with_max_future(declared, max_future)
 
 
-def table(topic: str, *, key: str, value: Format = "json", schema: Schema | None = None, broadcast: bool = True) -> Any:
+def table(
+    topic: str,
+    *,
+    key: str,
+    value: Format = "json",
+    schema: Schema | None = None,
+    broadcast: bool = True,
+    as_of: dt.datetime | str | Mapping[int, int] | None = None,
+) -> Any:
     """Declare the latest value of each key of a compacted topic as an input. Raises StreamsError.
 
     The columns are `key`, which names the column with the keys as text, and those of the value as in `stream`. A key
     whose latest record has no value is deleted. With `broadcast`, joins send the whole table to each task.
+
+    With `as_of`, the table is that of a time, and not current: a datetime or text in ISO format, in UTC without a zone;
+    or an offset for each partition, before which the records are.
     """
     _check_topic(topic)
-    return Table(topic, key, value, _schema("value", value, schema), broadcast)
+    return Table(topic, key, value, _schema("value", value, schema), broadcast, as_of_place(as_of))
 
 
 def to(
@@ -211,12 +246,14 @@ def to(
     schema: Schema | None = None,
     timestamp: str | None = None,
     headers: str | None = None,
+    deleted: str | None = None,
 ) -> Output:
     """Write rows to a topic. Raises StreamsError.
 
     `key` is a column, written as text or bytes, or several, written as JSON. All columns are fields of the value in
     JSON or Avro; text and bytes have one column besides the key, or the column `value`. `timestamp` and `headers` name
-    columns that become those of the record, and are not part of the value.
+    columns that become those of the record, and are not part of the value. `deleted` names a column of booleans: where
+    it is true, the record has no value (a tombstone), which deletes its key from a table.
 
     `mode` is "append" for rows that do not change (filters, joins), "updates" for each change of a count or another
     aggregate, and "final" for windows, once they are closed.
@@ -230,7 +267,9 @@ def to(
         raise StreamsError(f"to({topic!r}): schema has no effect on {value}: the columns are the schema")
     _check_choice(f"to({topic!r}): value", value, FORMATS)
     keys = (key,) if isinstance(key, str) else tuple(key)
-    return Output(topic, rows, keys, mode, value, fields, timestamp, headers)
+    if deleted is not None and not keys:
+        raise StreamsError(f"to({topic!r}): deleted needs key, the column with the key that is deleted")
+    return Output(topic, rows, keys, mode, value, fields, timestamp, headers, deleted)
 
 
 @overload
@@ -276,6 +315,20 @@ def pipeline(
         return Pipeline(chosen, function, inputs, exactly_once, max_records)
 
     return declare if function is None else declare(function)
+
+
+def as_of_place(given: dt.datetime | str | Mapping[int, int] | None) -> AsOf | None:
+    """Return the place of `as_of` in a topic. Records with the given time are before it. Raises StreamsError."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return tuple(sorted(given.items()))
+    try:
+        time = dt.datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError:
+        raise StreamsError(f"as_of is {given!r}; it must be a time such as 2026-01-31T12:00:00Z") from None
+    time = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    return int(time.timestamp() * 1000) + 1
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

@@ -69,13 +69,15 @@ def input_line(given: Input) -> str:
     else:
         parts = [f"{given.topic}: table of {given.value} by {given.key}"]
         parts += [f"({given.schema})"] if given.schema and given.value == "json" else []
+        parts += ["current in each micro-batch" if given.as_of is None else "as it was at a time or offset"]
     return ", ".join(parts).replace(", (", " (")
 
 
 def output_line(given: Output) -> str:
     """Describe an output."""
     key = f", key {', '.join(given.key)}" if given.key else ""
-    return f"{given.topic}: {given.mode}, {given.value}{key}"
+    deleted = f", deleted if {given.deleted}" if given.deleted else ""
+    return f"{given.topic}: {given.mode}, {given.value}{key}{deleted}"
 
 
 def text(description: Description) -> str:

@@ -181,15 +181,23 @@ def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFra
     )
 
 
+def options_of_table(given: Table, clients: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with which all records of a table are read."""
+    return {**clients, "subscribe": given.topic, **_format("value", given.value, given.schema)}
+
+
 def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:
     """Return the latest value of each key, as of each micro-batch."""
     options = {
-        **settings.of_clients(),
-        "subscribe": given.topic,
+        **options_of_table(given, settings.of_clients()),
         "groupPrefix": f"{TABLES}{pipeline.name}.",
         "tasks": "1" if given.broadcast else str(spark.sparkContext.defaultParallelism),
-        **_format("value", given.value, given.schema),
     }
+    if isinstance(given.as_of, int):
+        options["endingTimestamp"] = str(given.as_of)
+    elif given.as_of is not None:
+        offsets = {str(partition): offset for partition, offset in given.as_of}
+        options["endingOffsets"] = json.dumps({given.topic: offsets})
     if pipeline.exactly_once:
         options["kafka.isolation.level"] = "read_committed"
     if spark not in _sessions:

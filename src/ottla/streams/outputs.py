@@ -9,8 +9,9 @@ from typing import Any, Final, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StringType, StructType
 
+from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
 from ottla.spark.formats import Encoder, encoder
 from ottla.spark.options import read_sink_options
@@ -84,14 +85,14 @@ def _counted(rows: DataFrame, output: Output) -> DataFrame:
 
 def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
     """Return the columns of the sink, and the formats with which it writes them. Raises StreamsError."""
-    missing = [
-        name for name in (*output.key, output.timestamp, output.headers) if name and name not in output.rows.columns
-    ]
+    missing = [name for name in (*output.key, *output.beside_value) if name not in output.rows.columns]
     if missing:
         raise StreamsError(
             f"to({output.topic!r}): there is no column {missing[0]!r}; the columns are {', '.join(output.rows.columns)}"
         )
     value, options = _value(output)
+    if output.deleted is not None:
+        value = F.when(~F.coalesce(_is_deleted(output, output.deleted), F.lit(False)), value)
     columns = {"value": value}
     if output.key:
         columns["key"], key_options = _key(output)
@@ -116,13 +117,24 @@ def _key(output: Output) -> tuple[Column, dict[str, str]]:
     return column.cast("string"), {}
 
 
+def _is_deleted(output: Output, name: str) -> Column:
+    kind = output.rows.schema[name].dataType
+    if not isinstance(kind, BooleanType):
+        raise StreamsError(f"to({output.topic!r}): the column {name!r} is of {kind.simpleString()}, not boolean")
+    return _quoted(name)
+
+
 def _value(output: Output) -> tuple[Column, dict[str, str]]:
-    names = [name for name in output.rows.columns if name not in (output.timestamp, output.headers)]
+    names = [name for name in output.rows.columns if name not in output.beside_value]
     if output.value in ("json", "avro"):
         if not names:
             raise StreamsError(f"to({output.topic!r}): there are no columns for the value")
-        schema = {} if output.schema is None else {"value.avro.schema": output.schema}
-        return F.struct(*map(_quoted, names)), {"value.format": output.value, **schema}
+        schema = output.schema
+        if schema is None and output.value == "avro" and output.deleted is not None:
+            # A tombstone has no value, but values are not null: the schema is that of an output without tombstones.
+            schema = avro_schema(StructType([output.rows.schema[name] for name in names]))
+        given = {} if schema is None else {"value.avro.schema": schema}
+        return F.struct(*map(_quoted, names)), {"value.format": output.value, **given}
     others = [name for name in names if name not in output.key]
     name = "value" if "value" in names else others[0] if len(others) == 1 else None
     if name is None:

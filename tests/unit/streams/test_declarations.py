@@ -164,3 +164,8 @@ def test_durations_of_event_time(text: str, wanted_ms: int) -> None:
 def test_wrong_duration_is_rejected(text: str) -> None:
     with pytest.raises(StreamsError, match=r"late is .* it must be a duration such as"):
         milliseconds("late", text)
+
+
+def test_tombstones_need_a_key() -> None:
+    with pytest.raises(StreamsError, match="deleted needs key"):
+        to("a", None, deleted="gone")  # type: ignore[arg-type]

@@ -42,7 +42,9 @@ def test_lines_of_inputs() -> None:
         "c: stream of json (at TIMESTAMP), key text, event time at, late 1 hour, at most 1 day in the future, "
         "invalid records: c.bad"
     )
-    assert input_line(Table("a", "carrier", "json", "name STRING")) == "a: table of json by carrier (name STRING)"
+    assert input_line(Table("a", "carrier", "json", "name STRING")) == (
+        "a: table of json by carrier (name STRING), current in each micro-batch"
+    )
 
 
 def test_drawing_has_each_topic_once() -> None:

@@ -31,7 +31,9 @@ class RangeCore:
         state.end = end
         state.high_watermark = -1
         self.fetch.seek(tp, start)
-        self._metadata.expedite()
+        # A partition that the view does not have may be new: readers stay open between ranges.
+        known = self._view.partitions(tp.topic)
+        self._metadata.expedite(is_due=known is not None and tp.partition not in known)
         self._view_version = -1
 
     def fill(self, collector: Collector) -> None:

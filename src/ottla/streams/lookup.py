@@ -1,0 +1,131 @@
+"""Looks up one key of a table: reads the key's partition backwards, without Spark's Java and with little memory.
+
+A lookup reads pieces of the partition from its end, each four times as large as the piece before it, until a record has
+the key. So a key that changed recently is found at once, and one that does not exist costs a read of the partition.
+Records of open and aborted transactions are not seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+
+from ottla.clients.admin import Admin, OffsetSpec
+from ottla.common.ids import TopicPartition
+from ottla.records.murmur2 import partition_for_key
+from ottla.spark.formats import decode
+from ottla.spark.offsets import OffsetRange, Positions
+from ottla.spark.options import common_settings, read_source_options
+from ottla.spark.range_reader import read_range
+from ottla.spark.table_ends import TableError as TableError  # noqa: PLC0414 - re-exported
+from ottla.spark.table_history import check_history
+from ottla.streams.declarations import AsOf, Table
+from ottla.streams.errors import StreamsError
+from ottla.streams.inputs import options_of_table
+
+FIRST_PIECE: Final = 1_000
+LARGEST_PIECE: Final = 1_000_000
+"""Offsets that are read before the next piece."""
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The latest record of a key. `value` is None if the record deletes the key."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    value: Any
+
+
+def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[str, str] | None) -> Any:
+    """Return the value of a key: a dictionary for JSON and Avro, else text or bytes; None without such a key.
+
+    Raises StreamsError, TableError, FormatError, ClientError.
+    """
+    found = find(table, key, {"bootstrap.servers": bootstrap or _default_bootstrap(), **(client or {})})
+    return None if found is None else found.value
+
+
+def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_partitions: bool = False) -> Found | None:
+    """Return the latest record of a key, of its partition or with the latest timestamp of all partitions.
+
+    The partition is that of Kafka's default partitioner. Raises StreamsError, TableError, FormatError, ClientError.
+    """
+    wanted = key.encode() if isinstance(key, str) else key
+    options = options_of_table(table, {f"kafka.{name}": value for name, value in client.items()})
+    source = read_source_options({**options, "kafka.isolation.level": "read_committed"}, streaming=False)
+    with Admin(common_settings(source.client)) as admin:
+        partitions = [each.partition for each in admin.describe_topic(table.topic).partitions]
+        if not all_partitions:
+            partitions = [partition_for_key(wanted, len(partitions))]
+        places = [TopicPartition(table.topic, partition) for partition in partitions]
+        firsts = admin.list_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
+        ends = _ends(admin, places, table.as_of)
+        found = []
+        for tp in places:
+            if table.as_of is not None:
+                check_history(admin, source, tp, firsts[tp].offset, ends[tp])
+            record = _latest(dict(source.client), wanted, tp, firsts[tp].offset, ends[tp])
+            if record is not None:
+                found.append(record)
+    if not found:
+        return None
+    latest = max(found, key=lambda record: record.column("timestamp")[0].value)
+    return _found(latest, table, source)
+
+
+def _default_bootstrap() -> str:
+    return os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+
+
+def _ends(admin: Admin, places: list[TopicPartition], as_of: AsOf | None) -> Positions:
+    """Return the offsets before which the records are searched."""
+    latest = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST), read_committed=True)
+    ends = {tp: row.offset for tp, row in latest.items()}
+    if as_of is None:
+        return ends
+    if isinstance(as_of, int):
+        at = {tp: row.offset for tp, row in admin.list_offsets(dict.fromkeys(places, as_of)).items()}
+        return {tp: end if at[tp] < 0 else min(at[tp], end) for tp, end in ends.items()}
+    given = dict(as_of)
+    missing = [tp for tp in places if tp.partition not in given]
+    if missing:
+        raise StreamsError(f"as_of has no offset for {missing[0]}")
+    return {tp: min(given[tp.partition], end) for tp, end in ends.items()}
+
+
+def _latest(client: dict[str, str], key: bytes, tp: TopicPartition, first: int, end: int) -> Any:
+    """Return the last record of a key, as a batch with one row; None without one."""
+    size = FIRST_PIECE
+    while end > first:
+        start = max(first, end - size)
+        last = None
+        wanted = OffsetRange(tp.topic, tp.partition, start, end)
+        for records in read_range(client, wanted, isolation_level="read_committed", fail_on_data_loss=False):
+            rows = records.filter(pc.equal(records.column("key"), pa.scalar(key, pa.binary())))
+            if rows.num_rows:
+                last = rows.slice(rows.num_rows - 1)
+        if last is not None:
+            return last
+        end, size = start, min(4 * size, LARGEST_PIECE)
+    return None
+
+
+def _found(record: Any, table: Table, source: Any) -> Found | None:
+    values: list[Any] = [None]
+    if record.column("value").null_count == 0:
+        typed = record if source.value_format == "raw" else next(decode(iter((record,)), source))
+        values = typed.column("value").to_pylist()
+    value = values[0]
+    if isinstance(value, bytes) and table.value == "text":
+        value = value.decode("utf-8", "replace")
+    row = record.select(["partition", "offset"]).to_pylist()[0]
+    timestamp_ms = record.column("timestamp").cast(pa.int64())[0].as_py() // 1000
+    return Found(row["partition"], row["offset"], timestamp_ms, value)
