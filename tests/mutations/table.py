@@ -3051,6 +3051,13 @@ STREAMS = (
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
     ),
     Mutation(
+        "a pipeline that runs is not reset",
+        "cli/stream_reset.py",
+        "        if each.is_alive(now_ms):\n",
+        "        if False:\n",
+        ("tests/streams/test_observing.py::test_running_pipeline_is_not_reset",),
+    ),
+    Mutation(
         "a repeated micro-batch moves the event time of an idle stream as the first one did",
         "spark/idle.py",
         'tasks.append(TickPartition(end[IDLE]["0"]))',

@@ -117,7 +117,7 @@ def mermaid(descriptions: Sequence[Description]) -> str:
 
 
 def _escaped(label: str) -> str:
-    return re.sub(r'["<>]', " ", label)
+    return re.sub(r'["<>#]', " ", label)  # '#' begins an entity
 
 
 # -- the description in a checkpoint -----------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def _watermark(status: Status, facts: Facts) -> Finding | None:
         "watermark held back",
         f"The watermark ({now}) is held back by {slowest.topic}, partition {partitions}: no records {since}. With "
         "several streams, event time is that of the slowest, so windows and joins wait.",
-        [f"The next record of {slowest.topic} moves it."],
+        [f"The next record of {slowest.topic} moves it. With idle=, an idle stream follows the clock."],
     )
 
 

@@ -323,11 +323,14 @@ def _partition(number: int, span: tuple[int, int, int], last_ms: int, now_ms: in
 
 
 def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, int]]:
-    """Return the offsets of a source by topic and partition; nothing if it is not a source of Ottla."""
+    """Return the offsets of a source by topic and partition; nothing if it is not a source of Ottla.
+
+    Names that no topic can have are not offsets: `#idle` is the time of an idle stream.
+    """
     found = source.get(name)
     if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
         return {}
-    return found
+    return {topic: offsets for topic, offsets in found.items() if not topic.startswith("#")}
 
 
 def _stores(run: Run, report: Mapping[str, Any]) -> tuple[Store, ...]:

@@ -60,7 +60,8 @@ def test_status_after_the_first_batches() -> None:
 
 
 def test_first_batch_without_start_and_source_of_another_format() -> None:
-    sources = [{"startOffset": None, "endOffset": {"orders": {"0": 3}}, "latestOffset": None}, {"endOffset": 7}]
+    idle = {"#idle": {"at": 1_767_225_600_000}}
+    sources = [{"startOffset": None, "endOffset": {"orders": {"0": 3}} | idle, "latestOffset": None}, {"endOffset": 7}]
     status = after_batch(Status(RUN), report(sources=sources), 1)
     assert status.inputs == (Input("orders", (Partition(0, 3, 3),)),)
 
