@@ -727,6 +727,20 @@ CRASHES = (
         ),
     ),
     Mutation(
+        "batches of several producers do not count as those of one open transaction",
+        "broker/transaction_verification.py",
+        "        elif producer != (producer_id, epoch):\n            return False\n",
+        "",
+        (f"{TRANSACTIONS}::test_transactions_of_two_producers_in_one_request_are_rejected",),
+    ),
+    Mutation(
+        "a transactional batch without an open transaction in its partition is verified",
+        "broker/transaction_verification.py",
+        "        if entry is not None and entry.epoch == epoch and entry.transaction_start >= 0:\n",
+        "        if entry is not None and entry.epoch == epoch:\n",
+        (f"{TRANSACTIONS}::test_batch_that_arrives_after_its_transaction_begins_no_other",),
+    ),
+    Mutation(
         "a transactional batch waits until the addition of its partition is committed",
         "broker/coordinator_runtime.py",
         "        return runner.shard if runner.committed_end >= runner.appended_end else None\n",

@@ -10,7 +10,7 @@ While the coordinator's answer is on its way, a marker may end the transaction. 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.broker.transaction_runtime import Errors, TransactionRuntime
     from ottla.config import BrokerConfig
+    from ottla.records import BatchHeader
 
 
 # Errors of the coordinator that a producer retries. Older producers do not know them, but retry NOT_ENOUGH_REPLICAS.
@@ -33,6 +34,34 @@ _RETRIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+
+Batches: TypeAlias = "list[tuple[Partition, BatchHeader]]"
+"""The transactional batches of a request."""
+
+
+def are_in_open_transaction(
+    batches: Batches, transactional_id: str, transactions: TransactionRuntime, *, adds: bool
+) -> bool:
+    """Whether this node knows at once that all batches belong to one open transaction of one producer.
+
+    Then they may be appended now, before any other event; otherwise they need a `Verification`. `adds` as there.
+    """
+    producer: tuple[int, int] | None = None
+    unopened: list[tuple[str, int]] = []
+    for partition, header in batches:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if producer is None:
+            producer = producer_id, epoch
+        elif producer != (producer_id, epoch):
+            return False
+        entry = partition.log.producers.entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.transaction_start >= 0:
+            continue
+        if adds or (entry is not None and entry.epoch > epoch):
+            return False
+        unopened.append(partition.topic_partition)
+    return producer is None or not unopened or transactions.has_open(transactional_id, producer, unopened)
 
 
 class Verification:

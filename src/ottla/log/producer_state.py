@@ -19,7 +19,7 @@ from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, e
 from ottla.log.transaction_marker import Marker, TransactionEnd, read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer
-from ottla.records.batch import CONTROL
+from ottla.records.batch import CONTROL, TRANSACTIONAL
 
 Origin = Literal["client", "coordinator", "raft", "replication"]
 _INT32_MAX = 0x7FFFFFFF
@@ -65,11 +65,11 @@ class ProducerState:
         TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self.entries.get(header.producer_id)
-        # Nearly every batch follows the previous one of its producer, outside of any transaction.
+        # Nearly every batch follows the previous one of its producer, and is not outside of an open transaction.
         if (
             entry is not None
             and entry.epoch == header.producer_epoch
-            and entry.transaction_start < 0
+            and (entry.transaction_start < 0 or header.attributes & TRANSACTIONAL)
             and entry.batches
             and header.base_sequence == entry.batches[-1].last_sequence + 1
             and not header.attributes & CONTROL
@@ -170,8 +170,13 @@ class ProducerState:
 
     def on_high_watermark(self, offset: int) -> None:
         """Forget ended transactions whose marker is below the high watermark."""
-        if self.undecided:
-            self.undecided = {first: last for first, last in self.undecided.items() if last >= offset}
+        undecided = self.undecided
+        if not undecided:
+            return
+        if max(undecided.values()) < offset:  # nearly always
+            self.undecided = {}
+        else:
+            self.undecided = {first: last for first, last in undecided.items() if last >= offset}
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -253,9 +253,13 @@ def test_transactional_batch_without_a_transactional_id_is_rejected(producer: Tr
 def test_transactions_of_two_producers_in_one_request_are_rejected(producer: TransactionalProducer) -> None:
     harness = producer.harness
     harness.create("u")
+    other = TransactionalProducer(harness, producer.protocol, "other")
+    assert other.init() is ErrorCode.NONE
+    producer.send("t")
+    other.send("u")
     batches = [
-        batch(b"v", producer_id=each, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
-        for each in (producer.producer_id, producer.producer_id + 1)
+        batch(b"v", producer_id=each.producer_id, producer_epoch=0, base_sequence=1, attributes=TRANSACTIONAL)
+        for each in (producer, other)
     ]
     request = produce_request(("t", {0: batches[0]}), ("u", {0: batches[1]}))
     request.transactional_id = ID

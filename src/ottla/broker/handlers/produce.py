@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.transaction_verification import Verification
+from ottla.broker.transaction_verification import Batches, Verification, are_in_open_transaction
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -28,7 +28,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.records import NotOneBatchError, RecordError, read_header
-from ottla.records.batch import HEADER_SIZE
+from ottla.records.batch import HEADER_SIZE, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -69,11 +69,13 @@ _WITHOUT_LOG_START = {
 class _Order:
     """What all partitions of a request have in common."""
 
-    __slots__ = ("acks", "has_moved", "verification", "waiting")
+    __slots__ = ("acks", "has_moved", "is_open", "verification", "waiting")
 
-    def __init__(self, acks: int, verification: Verification | None) -> None:
+    def __init__(self, acks: int, verification: Verification | None, *, is_open: bool = False) -> None:
         self.acks = acks
         self.verification = verification
+        self.is_open = is_open
+        """Whether all transactional batches belong to an open transaction, so that there is no verification."""
         self.waiting: _Waiting = []
         """Responses that are not committed yet."""
         self.has_moved = False
@@ -84,18 +86,25 @@ def handle(
     broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
     """Append every batch; respond when the appended batches are committed."""
-    verification = None
-    if request.transactional_id is not None:
-        verification = _verification_of(broker, context, request, request.transactional_id)
-        attempt = verification.attempt(broker.transactions, context.api_version)
-        if not attempt.done or verification.unsettled:
-            _copy_batches(request)
-            return _produce_when_verified(broker, context, request, verification, attempt)
-    order = _Order(request.acks, verification)
+    verification, is_open = None, False
     count = 0
     for topic in request.topic_data:
         count += len(topic.partition_data)
-    if count > MOST_AT_ONCE or len(request.topic_data) > MOST_AT_ONCE:
+    is_long = count > MOST_AT_ONCE or len(request.topic_data) > MOST_AT_ONCE
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        batches = _transactional_batches(broker, context, request)
+        adds = context.api_version >= ADDS_SINCE_VERSION
+        # Only if nothing else happens between the answer and the appends.
+        is_open = not is_long and are_in_open_transaction(batches, transactional_id, broker.transactions, adds=adds)
+        if not is_open:
+            verification = _verification_of(broker, context, transactional_id, batches)
+            attempt = verification.attempt(broker.transactions, context.api_version)
+            if not attempt.done or verification.unsettled:
+                _copy_batches(request)
+                return _produce_when_verified(broker, context, request, verification, attempt)
+    order = _Order(request.acks, verification, is_open=is_open)
+    if is_long:
         _copy_batches(request)
         return _produce_in_slices(broker, context, request, order)
     topics: list[TopicProduceResponse] = []
@@ -113,25 +122,17 @@ def _copy_batches(request: ProduceRequest) -> None:
                 data.records = memoryview(bytearray(data.records))
 
 
-def _verification_of(
-    broker: ProducePorts, context: RequestContext, request: ProduceRequest, transactional_id: str
-) -> Verification:
-    """Collect the partitions of the request's transactional batches."""
+def _transactional_batches(broker: ProducePorts, context: RequestContext, request: ProduceRequest) -> Batches:
+    """The transactional batches of the request; without those that are rejected when they would be appended."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
-    adds = context.api_version >= ADDS_SINCE_VERSION
-    verification = Verification(
-        transactional_id,
-        adds=adds,
-        abortable=context.api_version >= ABORTABLE_SINCE_VERSION,
-        is_enabled=adds or broker.config.bool("transaction.partition.verification.enable"),
-    )
+    found: Batches = []
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if type(records) is not memoryview or len(records) < HEADER_SIZE:
-                continue  # it is rejected when it would be appended
+                continue
             header = read_header(records)
-            if not header.is_transactional:
+            if not header.attributes & TRANSACTIONAL:
                 continue
             try:
                 if by_id:
@@ -139,8 +140,23 @@ def _verification_of(
                 else:
                     partition = broker.partitions.get(topic.name, data.index)
             except KafkaError:
-                continue  # the same
-            verification.include(partition, header.producer_id, header.producer_epoch, header.base_sequence)
+                continue
+            found.append((partition, header))
+    return found
+
+
+def _verification_of(
+    broker: ProducePorts, context: RequestContext, transactional_id: str, batches: Batches
+) -> Verification:
+    adds = context.api_version >= ADDS_SINCE_VERSION
+    verification = Verification(
+        transactional_id,
+        adds=adds,
+        abortable=context.api_version >= ABORTABLE_SINCE_VERSION,
+        is_enabled=adds or broker.config.bool("transaction.partition.verification.enable"),
+    )
+    for partition, header in batches:
+        verification.include(partition, header.producer_id, header.producer_epoch, header.base_sequence)
     return verification
 
 
@@ -200,7 +216,7 @@ def _append(
             if type(records) is not memoryview:
                 why = "There must be exactly one record batch per partition"
                 raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
-            is_verified = verification is not None and verification.check(partition)
+            is_verified = order.is_open or (verification is not None and verification.check(partition))
             info = partition.append_produced(records, acks, now_ms, allow_zstd=allow_zstd, is_verified=is_verified)
             first, last, append_time_ms, start, _ = info
             response = PartitionProduceResponse(

@@ -22,6 +22,7 @@ from ottla.protocol.transaction_records import (
 )
 from ottla.protocol.wire import DecodeError
 
+MOST_CACHED_PARTITIONS = 32
 LONGEST_CACHED = 256
 _STATES = {state.value: state for state in State}
 
@@ -48,7 +49,7 @@ def record_of(transactional_id: str, metadata: Metadata, level: int) -> RecordBy
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state.value,
-        transaction_partitions=None if metadata.state is State.EMPTY else _by_topic(metadata.partitions),
+        transaction_partitions=None if metadata.state is State.EMPTY else _partitions_of(metadata.partitions),
         transaction_last_update_timestamp_ms=metadata.update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )
@@ -65,11 +66,22 @@ def tombstone_of(transactional_id: str) -> RecordBytes:
     return key_of(transactional_id), None
 
 
+def _partitions_of(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+    """The partitions by topic, as the record has them. They must not be changed.
+
+    They are cached if there are few: two records of a transaction name them, and often those of the next one.
+    """
+    return (_cached_by_topic if len(partitions) <= MOST_CACHED_PARTITIONS else _by_topic)(partitions)
+
+
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     return [
         PartitionsSchema(topic=topic, partition_ids=[index for _, index in rows])
         for topic, rows in groupby(sorted(partitions), key=lambda partition: partition[0])
     ]
+
+
+_cached_by_topic = lru_cache(maxsize=256)(_by_topic)
 
 
 def metadata_of(value: TransactionLogValue) -> Metadata:
