@@ -7,6 +7,7 @@
                                     a micro-batch has read up to there; `write` of its `ms` are the checkpoint
     busy                            a micro-batch starts
     fail KIND [restart=S] WORD...   the query fails because of this
+    restart                         the query starts again
     stop, done                      the run ends
     advance S                       time passes; the driver publishes heartbeats
     die                             the driver publishes no more
@@ -107,6 +108,9 @@ class StreamScenario:
         self.status = replace(
             self.status, phase="failed" if again_ms is None else "restarting", at_ms=self.now_ms, problem=problem
         )
+
+    def do_restart(self, _: list[str], __: Mapping[str, str]) -> None:
+        self.status = replace(self.status, phase="running", at_ms=self.now_ms)
 
     def do_stop(self, _: list[str], __: Mapping[str, str]) -> None:
         self.status = replace(self.status, phase="stopped", at_ms=self.now_ms)

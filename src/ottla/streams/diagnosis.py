@@ -77,7 +77,8 @@ def diagnose(status: Status, facts: Facts) -> list[Finding]:
     if ended is not None:
         return [ended]
     checks: Iterable[Callable[[Status, Facts], Finding | None]] = (
-        _missing, _restarting, _transaction, _busy, _behind, _skewed, _future, _watermark, _late, _growing, _invalid,
+        _missing, _restarting, _restarted, _transaction, _busy, _behind,
+        _skewed, _future, _watermark, _late, _growing, _invalid,
     )  # fmt: skip
     found = [finding for check in checks if (finding := check(status, facts)) is not None]
     return found if any(each.is_problem for each in found) else [_healthy(status, facts), *found]
@@ -162,6 +163,19 @@ def _restarting(status: Status, facts: Facts) -> Finding | None:
         "restarting",
         f"It failed {_ago(facts.now_ms - problem.at_ms)} and starts again in {_duration(wait_ms)}, restart "
         f"{problem.restarts + 1}: {problem.reason}",
+    )
+
+
+def _restarted(status: Status, facts: Facts) -> Finding | None:
+    """It was restarted, and has not finished a micro-batch since."""
+    problem = status.problem
+    finished_ms = 0 if status.batch is None else status.batch.finished_ms
+    if status.phase != "running" or problem is None or problem.at_ms < finished_ms:
+        return None
+    return Finding(
+        "restarted",
+        f"It failed {_ago(facts.now_ms - problem.at_ms)}, was restarted, and has not finished a micro-batch since: "
+        f"{problem.reason}",
     )
 
 
