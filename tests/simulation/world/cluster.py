@@ -11,6 +11,7 @@ from ottla.broker.server import Node
 from ottla.common.ids import Uuid
 from ottla.config import BrokerConfig
 from ottla.log import StorageError
+from ottla.metadata.features import default_levels
 from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.raft.voters import VersionRange
 from tests.simulation.world.disk import SimulatedDisk
@@ -164,12 +165,14 @@ class SimulatedCluster:
             for each in range(1, voters + 1)
         )
         self.directories = directories
+        levels = {**default_levels(), "transaction.version": self.random.choice((1, 2, 2))}
         servers = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in range(1, voters + 1))
         for each in range(1, nodes + 1):
             listeners = f"PLAINTEXT://{host_of(each)}:{BROKER_PORT},{LISTENER}://{host_of(each)}:{CONTROLLER_PORT}"
             own = {"node.id": str(each), "listeners": listeners, "controller.quorum.bootstrap.servers": servers}
             machine = Machine(self, each, BrokerConfig(SETTINGS | own | (settings or {})))
-            first = NodeFormat(each, CLUSTER_ID, [DATA], DATA, voters=self.voters if each <= voters else None)
+            known = self.voters if each <= voters else None
+            first = NodeFormat(each, CLUSTER_ID, [DATA], DATA, levels, voters=known)
             format_node(machine.disk, first, lambda each=each: directories[each], 0)  # type: ignore[misc]
             self.nodes[each] = machine
 
