@@ -34,6 +34,7 @@ class FakeQuery:
     isActive: bool = False  # noqa: N815 - Spark's
     active_polls: int = 0
     has_records: bool = True
+    message: str = ""
     polls: int = 0
     was_stopped_after: int | None = None
 
@@ -43,7 +44,8 @@ class FakeQuery:
     @property
     def status(self) -> dict[str, Any]:
         self.polls += 1
-        return {"isTriggerActive": self.polls <= self.active_polls, "isDataAvailable": self.has_records}
+        is_active = self.polls <= self.active_polls
+        return {"isTriggerActive": is_active, "isDataAvailable": self.has_records, "message": self.message}
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802 - Spark's
@@ -131,6 +133,35 @@ def test_restarts_without_progress_end(run: Run) -> None:
 def test_finished_batch_makes_restarts_count_from_zero(run: Run) -> None:
     fakes = [FakeQuery(UNAVAILABLE) for _ in range(2 * MOST_RESTARTS)]
     assert len(run(*fakes, FakeQuery(), has_progress=True)) == len(fakes) + 1
+
+
+def test_restarts_wait_for_a_query_that_is_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, started = iter(range(0, 10**9, 100)), []
+    monkeypatch.setattr(runtime, "WATCH_S", 0.0)
+    monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    slow = FakeQuery(isActive=True, message="Initializing sources")
+    stop = threading.Event()
+
+    def start(query: Query, *_: object) -> FakeQuery:
+        started.append((query.name, slow.message))
+        stop.set()
+        return FakeQuery()
+
+    def publish(_now_s: float) -> None:
+        if slow.polls >= 5:
+            slow.message = "Waiting for next trigger"
+
+    monkeypatch.setattr(runtime, "start_query", start)
+    monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
+    runner = Runner(cast("Any", None), [], Settings({}, "x"))
+    monkeypatch.setattr(runner, "_publish", publish)
+    for name, query in (("slow", slow), ("failed", None)):
+        plan = cast("Any", SimpleNamespace(pipeline=SimpleNamespace(name=name)))
+        one = runtime._Running(plan, Query(name, "append", ()), cast("Any", FakeProgress(some=False)))
+        one.running = cast("Any", query)
+        runner._queries.append(one)
+    runner.watch(stop)
+    assert started == [("failed", "Waiting for next trigger")]
 
 
 @pytest.mark.parametrize(("fake", "polls"), [

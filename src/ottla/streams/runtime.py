@@ -186,7 +186,8 @@ class Runner:
             now_s = time.monotonic()
             for each in list(self._queries):
                 if each.running is None:
-                    if now_s >= each.start_at_s:
+                    # Spark waits 10 s for the Python process of each query, which is too short if many start at once.
+                    if now_s >= each.start_at_s and not any(_is_starting(other.running) for other in self._queries):
                         self._start(each)
                 elif not each.running.isActive:
                     self._ended(each, now_s)
@@ -371,6 +372,11 @@ def _ensure_active(spark: SparkSession) -> None:
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     if not sessions.getActiveSession().isDefined():
         sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+
+
+def _is_starting(query: StreamingQuery | None) -> bool:
+    """Whether Spark creates the sources of a query, each with a Python process of its own."""
+    return query is not None and query.isActive and str(query.status["message"]).startswith("Initializing")
 
 
 def _stop_after_batch(query: StreamingQuery, deadline_s: float) -> None:
