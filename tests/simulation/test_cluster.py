@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import cycle
 
 import pytest
 
@@ -23,6 +24,8 @@ from tests.simulation.world.programs import IN, OUT, PARTITIONS, Member, Program
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "4"))
 STEPS = 40
+# A leader that is more than `log.message.timestamp.after.max.ms` (an hour) behind its producers rejects their records.
+AHEAD_MS = (-3_500_000, 0, 6 * 3_600_000)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -40,6 +43,24 @@ def run_seed(seed: int, steps: int = STEPS) -> Run:
             run.cluster.run_for(run.cluster.random.choice((50, 200, 500, 1_000)))
         run.end()
     return run
+
+
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // 4)))
+def test_clocks_that_differ_by_hours_lose_nothing(seed: int) -> None:
+    """Leaders and coordinators move between them. Groups and transactions go on, and retention deletes nothing."""
+    run = Run(seed)
+    machines = list(run.cluster.nodes.values())
+    for machine, ahead_ms in zip(machines, cycle(AHEAD_MS), strict=False):
+        machine.ahead_ms = ahead_ms
+    with run.cluster.machines.installed():
+        run.begin()
+        for machine in machines:
+            run.cluster.run_for(2_000)
+            machine.kill()
+            run.cluster.run_for(1_000)
+            run.wait("all nodes serve", run.all_serve, 60)
+        run.end()
+    assert not run.checks.losses
 
 
 def test_seed_decides_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +132,12 @@ class Run:
             machine.start()
         setup = Setup(self.work, 1)
         setup.start()
-        self._wait("the topics are created", lambda: setup.done, 60)
+        self.wait("the topics are created", lambda: setup.done, 60)
         self.work.stopping = False
         for program in self.programs:
             program.start()
 
-    def _wait(self, what: str, condition: Callable[[], bool], limit_s: int) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], limit_s: int) -> None:
         for _ in range(limit_s * 4):
             if condition():
                 return
@@ -126,20 +147,20 @@ class Run:
     def end(self) -> None:
         """Without faults, everything works again within a bounded time, and nothing is lost."""
         self.faults.heal()
-        self._wait("all nodes serve", self._all_serve, 60)
+        self.wait("all nodes serve", self.all_serve, 60)
         acknowledged = self.work.acknowledged
-        self._wait("records are acknowledged", lambda: self.work.acknowledged > acknowledged, 60)
+        self.wait("records are acknowledged", lambda: self.work.acknowledged > acknowledged, 60)
         for writer in self.writers:
             writer.stopping = True
         if self.checks.losses:
             return
         if self.transformers:
-            self._wait("all records are copied", self._is_copied, 90)
+            self.wait("all records are copied", self._is_copied, 90)
         assert sorted(self.reader.tags[0]) == sorted(self.reader.tags[1]), self.cluster.fail("half of a transaction")
         for index in range(PARTITIONS):
             self._check_writers(index)
 
-    def _all_serve(self) -> bool:
+    def all_serve(self) -> bool:
         for machine in self.cluster.nodes.values():
             machine.start()
         return len(self.cluster.running()) == len(self.cluster.nodes)
