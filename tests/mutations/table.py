@@ -2276,6 +2276,22 @@ SPARK_TABLES = (
         OTTLA_ONLY,
     ),
     Mutation(
+        "a reader that stays open finds a partition that was added",
+        "clients/consumer/range_core.py",
+        "        self._metadata.expedite(is_due=known is not None and tp.partition not in known)\n",
+        "        self._metadata.expedite(is_due=known is None)\n",
+        (f"{TABLES}::test_partition_that_was_added_is_read",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a table as it was is refused if compaction may have removed its records",
+        "spark/table_history.py",
+        "    return count == end - first\n",
+        "    return count > 0\n",
+        ("tests/spark/test_table_lookup.py::test_history_with_gaps_and_no_repeated_key_is_unknown",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
         "records that were deleted from a topic are not in the copy of a worker",
         "spark/table_reader.py",
         "    part.drop_before(first)\n",
