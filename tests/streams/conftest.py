@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             # Spark's Python workers pool their clients, which outlive a test.
             item.add_marker(pytest.mark.ottla_unclosed("keep"))
+            # Not in a second group, of stock Kafka, which another worker might run with a session of its own.
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(300))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.type_pb2 import Field
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from ottla.streams import Output, PipelineFailed, StreamsError, pipeline, stream, table, to
@@ -94,12 +95,16 @@ def copied(numbers: Any = stream("numbers", "json", schema="x INT", bad="skip"))
     return [
         to("avro", numbers, value="avro", schema=AVRO),
         to("bytes", numbers.select(F.lit(b"1").alias("y")), value="bytes"),
+        to("protobuf", numbers.select(F.col("x").alias("number")), value="protobuf", schema=Field),
     ]
 
 
 @pipeline
-def back(numbers: Any = stream("avro", "avro", schema=AVRO)) -> Output:
-    return to("numbers.again", numbers)
+def back(
+    numbers: Any = stream("avro", "avro", schema=AVRO),
+    others: Any = stream("protobuf", "protobuf", schema=Field, bad="topic:protobuf.bad"),
+) -> Output:
+    return to("numbers.again", numbers.union(others.select("number")))
 
 
 def test_formats_and_skipped_records(ottla_streams: Start, ottla: Ottla) -> None:
@@ -108,8 +113,11 @@ def test_formats_and_skipped_records(ottla_streams: Start, ottla: Ottla) -> None
     assert [record.value for record in test.records("avro")] == [b"\x02", b"\x04"]
     assert [record.value for record in test.records("bytes")] == [b"1", b"1"]
     ottla.wait_until(lambda: test.invalid("numbers") == 1)
+    assert [record.value for record in test.records("protobuf")] == [b"\x18\x01", b"\x18\x02"]
     again = ottla_streams(back)
-    assert again.read("numbers.again") == [(None, {"x": 1}), (None, {"x": 2})]
+    again.send("others", b"\x18")
+    assert sorted(row.value["x"] for row in again.read("numbers.again")) == [1, 1, 2, 2]
+    assert [record.value for record in again.records("protobuf.bad")] == [b"\x18"]
 
 
 @pipeline

@@ -43,6 +43,7 @@ from ottla.spark.ddl import SchemaError, nullable, parse_schema
 from ottla.spark.future_times import FutureTimes, check_time, future_times
 from ottla.spark.json_columns import read_json, to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
+from ottla.spark.protobuf_values import ProtobufReader, message_class, protobuf_type, to_protobuf, written_message
 
 Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
@@ -59,7 +60,10 @@ ERROR: Final = StructType(
 BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
 """Columns of a sink with a special meaning. Without a column `value`, all other columns are the value."""
 
-_OPTIONS_OF: Final = {"schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro"}
+_OPTIONS_OF: Final = {
+    "schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro",
+    "protobuf.message": "protobuf", "protobuf.descriptors": "protobuf",
+}  # fmt: skip
 _KNOWN: Final = (
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
     DateType, TimestampType, TimestampNTZType,
@@ -83,6 +87,8 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
         kind = _json_schema(part, options.formats)
     elif asked == "avro":
         kind = avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
+    elif asked == "protobuf":
+        kind = protobuf_type(part, options.formats)
     if part == "value":
         check_time(kind, options.formats)
     return kind
@@ -90,7 +96,7 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     """Yield the batches with typed key and value. Raises FormatError."""
-    kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder}
+    kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder, "protobuf": _ProtobufDecoder}
     asked = {part: getattr(options, f"{part}_format") for part in PARTS}
     decoders: list[_Decoder | _TimeCheck] = [
         kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"
@@ -172,6 +178,17 @@ class _AvroDecoder(_Decoder):
     def __init__(self, part: Part, options: SourceOptions) -> None:
         super().__init__(part, options)
         self._reader = AvroReader(part, options.formats, self._type)
+
+    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+        return self._reader.read(values, not self._permissive)
+
+
+class _ProtobufDecoder(_Decoder):
+    """Decodes Protobuf values. There is no column for invalid values, because they have no text."""
+
+    def __init__(self, part: Part, options: SourceOptions) -> None:
+        super().__init__(part, options)
+        self._reader = ProtobufReader(part, options.formats, self._type)
 
     def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
         return self._reader.read(values, not self._permissive)
@@ -285,7 +302,9 @@ class Encoder:
     fields: tuple[str, ...] = ()
     """The columns that make up the value, if there is no column `value`."""
     schemas: tuple[tuple[Part, str], ...] = ()
-    """The Avro schemas of the parts in Avro; the other parts are JSON."""
+    """The Avro schemas of the parts in Avro."""
+    messages: tuple[tuple[Part, str, str], ...] = ()
+    """The parts in Protobuf, with message and descriptors. The other parts are JSON."""
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with encoded columns."""
@@ -301,9 +320,13 @@ class Encoder:
 
     def _encode(self, part: Part, column: Any) -> Any:
         schema = dict(self.schemas).get(part)
-        if schema is None:
+        message = next((message_class(name, files) for each, name, files in self.messages if each == part), None)
+        if message is not None:
+            values, bad = to_protobuf(column, message)
+        elif schema is not None:
+            values, bad = to_avro(column, schema)
+        else:
             return to_json(column)
-        values, bad = to_avro(column, schema)
         if bad is not None:
             raise FormatError(
                 f"A {part} cannot be written: its field {bad[1]!r} {bad[2]}" if bad[1] else f"A {part} {bad[2]}"
@@ -321,6 +344,7 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
     names = schema.fieldNames()
     fields: tuple[str, ...] = ()
     schemas: list[tuple[Part, str]] = []
+    messages: list[tuple[Part, str, str]] = []
     for part in PARTS:
         _refuse_others(part, asked[part], options.formats)
     for part in parts:
@@ -335,9 +359,11 @@ def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
         if asked[part] == "avro":
             may_be_null = part in names and schema[part].nullable
             schemas.append((part, written_schema(part, options.formats, kind, may_be_null)))
+        elif asked[part] == "protobuf":
+            messages.append((part, *written_message(part, options.formats, kind)))
         else:
             _check_writable(kind, part)
-    return Encoder(parts, fields, tuple(schemas)) if parts else None
+    return Encoder(parts, fields, tuple(schemas), tuple(messages)) if parts else None
 
 
 def _check_writable(kind: DataType, path: str) -> None:

@@ -20,10 +20,11 @@ class OptionError(ValueError):
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-FORMATS: Final = ("raw", "json", "avro")
+FORMATS: Final = ("raw", "json", "avro", "protobuf")
 FORMAT_NAMES: Final = (
     "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema",
-    "key.avro.readerSchema", "value.avro.readerSchema", "key.avro.header", "value.avro.header", "mode",
+    "key.avro.readerSchema", "value.avro.readerSchema", "key.avro.header", "value.avro.header",
+    "key.protobuf.message", "value.protobuf.message", "key.protobuf.descriptors", "value.protobuf.descriptors", "mode",
 )  # fmt: skip
 TIME_NAMES: Final = ("value.time", "value.maxFuture")
 TYPED_NAMES: Final = (*FORMAT_NAMES, *TIME_NAMES)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 else:
     lookup = LazyModule("ottla.streams.lookup")
 
-Format = Literal["text", "bytes", "json", "avro"]
+Format = Literal["text", "bytes", "json", "avro", "protobuf"]
 Mode = Literal["append", "updates", "final"]
-FORMATS: Final = ("text", "bytes", "json", "avro")
+FORMATS: Final = ("text", "bytes", "json", "avro", "protobuf")
 MODES: Final = ("append", "updates", "final")
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "headers")
 """Columns of a record besides its key and value."""
@@ -180,9 +180,10 @@ def stream(
 ) -> Any:
     """Declare the records of a topic as an input.
 
-    The columns are `value` for text and bytes, and the fields of the schema for JSON and Avro; records without a value
+    The columns are `value` for text and bytes, and the fields of the schema for other formats; records without a value
     have no fields and are skipped. `key` adds the column `key`, and `columns` some of topic, partition, offset,
-    timestamp and headers. `schema` is DDL, a dataclass, or for Avro the schema in JSON.
+    timestamp and headers. `schema` is DDL, a dataclass, for Avro the schema in JSON, or for Protobuf a generated class
+    or "FILE#MESSAGE" with the descriptors that protoc wrote into a file.
 
     `bad` is the reaction to an invalid key or value: "fail" stops the pipeline and names the record, "skip" counts it,
     "topic:NAME" writes it to a topic, with the headers of Kafka Connect. `time` is the column with the event time (the
@@ -203,7 +204,7 @@ def stream(
         raise StreamsError(f'stream({topic!r}): bad is {bad!r}; it must be "fail", "skip" or "topic:NAME"')
     if bad.startswith(TOPIC):
         _check_topic(bad.removeprefix(TOPIC))
-    if bad != "fail" and not {value, key} & {"json", "avro"}:
+    if bad != "fail" and not {value, key} & {"json", "avro", "protobuf"}:
         raise StreamsError(f"stream({topic!r}): bad={bad!r} has no effect, because any bytes are valid {value}")
     if late is not None and time is None:
         raise StreamsError(f"stream({topic!r}): late has no effect without time, the column with the event time")
@@ -251,9 +252,9 @@ def to(
     """Write rows to a topic. Raises StreamsError.
 
     `key` is a column, written as text or bytes, or several, written as JSON. All columns are fields of the value in
-    JSON or Avro; text and bytes have one column besides the key, or the column `value`. `timestamp` and `headers` name
-    columns that become those of the record, and are not part of the value. `deleted` names a column of booleans: where
-    it is true, the record has no value (a tombstone), which deletes its key from a table.
+    JSON, Avro or Protobuf; text and bytes have one column besides the key, or the column `value`. `timestamp` and
+    `headers` name columns that become those of the record, and are not part of the value. `deleted` names a column of
+    booleans: where it is true, the record has no value (a tombstone), which deletes its key from a table.
 
     `mode` is "append" for rows that do not change (filters, joins), "updates" for each change of a count or another
     aggregate, and "final" for windows, once they are closed.
@@ -263,6 +264,8 @@ def to(
     fields = None
     if value == "avro" and schema is not None:
         fields = schemas.avro(schema)
+    elif value == "protobuf":
+        fields = _schema("value", value, schema)
     elif schema is not None:
         raise StreamsError(f"to({topic!r}): schema has no effect on {value}: the columns are the schema")
     _check_choice(f"to({topic!r}): value", value, FORMATS)
@@ -342,7 +345,8 @@ def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
         return None
     if schema is None:
         raise StreamsError(f"A {part} in {kind} needs a schema")
-    return schemas.avro(schema) if kind == "avro" else schemas.ddl(schema)
+    read = {"avro": schemas.avro, "protobuf": schemas.protobuf}.get(kind, schemas.ddl)
+    return read(schema)
 
 
 def _with_idle(given: Stream, idle: str) -> Stream:
@@ -377,5 +381,4 @@ def _check_choice(what: str, given: object, choices: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(str(given), choices, 1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; it must be one of {', '.join(choices)}"
-    reason = ": Spark's package has no Protobuf" if given == "protobuf" else ""
-    raise StreamsError(f"{what} is {given!r}{reason}{hint}")
+    raise StreamsError(f"{what} is {given!r}{hint}")

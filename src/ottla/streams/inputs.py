@@ -69,10 +69,10 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         "subscribe": given.topic,
         "startingOffsets": json.dumps({given.topic: starts}) if starts else given.start,
         "commitGroup": group,
-        **_format("value", given.value, given.schema),
+        **format_options("value", given.value, given.schema),
     }
     if given.key is not None:
-        options |= _format("key", given.key, given.key_schema)
+        options |= format_options("key", given.key, given.key_schema)
     if pipeline.exactly_once:
         options["kafka.isolation.level"] = "read_committed"
     if pipeline.max_records is not None:
@@ -92,11 +92,19 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         raise StreamsError(f"stream({given.topic!r}): {classify(str(error)).reason}") from error
 
 
-def _format(part: str, kind: str, schema: str | None) -> dict[str, str]:
+def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:
+    """Return the options of `format("ottla")` for a key or value; none for text and bytes."""
     if kind == "json":
         return {f"{part}.format": kind, f"{part}.schema": schema or ""}
     if kind == "avro":
         return {f"{part}.format": kind, f"{part}.avro.schema": schema or ""}
+    if kind == "protobuf":
+        message, _, descriptors = (schema or "").partition(" ")
+        return {
+            f"{part}.format": kind,
+            f"{part}.protobuf.message": message,
+            f"{part}.protobuf.descriptors": descriptors,
+        }
     return {}
 
 
@@ -183,7 +191,7 @@ def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFra
 
 def options_of_table(given: Table, clients: Mapping[str, str]) -> dict[str, str]:
     """Return the options with which all records of a table are read."""
-    return {**clients, "subscribe": given.topic, **_format("value", given.value, given.schema)}
+    return {**clients, "subscribe": given.topic, **format_options("value", given.value, given.schema)}
 
 
 def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:

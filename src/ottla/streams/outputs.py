@@ -18,10 +18,12 @@ from ottla.spark.options import read_sink_options
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
-from ottla.streams.inputs import HEADERS
+from ottla.streams.inputs import HEADERS, format_options
+from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings
 from ottla.streams.status import COUNT, OUTPUT
 
+ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
 _ENCODED: Final = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
 )
@@ -45,6 +47,10 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
     options |= settings.of_clients()
     if pipeline.exactly_once:
         options |= {"exactlyOnce": "true", "transactionalIdPrefix": f"{PREFIX}{pipeline.name}."}
+    # With Spark's own encoding, a field that is added to the state of a processor would be an error. Spark has Avro for
+    # processors only. A query with a checkpoint keeps its encoding.
+    is_processor = {each.kind for each in query.operators} == {PROCESSOR}
+    rows.sparkSession.conf.set(ENCODING, "avro" if is_processor else "unsaferow")
     writer = rows.writeStream.queryName(query.name).outputMode(query.mode)
     writer = writer.option("checkpointLocation", f"{settings.checkpoint(pipeline)}/{query.name}")
     if settings.once:
@@ -126,15 +132,15 @@ def _is_deleted(output: Output, name: str) -> Column:
 
 def _value(output: Output) -> tuple[Column, dict[str, str]]:
     names = [name for name in output.rows.columns if name not in output.beside_value]
-    if output.value in ("json", "avro"):
+    if output.value in ("json", "avro", "protobuf"):
         if not names:
             raise StreamsError(f"to({output.topic!r}): there are no columns for the value")
         schema = output.schema
         if schema is None and output.value == "avro" and output.deleted is not None:
             # A tombstone has no value, but values are not null: the schema is that of an output without tombstones.
             schema = avro_schema(StructType([output.rows.schema[name] for name in names]))
-        given = {} if schema is None else {"value.avro.schema": schema}
-        return F.struct(*map(_quoted, names)), {"value.format": output.value, **given}
+        options = format_options("value", output.value, schema)
+        return F.struct(*map(_quoted, names)), {name: text for name, text in options.items() if text}
     others = [name for name in names if name not in output.key]
     name = "value" if "value" in names else others[0] if len(others) == 1 else None
     if name is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -90,11 +91,18 @@ def _description(
     )
 
 
+def _has_protobuf() -> bool:
+    """Whether Python can read the state of a processor."""
+    return find_spec("google") is not None and find_spec("google.protobuf") is not None
+
+
 def _problems(output: Output, operators: Operators) -> list[str]:
     what = f"to({output.topic!r})"
     if not operators.is_streaming:
         return [f"{what}: its rows come from tables only; a pipeline is driven by the records of a stream"]
     found = []
+    if operators.has(PROCESSOR) and not _has_protobuf():
+        found.append(f"{what}: a processor needs the package protobuf: pip install 'ottla[protobuf]'")
     if output.mode == "append" and operators.has(AGGREGATE):
         found.append(f"{what}: a running aggregate has no end: set mode='updates', or mode='final' for windows")
     if output.mode == "updates" and not operators.has(AGGREGATE, PROCESSOR):

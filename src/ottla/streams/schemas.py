@@ -1,23 +1,27 @@
-"""Schemas of values: a dataclass, DDL, the JSON of a Spark type, or the JSON of an Avro schema. Does not import Spark.
+"""Schemas of values: a dataclass, DDL, the JSON of a Spark type or Avro schema, or a Protobuf message.
+
+Does not import Spark.
 
 A dataclass becomes DDL. Its fields are nullable, because the records of a topic need not match a program.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime as dt
 import decimal
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ottla.streams.errors import StreamsError
 
 Schema: TypeAlias = str | type | Mapping[str, Any]
-"""DDL or JSON; a dataclass; or an Avro schema as a dictionary."""
+"""DDL or JSON; a dataclass; an Avro schema as a dictionary; a generated Protobuf class, or `FILE#MESSAGE`."""
 
 _TYPES: Final[Mapping[object, str]] = {
     bool: "BOOLEAN",
@@ -47,6 +51,44 @@ def avro(schema: Schema) -> str:
     if isinstance(schema, Mapping):
         return json.dumps(schema)
     raise StreamsError(f"schema={_shown(schema)} is not an Avro schema in JSON")
+
+
+def protobuf(schema: Schema) -> str:
+    """Return the full name of a message and, after a space, a FileDescriptorSet in base64. Raises StreamsError.
+
+    `schema` is a generated class, or `FILE#MESSAGE` with a file of `protoc --include_imports --descriptor_set_out`.
+    """
+    descriptor = getattr(schema, "DESCRIPTOR", None)
+    if isinstance(schema, type) and descriptor is not None:
+        return f"{descriptor.full_name} {_encoded(b''.join(_files(descriptor.file, set())))}"
+    file, _, message = schema.partition("#") if isinstance(schema, str) else ("", "", "")
+    if not file or not message:
+        raise StreamsError(f'schema={_shown(schema)} is neither a generated Protobuf class nor "FILE#MESSAGE"')
+    try:
+        return f"{message} {_encoded(Path(file).read_bytes())}"
+    except OSError as error:
+        raise StreamsError(f"schema={schema!r}: {error}") from None
+
+
+def _encoded(descriptors: bytes) -> str:
+    return base64.b64encode(descriptors).decode("ascii")
+
+
+def _files(file: Any, seen: set[str]) -> Iterator[bytes]:
+    """Yield the files of a FileDescriptorSet, encoded: each after those that it imports."""
+    if file.name in seen:
+        return
+    seen.add(file.name)
+    for each in file.dependencies:
+        yield from _files(each, seen)
+    data: bytes = file.serialized_pb
+    length, size = bytearray(), len(data)
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    # The field 1, of length-delimited values.
+    yield b"\x0a" + bytes(length) + data
 
 
 def _columns(schema: type) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.tws_tester import TwsTester as TwsTester  # noqa: PLC0414 - re-exported
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.spark.idle import TICK

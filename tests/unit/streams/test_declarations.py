@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from ottla.streams import StreamsError, pipeline, stream, table, to
 from ottla.streams.declarations import Stream
 from ottla.streams.event_time import milliseconds
-from ottla.streams.schemas import ddl
+from ottla.streams.schemas import ddl, protobuf
 
 ROWS = cast("Any", object())
 
@@ -67,7 +69,9 @@ def test_type_without_a_column_is_named() -> None:
     [
         (lambda: stream("a b"), "'a b' is not the name of a topic"),
         (lambda: stream("t", cast("Any", "jsn"), schema="a INT"), "value is 'jsn'; did you mean 'json'"),
-        (lambda: stream("t", cast("Any", "protobuf")), "no Protobuf"),
+        (lambda: stream("t", "protobuf"), "A value in protobuf needs a schema"),
+        (lambda: stream("t", "protobuf", schema="a INT"), "neither a generated Protobuf class nor"),
+        (lambda: stream("t", "protobuf", schema="/missing/file#shop.Order"), "No such file"),
         (lambda: stream("t", "json"), "A value in json needs a schema"),
         (lambda: stream("t", schema="a INT"), "A value in bytes has no schema; did you mean value='json'"),
         (lambda: stream("t", key_schema="a INT"), "key_schema has no effect without key"),
@@ -169,3 +173,17 @@ def test_wrong_duration_is_rejected(text: str) -> None:
 def test_tombstones_need_a_key() -> None:
     with pytest.raises(StreamsError, match="deleted needs key"):
         to("a", None, deleted="gone")  # type: ignore[arg-type]
+
+
+def test_protobuf_schema_is_a_class_or_a_file(tmp_path: Path) -> None:
+    from google.protobuf import descriptor_pb2, type_pb2
+
+    name, _, text = protobuf(type_pb2.Field).partition(" ")
+    found = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text))
+    assert name == "google.protobuf.Field"
+    assert [each.name for each in found.file][-1] == "google/protobuf/type.proto"
+    assert len(found.file) == 3
+    (tmp_path / "types").write_bytes(found.SerializeToString())
+    assert protobuf(f"{tmp_path}/types#{name}") == f"{name} {text}"
+    with pytest.raises(StreamsError, match="neither a generated Protobuf class"):
+        protobuf(Place)

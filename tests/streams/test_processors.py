@@ -1,0 +1,87 @@
+"""Processors: a program with more fields in its state continues with the state of the old one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+from ottla.streams import Output, pipeline, planning, stream, to
+from ottla.streams.runtime import Runner
+from ottla.streams.settings import Settings
+
+from .conftest import Start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.testing import Ottla
+
+
+class Counter(StatefulProcessor):
+    """Counts the rows of a key; with amounts, also their sum since it is part of the state."""
+
+    def __init__(self, has_amounts: bool) -> None:
+        self._has_amounts = has_amounts
+
+    def init(self, handle: Any) -> None:
+        self._seen = handle.getValueState(
+            "seen", "count BIGINT, amount BIGINT" if self._has_amounts else "count BIGINT"
+        )
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        state = self._seen.get() if self._seen.exists() else (0, None)
+        count, amount = state[0], (state[1] or 0) if self._has_amounts else 0
+        for row in rows:
+            count, amount = count + 1, amount + row.amount
+        self._seen.update((count, amount) if self._has_amounts else (count,))
+        yield Row(user=key[0], count=count, amount=amount)
+
+    def close(self) -> None:
+        pass
+
+
+def counted(rows: Any, has_amounts: bool) -> Output:
+    found = rows.groupBy("user").transformWithState(
+        statefulProcessor=Counter(has_amounts),
+        outputStructType="user STRING, count BIGINT, amount BIGINT",
+        outputMode="append",
+        timeMode="none",
+    )
+    return to("counted", found)
+
+
+@pipeline(name="counter")
+def before(rows: Any = stream("rows", "json", schema="user STRING, amount BIGINT")) -> Output:
+    return counted(rows, has_amounts=False)
+
+
+@pipeline(name="counter")
+def after(rows: Any = stream("rows", "json", schema="user STRING, amount BIGINT")) -> Output:
+    return counted(rows, has_amounts=True)
+
+
+def test_added_field_of_state_is_null_in_old_state(ottla_spark: SparkSession, ottla: Ottla, tmp_path: Path) -> None:
+    ottla.topic("rows")
+    ottla.topic("counted")
+    for program in (before, after):
+        ottla.produce("rows", '{"user": "a", "amount": 5}')
+        runner = Runner(ottla_spark, [program], Settings({"bootstrap.servers": ottla.bootstrap}, str(tmp_path)))
+        try:
+            runner.start()
+            runner.process_available()
+        finally:
+            runner.stop()
+    written = [json.loads(record.value or b"") for record in ottla.records("counted")]
+    assert [(row["count"], row["amount"]) for row in written] == [(1, 5), (2, 5)]
+
+
+def test_missing_package_is_a_problem_before_the_start(ottla_streams: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_has_protobuf", lambda: False)
+    with pytest.raises(planning.StreamsError, match=r"needs the package protobuf: pip install 'ottla\[protobuf\]'"):
+        ottla_streams(before).read("counted")
