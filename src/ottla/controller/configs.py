@@ -6,7 +6,8 @@ Each resource changes completely or not at all. The resources of a request are i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
@@ -20,6 +21,9 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
 
+R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
+A = TypeVar("A", legacy.AlterConfigsResourceResponse, incremental.AlterConfigsResourceResponse)
+
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CORDONED = "cordoned.log.dirs"
 _KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
@@ -30,44 +34,67 @@ def incremental_alter(
     state: State, request: incremental.IncrementalAlterConfigsRequest, *, is_direct: bool
 ) -> Slices[Outcome[incremental.IncrementalAlterConfigsResponse]]:
     """Set, delete, append to and subtract from single settings."""
-    records: list[Message] = []
-    responses = []
-    count: Counter[tuple[int, str]] = Counter()
-    for resource in request.resources:
-        count[resource.resource_type, resource.resource_name] += 1
-        yield
-    for resource in request.resources:
-        yield
-        answer = incremental.AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            if count[(resource.resource_type, resource.resource_name)] > 1:
-                refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            changes = _changes(state, resource)
-            _check_cordoned(state, resource, changes, is_direct=is_direct)
-            records += _records(state, resource.resource_type, resource.resource_name, changes)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-        responses.append(answer)
-        check_size(records)
+    answer = incremental.AlterConfigsResourceResponse
+    records, responses = yield from _alter(state, request.resources, _changes, answer, is_direct=is_direct)
     return Outcome(
         [] if request.validate_only else records, incremental.IncrementalAlterConfigsResponse(responses=responses)
     )
 
 
+def alter(
+    state: State, request: legacy.AlterConfigsRequest, *, is_direct: bool
+) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
+    """Replace all settings of a resource; settings that the request does not name are deleted."""
+    answer = legacy.AlterConfigsResourceResponse
+    records, responses = yield from _alter(state, request.resources, _replacement, answer, is_direct=is_direct)
+    return Outcome([] if request.validate_only else records, legacy.AlterConfigsResponse(responses=responses))
+
+
+def _alter(
+    state: State,
+    resources: Sequence[R],
+    changes_of: Callable[[State, R], dict[str, str | None]],
+    answer_type: type[A],
+    *,
+    is_direct: bool,
+) -> Slices[tuple[list[Message], list[A]]]:
+    """Return the records of the resources that may change so, and the answer for each resource."""
+    records: list[Message] = []
+    answers = []
+    count: Counter[tuple[int, str]] = Counter()
+    for resource in resources:
+        count[resource.resource_type, resource.resource_name] += 1
+        yield
+    for resource in resources:
+        yield
+        kind, name = resource.resource_type, resource.resource_name
+        answer = answer_type(error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name)
+        try:
+            if count[kind, name] > 1:
+                refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            changes = changes_of(state, resource)
+            _check_cordoned(state, resource, changes, is_direct=is_direct)
+            records += _records(state, kind, name, changes)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        answers.append(answer)
+        check_size(records)
+    return records, answers
+
+
+def _check_names(names: Sequence[str], nulls: Sequence[str]) -> None:
+    """Raise INVALID_REQUEST if a setting appears twice, or has no value."""
+    if len(set(names)) < len(names):
+        refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
 def _changes(state: State, resource: incremental.AlterConfigsResource) -> dict[str, str | None]:
     """Return the new value of each named setting; None deletes it."""
     check_size(resource.configs)
-    names = [config.name for config in resource.configs]
-    if len(set(names)) < len(names):
-        refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
-    if nulls:
-        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    _check_names([config.name for config in resource.configs], nulls)
     if resource.resource_type not in _KINDS:
         refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     current = state.image.config(resource.resource_type, resource.resource_name)
@@ -113,45 +140,10 @@ def _edit_list(before: str, value: str, operation: int) -> str:
     return ",".join(part for part in parts if part not in taken)
 
 
-def alter(
-    state: State, request: legacy.AlterConfigsRequest, *, is_direct: bool
-) -> Slices[Outcome[legacy.AlterConfigsResponse]]:
-    """Replace all settings of a resource; settings that the request does not name are deleted."""
-    records: list[Message] = []
-    responses = []
-    count: Counter[tuple[int, str]] = Counter()
-    for resource in request.resources:
-        count[resource.resource_type, resource.resource_name] += 1
-        yield
-    for resource in request.resources:
-        yield
-        answer = legacy.AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            if count[(resource.resource_type, resource.resource_name)] > 1:
-                refuse(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            changes = _replacement(state, resource)
-            _check_cordoned(state, resource, changes, is_direct=is_direct)
-            records += _records(state, resource.resource_type, resource.resource_name, changes)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message
-        responses.append(answer)
-        check_size(records)
-    return Outcome([] if request.validate_only else records, legacy.AlterConfigsResponse(responses=responses))
-
-
 def _replacement(state: State, resource: legacy.AlterConfigsResource) -> dict[str, str | None]:
     check_size(resource.configs)
-    names = [config.name for config in resource.configs]
-    if len(set(names)) < len(names):
-        refuse(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [config.name for config in resource.configs if config.value is None]
-    if nulls:
-        refuse(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    _check_names([config.name for config in resource.configs], nulls)
     changes: dict[str, str | None] = {config.name: config.value for config in resource.configs}
     for name in state.image.config(resource.resource_type, resource.resource_name):
         changes.setdefault(name, None)
