@@ -76,11 +76,8 @@ docs: dev-environment ## Regenerate the generated tables in docs/ and the types 
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
 
-wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/ (needs Docker or Podman)
-	@python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && rm -rf build/wheels build/sdist && "$$python" -m venv build/wheels
-	@build/wheels/bin/python -m pip install --quiet --disable-pip-version-check "cibuildwheel>=3.1,<5"
-	@build/wheels/bin/python -m build --sdist --outdir build/sdist .
-	@build/wheels/bin/cibuildwheel --platform linux --output-dir dist build/sdist/ottla-*.tar.gz
+wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/, each of them checked and run
+	@python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/wheels/build.py $(ONLY)
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
