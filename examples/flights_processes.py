@@ -1,62 +1,41 @@
-"""Spark without its messages on the terminal, and the end of all processes that an example started."""
+"""The process of the pipelines, and the end of all processes that an example started."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 END_WAIT_S = 5.0
+PIPELINES = Path(__file__).with_name("flights_spark.py")
+# A busy machine may take longer than the default of 15 s to start a worker in Python.
+SPARK = "--conf spark.ui.enabled=false --conf spark.python.authenticate.socketTimeout=60s pyspark-shell"
+# Java's second compiler costs more than it gains in a minute: with it, Java needs half as much processor time again
+# until the first results.
+JAVA = "-XX:TieredStopAtLevel=1"
 
 
-def start_spark(directory: Path, master: str | None) -> SparkSession:
-    """A session whose messages, and those of Java and of the workers, go to `directory`/spark.log.
-
-    Blocks for seconds. Ctrl-C keeps the handler that it had. That of pyspark would cancel all jobs, and each query
-    would report its failure with a stack trace.
-    """
-    import ottla.spark
-
-    conf: dict[str, object] = {
-        "spark.ui.enabled": False,
-        "spark.ui.showConsoleProgress": False,
-        # A busy machine may take longer than the default of 15 s to start a worker in Python.
-        "spark.python.authenticate.socketTimeout": "60s",
+def start_pipelines(bootstrap: str, directory: Path, master: str | None) -> subprocess.Popen[bytes]:
+    """Start `ottla stream run flights_spark.py`. It prints to `directory`/pipelines.out, and logs to spark.log."""
+    temporary = directory / "spark"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "ottla.cli.main", "stream", "run", str(PIPELINES), "-b", bootstrap]
+    command += ["--checkpoints", str(directory / "checkpoints"), *(["--master", master] if master else [])]
+    environment = {
+        **os.environ,
+        "PYSPARK_SUBMIT_ARGS": SPARK,
+        "JDK_JAVA_OPTIONS": f"{JAVA} -Djava.io.tmpdir={temporary}",
+        "SPARK_LOCAL_DIRS": str(temporary),
     }
-    if master is None or master.startswith("local"):
-        temporary = directory / "spark"
-        temporary.mkdir()
-        # Java's second compiler costs more than it gains in a minute: with it, Java needs half as much processor time
-        # again until the first results.
-        java = f"-Djava.io.tmpdir={temporary} -XX:TieredStopAtLevel=1"
-        conf |= {"spark.local.dir": temporary, "spark.driver.extraJavaOptions": java}
-    handler = signal.getsignal(signal.SIGINT)
-    with stderr_in(directory / "spark.log"):
-        session = ottla.spark.session("flights", master, **conf)
-        signal.signal(signal.SIGINT, handler)
-        session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-@contextmanager
-def stderr_in(path: Path) -> Iterator[None]:
-    """Processes that are started meanwhile have the file as their standard error."""
-    own = os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(own, 2)
-        os.close(own)
+    with (directory / "pipelines.out").open("wb") as out, (directory / "spark.log").open("wb") as log:
+        # Ctrl-C is for the example, which ends its processes itself.
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=log, process_group=0
+        )
 
 
 def descendants(pid: int) -> list[int]:
@@ -69,20 +48,8 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def disconnect_java() -> None:
-    """Stop sending commands to Java, if it was started; may be called again.
-
-    Python tells Java of each Java object that it releases. While Java is being ended, that would print an exception.
-    """
-    pyspark = sys.modules.get("pyspark")
-    gateway = pyspark.SparkContext._gateway if pyspark is not None else None  # noqa: SLF001 - there is no public name
-    if gateway is not None:
-        gateway.shutdown()
-
-
 def end_descendants() -> None:
     """End all processes that this one started, within seconds."""
-    disconnect_java()
     pids = descendants(os.getpid())
     for sent in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(runs, pids):

@@ -17,6 +17,7 @@ from ottla.clients.producer import Delivery
 
 TOPICS = {"flights": 4, "weather": 3, "airlines": 1, "planes": 1, "delays": 2, "alerts": 1}
 COMPACTED = ("airlines", "planes")
+EXTREME_DELAY_MINUTES = 180
 WARM_UP_DAYS = 7
 WARM_UP_WAIT_S = 60.0
 
@@ -140,7 +141,10 @@ class Results(threading.Thread):
     def run(self) -> None:
         try:
             with Consumer(
-                bootstrap_servers=self.bootstrap, group_id="results", auto_offset_reset="earliest"
+                bootstrap_servers=self.bootstrap,
+                group_id="results",
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
             ) as consumer:
                 consumer.subscribe(["delays", "alerts"])
                 while not self._stopped.is_set():

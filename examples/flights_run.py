@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from flights_broker import Failure, own_broker
 from flights_check import check, means, weekly
 from flights_data import Data, Event, days
 from flights_plot import plot
-from flights_processes import end_descendants, start_spark
-from flights_replay import Replay, Results, create_topics, send_tables
-from flights_view import View, watch
+from flights_processes import end_descendants, start_pipelines
+from flights_replay import EXTREME_DELAY_MINUTES, Replay, Results, create_topics, send_tables
+from flights_view import Statuses, View, watch
 from rich.console import Console
 from rich.table import Table
 
 from ottla.clients import Admin, ClientError
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
+PIPELINES_END_S = 60.0
 console = Console()
 
 
@@ -36,7 +32,7 @@ def say(text: str) -> None:
     console.print(text, soft_wrap=True)
 
 
-def summary(data: Data, replay: Replay, results: Results, queries: list[dict[str, Any]]) -> None:
+def summary(data: Data, replay: Replay, results: Results, said: str) -> None:
     """What was processed, and the airlines."""
     shown = Table(title="Departures from New York, 2013", title_justify="left")
     shown.add_column("Airline")
@@ -49,55 +45,8 @@ def summary(data: Data, replay: Replay, results: Results, queries: list[dict[str
         f"sent {replay.acknowledged:,} events ({replay.size / 1e6:.0f} MB) in {replay.seconds:.0f} s; "
         f"{len(data.airlines)} airlines and {len(data.planes):,} planes as tables"
     )
-    for query in queries:
-        say(
-            f"{query['name']}: {query['rows']:,} rows in {query['batches']} micro-batches, "
-            f"{query['rows'] / max(0.001, query['busy_s']):,.0f} rows/s while busy"
-        )
-
-
-class Progress:
-    """Adds up the micro-batches of a query, each once."""
-
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._seen: set[int] = set()
-        self.total = {"name": query.name, "rows": 0, "batches": 0, "busy_s": 0.0}
-
-    def take(self) -> None:
-        for progress in self._query.recentProgress:
-            rows = progress["numInputRows"]
-            if rows and progress["batchId"] not in self._seen:
-                self._seen.add(progress["batchId"])
-                self.total["rows"] += rows
-                self.total["batches"] += 1
-                self.total["busy_s"] += progress["batchDuration"] / 1000
-
-
-@contextmanager
-def spark_in(directory: Path, master: str | None) -> Iterator[SparkSession]:
-    """A session that ends with the block, in seconds at the most. Raises Failure for an exception in Java."""
-    try:
-        session = start_spark(directory, master)
-        yield session
-    except BaseException as error:
-        problem = java_problem(error)
-        # Stopping the queries one by one would take seconds, and nothing needs their state any more.
-        end_descendants()
-        if problem is not None:
-            raise Failure(f"Spark failed: {problem}") from error
-        raise
-    session.stop()
-
-
-def java_problem(error: BaseException) -> str | None:
-    """The message of an exception in Java without its stack trace; None for other exceptions."""
-    from py4j.protocol import Py4JError, Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.toString())
-    return str(error) if isinstance(error, Py4JError | PySparkException) else None
+    for line in said.splitlines():
+        say(f"pipeline {line}")
 
 
 def prepare(bootstrap: str, limit: int) -> tuple[Data, list[list[Event]]]:
@@ -108,59 +57,58 @@ def prepare(bootstrap: str, limit: int) -> tuple[Data, list[list[Event]]]:
     return data, year
 
 
+@contextmanager
+def pipelines_in(directory: Path, bootstrap: str, master: str | None) -> Iterator[subprocess.Popen[bytes]]:
+    """The pipelines in a process of their own; it has ended after the block, at the latest."""
+    process = start_pipelines(bootstrap, directory, master)
+    try:
+        yield process
+    finally:
+        # After an exception, stopping the queries one by one would take seconds, and nothing needs their state.
+        end_descendants()
+
+
 def run(bootstrap: str, directory: Path, options: argparse.Namespace) -> bool:
     """The whole run against one broker; whether everything held."""
-    from flights_spark import EXTREME_DELAY_MINUTES
-
     create_topics(bootstrap)
-    started = time.monotonic()
-    background = ThreadPoolExecutor(1)
-    preparing = background.submit(prepare, bootstrap, options.days)  # while Java starts
-    background.shutdown(wait=False)
-    with spark_in(directory, options.master) as spark:
-        say(f"Spark {spark.version} runs at {spark.sparkContext.master} ({time.monotonic() - started:.1f} s)")
-        data, year = preparing.result()
+    with pipelines_in(directory, bootstrap, options.master) as process:
+        say("`ottla stream run examples/flights_spark.py` starts two pipelines on Spark")
+        started = time.monotonic()
+        data, year = prepare(bootstrap, options.days)
         say(f"{sum(map(len, year)):,} events of {len(year) - 1} days made ready ({time.monotonic() - started:.1f} s)")
         say("the first week is sent now; the rest follows when its results are back")
         results = Results(bootstrap)
         replay = Replay(bootstrap, year, options.seconds, results.first)
-        tallies, lags = stream(spark, replay, results, data, directory)
-    summary(data, replay, results, tallies)
-    plot(
-        options.out,
-        "Departures from New York, 2013",
-        {name: mean for name, _, mean in means(results)},
-        weekly(data, results),
-    )
+        lags = stream(process, replay, results, data)
+        process.terminate()  # it ends after its running micro-batches, while the results are checked
+        claims, differences = check(data, replay, results, lags, EXTREME_DELAY_MINUTES)
+        code = process.wait(PIPELINES_END_S)
+    summary(data, replay, results, (directory / "pipelines.out").read_text())
+    averages = {name: mean for name, _, mean in means(results)}
+    plot(options.out, "Departures from New York, 2013", averages, weekly(data, results))
     say(f"a plot is in {options.out}")
-    claims, differences = check(data, replay, results, lags, EXTREME_DELAY_MINUTES)
     for sentence in differences:
         say(f"  [red]{sentence}[/red]")
+    claims.append(("the pipelines ended after their running micro-batches", code == 0))
     for claim, held in claims:
         say(f"[green]✓ {claim}[/green]" if held else f"[bold red]✗ {claim}: NO[/bold red]")
     return all(held for _, held in claims)
 
 
-def stream(
-    spark: SparkSession, replay: Replay, results: Results, data: Data, directory: Path
-) -> tuple[list[dict[str, Any]], dict[str, int | None]]:
-    """Send the year through the pipeline until all results are back: what each query did, and the lags at the end."""
-    from flights_spark import EXTREME_DELAY_MINUTES, Pipeline
-
+def stream(process: subprocess.Popen[bytes], replay: Replay, results: Results, data: Data) -> dict[str, int | None]:
+    """Send the year through the pipelines until all results are back: the lags at the end."""
     groups, late = len(data.flights.groupby(["carrier", "time_hour"])), len(data.extreme(EXTREME_DELAY_MINUTES))
+    statuses = Statuses(replay.bootstrap)
     try:
-        queries = Pipeline(spark, replay.bootstrap, str(directory / "checkpoints")).start()
-        tallies = [Progress(query) for query in queries]
+        statuses.start()
         results.start()
         replay.start()
         with Admin(bootstrap_servers=replay.bootstrap) as admin:
-            view = View(replay, results, queries, admin, groups)
+            view = View(replay, results, statuses, admin, groups)
 
             def failed() -> str | None:
-                for query, tally in zip(queries, tallies, strict=True):
-                    tally.take()
-                    if query.exception() is not None:
-                        return f"the query {query.name} failed: {query.exception()}"
+                if process.poll() is not None:
+                    return f"the pipelines ended with exit code {process.returncode}"
                 problem = results.failure or (replay.failures[0] if replay.failures else None)
                 return None if problem is None else str(problem)
 
@@ -169,12 +117,11 @@ def stream(
                 return replay.done and arrived and all(behind == 0 for behind in view.lags.values())
 
             watch(console, view, done, failed)
-        for query in queries:
-            query.stop()
     finally:
         replay.stop()
         results.stop()
-    return [tally.total for tally in tallies], view.lags
+        statuses.stop()
+    return view.lags
 
 
 def run_all(options: argparse.Namespace) -> int:
@@ -195,7 +142,7 @@ def run_all(options: argparse.Namespace) -> int:
             say(f"the messages of Spark are in {options.out.parent / log.name}")
         return 1
     finally:
-        end_descendants()  # Java ends only after this process otherwise
+        end_descendants()
         shutil.rmtree(directory, ignore_errors=True)
     say(f"{time.monotonic() - started:.1f} s in all")
     return 0 if held else 1

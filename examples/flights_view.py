@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import nullcontext, suppress
 
 import pandas as pd
 from flights_broker import Failure
@@ -18,12 +18,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ottla.clients import Admin
+from ottla.clients import Admin, ClientError
+from ottla.streams.observing import read_statuses
+from ottla.streams.status import Status
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
-
-GROUPS = {"delays": "spark-delays", "alerts": "spark-alerts"}
+PIPELINES = ("delays", "alerts")
+STATUS_EVERY_S = 1.0
 DEADLINE_S = 240.0
 LINE_EVERY_S = 5.0
 ROWS = 5
@@ -44,16 +44,35 @@ def duration(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
+class Statuses(threading.Thread):
+    """What the pipelines publish about themselves, as `ottla stream list` shows it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(name="statuses", daemon=True)
+        self.latest: dict[str, Status] = {}
+        self._address = bootstrap
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(STATUS_EVERY_S):
+            with suppress(ClientError, OSError):  # the next round reads it
+                found = read_statuses({"bootstrap.servers": self._address})
+                self.latest = {each.run.query: each for each in found}
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive():
+            self.join(30)
+
+
 class View:
     """What was sent, what Spark did with it, and the results; `expected` is how many results there will be."""
 
-    def __init__(
-        self, replay: Replay, results: Results, queries: list[StreamingQuery], admin: Admin, expected: int
-    ) -> None:
+    def __init__(self, replay: Replay, results: Results, statuses: Statuses, admin: Admin, expected: int) -> None:
         self.lags: dict[str, int | None] = {}
         self._replay = replay
         self._results = results
-        self._queries = queries
+        self._statuses = statuses
         self._admin = admin
         self._expected = expected
         self._started = time.monotonic()
@@ -62,12 +81,12 @@ class View:
     def refresh(self) -> Group:
         """Ask for the lags, and draw everything."""
         self._acknowledged.append((time.monotonic(), self._replay.acknowledged))
-        self.lags = {query: lag(self._admin, group) for query, group in GROUPS.items()}
+        self.lags = {pipeline: lag(self._admin, pipeline) for pipeline in PIPELINES}
         return Group(self._progress(), Text(), self._spark(), Text(), self._airlines(), Text(), self._alerts())
 
     def line(self) -> str:
         """The same in a line of less than 80 characters."""
-        behind = "/".join(number(self.lags.get(query)) for query in GROUPS)
+        behind = "/".join(number(self.lags.get(pipeline)) for pipeline in PIPELINES)
         return (
             f"{duration(time.monotonic() - self._started):>5}  {self._day():%d %b} {self._sent():4.0%}"
             f"  lag {behind:>15}  {len(self._results.delays):>6,} results  {len(self._results.alerts):>5,} alerts"
@@ -103,19 +122,20 @@ class View:
 
     def _spark(self) -> Table:
         shown = Table(box=None, padding=(0, 2, 0, 0))
-        for column, justify in (("Query", "left"), ("Rows/s", "right"), ("Batch", "right"), ("Took", "right")):
+        for column, justify in (("Pipeline", "left"), ("Rows/s", "right"), ("Batch", "right"), ("Took", "right")):
             shown.add_column(column, justify=justify, min_width=8)
         shown.add_column("Lag", justify="right", min_width=8)
         shown.add_column("Written", justify="right", min_width=8)
-        for query in self._queries:
-            progress = query.lastProgress
-            written = self._results.delays if query.name == "delays" else self._results.alerts
+        for pipeline in PIPELINES:
+            status = self._statuses.latest.get(pipeline)
+            batch = None if status is None else status.batch
+            written = self._results.delays if pipeline == "delays" else self._results.alerts
             shown.add_row(
-                query.name,
-                f"{progress.get('processedRowsPerSecond') or 0:,.0f}" if progress else "-",
-                str(progress["batchId"]) if progress else "-",
-                f"{progress['batchDuration'] / 1000:.1f} s" if progress else "-",
-                number(self.lags.get(query.name)),
+                pipeline,
+                f"{batch.processed_per_s:,.0f}" if batch else "-",
+                str(batch.number) if batch else "-",
+                f"{batch.duration_ms / 1000:.1f} s" if batch else "-",
+                number(self.lags.get(pipeline)),
                 f"{len(written):,}",
             )
         return shown

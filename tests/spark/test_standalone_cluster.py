@@ -1,4 +1,4 @@
-"""The pipeline of the examples on a Spark standalone cluster with a master and two workers."""
+"""`ottla stream run` with the pipelines of the examples, on a Spark standalone cluster of a master and two workers."""
 
 from __future__ import annotations
 
@@ -45,17 +45,11 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
         replay = flights.Replay(broker.bootstrap, list(example("flights_data").days(data)), 0.0)
         replay.run()
         assert not replay.failures
-        arguments = [
-            "--bootstrap",
-            broker.bootstrap,
-            "--checkpoints",
-            tmp_path / "checkpoints",
-            "--partitions=2",
-            "--once",
-        ]
+        command = ["stream", "run", EXAMPLES / "flights_spark.py", "-b", broker.bootstrap, "--once"]
+        command += ["--checkpoints", tmp_path / "checkpoints"]
         with StandaloneCluster(tmp_path) as cluster:
             ran = subprocess.run(
-                [sys.executable, EXAMPLES / "flights_spark.py", *arguments, "--master", cluster.master],
+                [sys.executable, "-m", "ottla.cli.main", *command, "--master", cluster.master],
                 env={**os.environ, **QUICK_JAVA, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
                 capture_output=True,
                 text=True,
@@ -63,6 +57,7 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
                 check=False,
             )
             assert ran.returncode == 0, ran.stderr[-4000:]
+            assert f"wrote {len(data.expected()):,} rows to delays" in ran.stdout
             # The tasks ran in executors: each worker started one process.
             assert len(list(tmp_path.glob("worker-*/app-*/*"))) == 2
         results = flights.Results(broker.bootstrap)
@@ -77,15 +72,18 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[dict[str, object]]:
-    """Read all records of a topic, which must be `count`."""
+    """Read all committed records of a topic, which must be `count`."""
     rows: list[dict[str, object]] = []
-    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+    with Consumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
         partitions = [(topic, partition) for partition in consumer.partitions_of(topic)]
         consumer.assign(partitions)
-        ends = sum(consumer.end_offsets(partitions).values())
-        assert ends == count
-        while len(rows) < ends:
-            found = consumer.poll(10)
-            assert found, f"only {len(rows)} of {ends} records in 10 s"
-            rows += [json.loads(record.value) for record in found]
+        ends = consumer.end_offsets(partitions)
+        for _ in range(1_000):
+            rows += [json.loads(record.value) for record in consumer.poll(0.1)]
+            # The last offset of a partition may be that of a transaction marker.
+            if all(consumer.position(each) >= ends[each] for each in ends):
+                break
+    assert len(rows) == count
     return rows

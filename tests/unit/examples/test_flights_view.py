@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from ottla.clients import TopicPartition
+from ottla.streams.status import Batch, Run, Status
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -36,8 +37,7 @@ class Lags:
         self.lags = lags
 
     def group_lag(self, group: str) -> dict[TopicPartition, Any]:
-        name = group.removeprefix("spark-")
-        return {TopicPartition(name, 0): SimpleNamespace(lag=self.lags[name])} if name in self.lags else {}
+        return {TopicPartition(group, 0): SimpleNamespace(lag=self.lags[group])} if group in self.lags else {}
 
 
 def replay(days_sent: int) -> SimpleNamespace:
@@ -51,8 +51,9 @@ def replay(days_sent: int) -> SimpleNamespace:
     )
 
 
-def query(name: str, progress: dict[str, Any] | None = None) -> SimpleNamespace:
-    return SimpleNamespace(name=name, lastProgress=progress)
+def statuses(has_batch: bool) -> SimpleNamespace:
+    batch = Batch(7, 0, 4321, {}, 50_000, 12345.6) if has_batch else None
+    return SimpleNamespace(latest={name: Status(Run(name, name), batch=batch) for name in ("delays", "alerts")})
 
 
 def results(examples: dict[str, ModuleType], count: int = 0) -> Any:
@@ -68,9 +69,8 @@ def results(examples: dict[str, ModuleType], count: int = 0) -> Any:
 
 
 def view(examples: dict[str, ModuleType], lags: Lags, days_sent: int = 183, count: int = 0) -> Any:
-    progress = {"processedRowsPerSecond": 12345.6, "batchId": 7, "batchDuration": 4321} if count else None
-    queries = [query("delays", progress), query("alerts", progress)]
-    shown: Any = examples["flights_view"].View(replay(days_sent), results(examples, count), queries, lags, 60_142)
+    view_of: Any = examples["flights_view"].View
+    shown: Any = view_of(replay(days_sent), results(examples, count), statuses(count > 0), lags, 60_142)
     return shown
 
 
@@ -83,8 +83,8 @@ def drawn(shown: Any, width: int) -> list[str]:
 
 def test_lag_of_a_group_that_committed_nothing_is_unknown_and_not_zero(examples: dict[str, ModuleType]) -> None:
     lag = examples["flights_view"].lag
-    assert lag(Lags(), "spark-delays") is None
-    assert lag(Lags(delays=0), "spark-delays") == 0
+    assert lag(Lags(), "delays") is None
+    assert lag(Lags(delays=0), "delays") == 0
     shown = view(examples, Lags(alerts=5957))
     rows = {row.split()[0]: row.split() for row in drawn(shown, 80) if row.startswith(("delays", "alerts"))}
     assert rows["delays"] == ["delays", "-", "-", "-", "-", "0"]
