@@ -25,6 +25,7 @@ cdef Py_ssize_t _LOG_OVERHEAD
 cdef Py_ssize_t _MIN_BATCH_LENGTH
 cdef Py_ssize_t _MIN_RECORD_SIZE
 cdef Py_ssize_t _CRC_START
+cdef uint8_t _NOT_TRANSACTIONAL
 cdef Py_ssize_t _LARGEST_OWN_CRC
 cdef int64_t _FARTHEST
 cdef bint _COMPUTES_CRC

@@ -38,6 +38,8 @@ _MIN_BATCH_LENGTH = 49
 # The length, attributes, two deltas, key, value and header count take at least one byte each.
 _MIN_RECORD_SIZE = 7
 _CRC_START = 21
+# Every attribute of a batch except that it is part of a transaction.
+_NOT_TRANSACTIONAL = 0xEF
 # The library computes the CRC of larger batches faster.
 _LARGEST_OWN_CRC = 4096
 _FARTHEST = 1 << 62
@@ -337,11 +339,12 @@ def walk_records(buffer: Buffer, start: int, end: int, count: int) -> tuple[int,
 def plain_batch(buffer: Buffer, most_bytes: int, make: type[Any]) -> Any:
     """Validate a plain batch; return (header as `make`, least and greatest timestamp, records without key).
 
-    A plain batch is alone in the buffer and has at most `most_bytes`, no attributes, offsets from 0 on, a valid CRC and
-    well-formed records. For any other batch the result is None, and the caller examines it in detail.
+    A plain batch is alone in the buffer and has at most `most_bytes`, no attribute except that it is transactional,
+    offsets from 0 on, a valid CRC and well-formed records. For any other batch the result is None, and the caller
+    examines it in detail.
     """
     view = view_of(buffer)
-    if not _HEADER_SIZE <= view.size <= most_bytes or view.data[21] or view.data[22]:
+    if not _HEADER_SIZE <= view.size <= most_bytes or view.data[21] or view.data[22] & _NOT_TRANSACTIONAL:
         return None
     if cython.compiled and _COMPUTES_CRC and view.size <= _LARGEST_OWN_CRC:
         crc = ottla_crc32c(view.data + _CRC_START, view.size - _CRC_START)
@@ -390,7 +393,7 @@ def _plain_batch(data: Bytes, end: int, crc: int, make: type[Any]) -> Any:
         _fill(header, 2, epoch)
         _fill(header, 3, 2)
         _fill(header, 4, crc)
-        _fill(header, 5, 0)
+        _fill(header, 5, data[22])
         _fill(header, 6, count - 1)
         _fill(header, 7, base_timestamp)
         _fill(header, 8, max_timestamp)
@@ -400,7 +403,7 @@ def _plain_batch(data: Bytes, end: int, crc: int, make: type[Any]) -> Any:
         _fill(header, 12, count)
     else:
         header = make(
-            0, end - _LOG_OVERHEAD, epoch, 2, crc, 0, count - 1,
+            0, end - _LOG_OVERHEAD, epoch, 2, crc, data[22], count - 1,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
         )  # fmt: skip
     return header, base_timestamp + found.least, base_timestamp + found.greatest, found.null_keys

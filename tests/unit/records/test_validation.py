@@ -17,6 +17,7 @@ from ottla.records import (
     kernels,
     validate_produced,
 )
+from ottla.records.batch import CONTROL, TRANSACTIONAL
 from ottla.records.checksum import crc32c
 
 from .samples import CODECS, ROWS, rows_of, with_field, with_payload
@@ -249,15 +250,22 @@ def test_log_append_time_and_recompression_combine(kernel: ModuleType) -> None:
 @given(
     st.lists(st.tuples(st.integers(NOW - 5, NOW + 5), st.none() | st.binary(max_size=3)), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 1000), st.sampled_from((0, 1, 2, 127, 128, 255))), max_size=2),
+    st.sampled_from((0, TRANSACTIONAL, CONTROL, TRANSACTIONAL | CONTROL, TRANSACTIONAL << 8)),
     st.booleans(),
     st.sampled_from(
         (RULES, ProduceRules("orders", compacted=True), ProduceRules("orders", before_max_ms=3, after_max_ms=3))
     ),
 )
 def test_fast_validation_of_small_batches_agrees_with_full_validation(
-    rows: list[tuple[int, bytes | None]], changes: list[tuple[int, int]], seals: bool, rules: ProduceRules
+    rows: list[tuple[int, bytes | None]],
+    changes: list[tuple[int, int]],
+    attributes: int,
+    seals: bool,
+    rules: ProduceRules,
 ) -> None:
-    batch = bytearray(encode_batch([(timestamp, key, b"value", []) for timestamp, key in rows]))
+    batch = bytearray(
+        encode_batch([(timestamp, key, b"value", []) for timestamp, key in rows], attributes=attributes, producer_id=5)
+    )
     for place, byte in changes:
         batch[place % len(batch)] = byte
     if seals:  # otherwise the CRC check hides all other errors
