@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 bootstrap, home = sys.argv[1:]
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 spark = ottla.spark.session(
     "chaos", "local-cluster[2,1,512]",

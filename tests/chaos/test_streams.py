@@ -43,7 +43,8 @@ AHEAD_MS = 30 * 60_000
 """The last records are so much later that all windows before them end."""
 # Short-lived JVMs.
 SPARK = (
-    "--driver-memory 768m --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
+    "--driver-memory 768m "
+    "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC' "
     "--conf spark.ui.enabled=false --conf spark.log.level=ERROR pyspark-shell"
 )
 

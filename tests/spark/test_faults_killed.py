@@ -35,7 +35,7 @@ bootstrap, topic, group, home = sys.argv[1:]
 home = Path(home)
 spark = ottla.spark.session("killed", "local[2]", **{
     "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 })
 
 def keep(rows, batch):

@@ -16,7 +16,7 @@ OWN_PROCESS = """
 import ottla.spark
 spark = ottla.spark.session("own", "local[1]", **{
     "spark.ui.enabled": False, "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 })
 java = spark.sparkContext._jvm.System.getProperty("java.home")
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id long").count()  # through a Python worker

@@ -80,7 +80,7 @@ class Source(OttlaDataSource):
 spark = ottla.spark.session("killed", "local[3,3]", **{
     "spark.sql.adaptive.enabled": False,
     "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 })
 spark.dataSource.register(Source)
 brokers = {"kafka.bootstrap.servers": bootstrap}

@@ -31,13 +31,17 @@ if TYPE_CHECKING:
 
 
 def session() -> SparkSession:
-    """Start a session of Spark for tests on two cores. Java uses only its first compiler: tests are short."""
+    """Start a session of Spark for tests on two cores.
+
+    Java uses only its first compiler, because tests are short. Its code cache would then have 48 MB, which Spark fills
+    in a minute; without space, Java interprets.
+    """
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings: dict[str, Any] = {
         "spark.ui.enabled": False,
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     }
     return spark_session("tests", "local[2]", **settings)
 
