@@ -22,10 +22,10 @@ from ottla.streams.status import Status
 COMMAND = Group(
     __doc__,
     """
-    ottla stream explain wordcount.py     topics, formats, state, problems; needs no broker
-    ottla stream run wordcount.py         until Ctrl-C; runs elsewhere with --master URL
+    ottla stream explain wordcount.py     topics, state, problems; no broker
+    ottla stream run wordcount.py         until Ctrl-C; --master URL: elsewhere
     ottla stream run wordcount.py --once  the records of now, then end
-    ottla stream list                     all pipelines of the cluster, from any machine
+    ottla stream list                     all pipelines of the cluster
     ottla stream why wordcount            why it makes no progress, and what to do
     """,
 )
