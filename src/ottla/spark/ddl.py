@@ -139,7 +139,10 @@ class _Parser:
                     raise self._odd(", expected NULL")
                 nullable = False
             if self._peek().lower() == "comment":
-                self._at += 2
+                self._at += 1
+                if not self._next().startswith("'"):
+                    self._at -= 1
+                    raise self._odd(", expected a text in quotes")
             if any(field.name == name for field in fields):
                 raise SchemaError(f"has the column {name!r} twice")
             fields.append(StructField(name, kind, nullable))

@@ -381,7 +381,7 @@ def _healthy(status: Status, facts: Facts) -> Finding:
 
 def _lag(status: Status, facts: Facts) -> int:
     return sum(
-        (0 if each.omitted else sum(_partition_lag(each, one, facts) for one in each.partitions)) or each.lag
+        each.lag if each.omitted else sum(_partition_lag(each, one, facts) for one in each.partitions)
         for each in status.inputs
     )
 

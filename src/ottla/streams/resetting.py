@@ -91,7 +91,8 @@ def execute(admin: Admin, reset: Reset) -> None:
         _write_starts(reset)
     for group in reset.groups:
         _move_group(admin, group, reset.starts)
-    if reset.has_checkpoint:
+    # Also that of a reset that crashed after its rename.
+    if old.exists():
         shutil.rmtree(old)
 
 
