@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.ids import METADATA_TOPIC, Uuid, uuid_from_text
+from ottla.config.listeners import IN_BRACKETS
 from ottla.log.files import Files
 from ottla.log.storage import MetaProperties, StorageError, check_meta, read_meta, write_meta
 from ottla.metadata.features import (
@@ -30,7 +31,7 @@ from ottla.protocol.control_records import ControlType
 from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet, control
 from ottla.raft.voters import DYNAMIC_VOTERS, VersionRange
 
-_CONTROLLER = r"(\d{1,10})@(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5}):([A-Za-z0-9_-]{22})"
+_CONTROLLER = rf"(\d{{1,10}})@(?:{IN_BRACKETS}|([^:/\[\],@]+)):(\d{{1,5}}):([A-Za-z0-9_-]{{22}})"
 
 
 @dataclass(frozen=True, slots=True)

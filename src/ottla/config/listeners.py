@@ -3,8 +3,10 @@
 import re
 from typing import NamedTuple
 
-_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],]*)):(\d{1,5})")
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\],@]+)):(\d{1,5})")
+# An IPv6 address in brackets; a link-local one may name its interface: [fe80::1%eth0].
+IN_BRACKETS = r"\[([0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?)\]"
+_LISTENER = re.compile(rf"([A-Za-z0-9_.-]+)://(?:{IN_BRACKETS}|([^:/\[\],]*)):(\d{{1,5}})")
+_ADDRESS = re.compile(rf"(?:{IN_BRACKETS}|([^:/\[\],@]+)):(\d{{1,5}})")
 
 
 class Listener(NamedTuple):

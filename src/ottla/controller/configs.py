@@ -26,6 +26,7 @@ A = TypeVar("A", legacy.AlterConfigsResourceResponse, incremental.AlterConfigsRe
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CORDONED = "cordoned.log.dirs"
+_MAX_ID_DIGITS = 10
 _KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
@@ -242,7 +243,9 @@ def validate(
 def _validate_broker_name(state: State, name: str) -> None:
     if not name:
         return
-    if not name.isdecimal():
+    # A name may be 32,767 characters long, and Python does not convert more than 4,300 digits.
+    digits = name.lstrip("0") or "0"
+    if not name.isdecimal() or len(digits) > _MAX_ID_DIGITS or int(digits) >= 1 << 31:
         refuse(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
-    if int(name) != state.node_id and int(name) not in state.image.brokers:
+    if int(digits) != state.node_id and int(digits) not in state.image.brokers:
         refuse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")

@@ -50,7 +50,7 @@ def test_first_controller_becomes_the_only_voter(tmp_path: Path) -> None:
 
 
 def test_each_initial_controller_has_its_directory_id_of_the_list(tmp_path: Path) -> None:
-    controllers = f"1@127.0.0.1:9093:{FIRST},2@[::1]:9095:{SECOND}"
+    controllers = f"1@127.0.0.1:9093:{FIRST},2@[fe80::1%eth0]:9095:{SECOND}"
     for node_id, directory_id in (("1", FIRST), ("2", SECOND)):
         home = tmp_path / node_id
         assert main(words_for(home, DYNAMIC | {"node.id": node_id}, "-t", CLUSTER, "-I", controllers)) == 0
@@ -58,7 +58,7 @@ def test_each_initial_controller_has_its_directory_id_of_the_list(tmp_path: Path
         assert meta == (CLUSTER, int(node_id), uuid_from_text(directory_id))
         assert voters_of(home / "a") == {
             1: ("127.0.0.1", 9093, uuid_from_text(FIRST)),
-            2: ("::1", 9095, uuid_from_text(SECOND)),
+            2: ("fe80::1%eth0", 9095, uuid_from_text(SECOND)),
         }
 
 

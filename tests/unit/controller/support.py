@@ -13,11 +13,11 @@ from ottla.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 
 R = TypeVar("R")
-LISTS = {"cleanup.policy": "delete"}
+LISTS = {"cleanup.policy": "delete", "cordoned.log.dirs": ""}
 
 
 class Rules:
-    """Simple rules: numbers for `*.ms` and `*.bytes`, lists for `cleanup.policy`, others by their suffix."""
+    """Simple rules: numbers for `*.ms` and `*.bytes`, lists for the names in LISTS, others by their suffix."""
 
     def validate(
         self,
