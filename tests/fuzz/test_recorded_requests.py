@@ -29,8 +29,8 @@ from tests.unit.broker.harness import Connection, HastyFiles, batch
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
 JOIN_GROUP = 11
-# OffsetForLeaderEpoch is only sent by followers, and by clients after a leader change, AlterReplicaLogDirs by tools, 83
-# to 87 by brokers, 88 and 89 by Kafka Streams. They are generated.
+# OffsetForLeaderEpoch is only sent by followers, and by clients after a leader change, AlterReplicaLogDirs and
+# changes of voters by tools, 83 to 87 by brokers, 88 and 89 by Kafka Streams. They are generated.
 NEVER_SENT = {23, 34, 80, 81, *range(83, 90)}
 SLOWEST_S = 5.0
 SEEDS = 10
