@@ -426,8 +426,9 @@ def test_examples_of_the_admin_page_run(broker: RunningBroker) -> None:
     assert examples
     names: dict[str, Any] = {}
     for example in examples:
-        # The examples of other pages create a topic of the same name on this broker.
-        here = example.replace("localhost:9092", broker.bootstrap).replace('"orders"', '"orders-of-the-admin-page"')
+        # The examples of other pages create topics of the same names on this broker.
+        here = re.sub(r'"(orders|payments|refunds|returns)"', r'"\1-of-the-admin-page"', example)
+        here = here.replace("localhost:9092", broker.bootstrap)
         exec(compile(here, "clients-admin.md", "exec"), names)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.node.directories import identify
 from ottla.clients import Producer
-from ottla.clients.admin import NewTopic
+from ottla.clients.admin import ConfigResource, NewTopic
 from ottla.config import BrokerConfig
 from ottla.log.storage import StorageError
 
@@ -74,7 +75,13 @@ def test_broker_with_a_damaged_metadata_snapshot_fetches_it_again(clusters: Clus
         admin.create_topics([NewTopic("kept", assignments={0: [2]})])
         producer.send("kept", b"value", partition=0).result(20)
         admin.create_topics([NewTopic(f"topic-{number}", 1, 2) for number in range(30)])
-        cluster.wait_until(lambda: min(segments(node)) > 0)
+
+        def first_segment_is_deleted() -> bool:
+            # Each change is a record of its own, which rolls a segment and leads to a snapshot.
+            admin.alter_config(ConfigResource.topic("kept"), {"retention.ms": time.monotonic_ns()})
+            return min(segments(node)) > 0
+
+        cluster.wait_until(first_segment_is_deleted)
         assert cluster.stop_node(2) == 0
         for snapshot in (node.data / METADATA).glob("*.checkpoint"):
             snapshot.write_bytes(snapshot.read_bytes()[:-10])

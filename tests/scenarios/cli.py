@@ -112,14 +112,17 @@ def _logging() -> Iterator[None]:
     for logger in loggers:
         logger.handlers.clear()  # a handler of an earlier command in this process may write to a closed stream
         logger.setLevel(logging.WARNING if logger.parent is None else logging.NOTSET)
-    broker = logging.getLogger("ottla.broker")
-    broker.propagate = False
-    broker.addHandler(silent := logging.NullHandler())  # without a handler, warnings would be written to stderr
+    brokers = logging.getLogger("ottla.broker"), logging.getLogger("ottla.coordinators")
+    silent = logging.NullHandler()  # without a handler, warnings would be written to stderr
+    for logger in brokers:
+        logger.propagate = False
+        logger.addHandler(silent)
     try:
         yield
     finally:
-        broker.propagate = True
-        broker.removeHandler(silent)
+        for logger in brokers:
+            logger.propagate = True
+            logger.removeHandler(silent)
         for logger, (handlers, level) in zip(loggers, before, strict=True):
             logger.handlers[:] = handlers
             logger.setLevel(level)
