@@ -1,8 +1,8 @@
 # `make run` and `make test` set up .venv themselves, with any Python 3.11+ on the machine; PYTHON=... names one.
 VENV := .venv
 BIN := $(VENV)/bin
-# Workers of `make test`. Half of the tests' time is waiting, so that five workers keep two cores busy.
-WORKERS := 5
+# Workers of `make test`. Half of the tests' time is waiting, so that four workers keep two cores busy.
+WORKERS := 4
 # The tests start thousands of processes. Each one compiles its imports again where the environment forbids bytecode,
 # which doubles the CPU time of a broker's start and triples that of a Python worker of Spark.
 export PYTHONDONTWRITEBYTECODE :=

@@ -116,6 +116,7 @@ def test_broker_is_replaced_and_removed_under_clients_of_three_kinds(cluster: Cl
         for client in clients:
             client.start()
         progress()
+        wait_until(lambda: len(values_of(cluster.bootstrap, JAVA)) > PROGRESS, "the Java producer writes", WAIT_S)
         cluster.start_node(4)
         ottla(cluster, "replace", "3", "4")
         progress()
