@@ -1,4 +1,4 @@
-"""The core of the producer, without I/O: which batch is sent when, retries, sequence numbers, outcomes.
+"""The core of the producer, without I/O: which batch is sent when, with which sequence number, and when it fails.
 
 Events come in as method calls, effects go out as return values. The caller
 
@@ -10,7 +10,8 @@ Events come in as method calls, effects go out as return values. The caller
 Promises: with idempotence, an acknowledged record is in its partition once, and in the order of the `append` calls.
 Every batch is done (acknowledged, or failed with a typed error) within `delivery_timeout_ms`. Records without an
 outcome take at most `buffer_memory` bytes. KIP-91 (timeouts), KIP-98, KIP-360 (idempotence), KIP-219 (throttling),
-KIP-480 (sticky partitions). `transactions` decides when a transactional producer may send.
+KIP-480 (sticky partitions). `batch_outcomes` decides what a response means for a batch, `transactions` when a
+transactional producer may send.
 """
 
 from __future__ import annotations
@@ -20,22 +21,19 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from ottla.clients.cluster import Backoff
 from ottla.clients.errors import (
     BrokerError,
     BrokerUnavailable,
     ClientError,
-    ConnectionLost,
-    DeliveryTimedOut,
     InvalidTransactionState,
     Purged,
     UnsupportedByBroker,
-    error_for,
 )
 from ottla.clients.producer.accumulator import RecordAccumulator
 from ottla.clients.producer.batch import Batch
+from ottla.clients.producer.batch_outcomes import BatchOutcomes
 from ottla.clients.producer.effects import (
-    SEQUENCE_GAPS,
-    STALE_METADATA,
     Effect,
     Finished,
     Outcome,
@@ -51,7 +49,6 @@ from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.producer_id import NO_ID, ProducerId
 from ottla.clients.producer.send_errors import expired_after
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.clients.producer.splitting import too_large
 from ottla.clients.producer.transaction_states import State
 from ottla.clients.producer.transactions import Call, Transactions
 from ottla.common.errors import ErrorCode
@@ -71,9 +68,10 @@ class ProducerCore:
         self.refresh = MetadataRefresh(settings.metadata_max_age_ms, self._backoff_ms)
         self.accumulator = RecordAccumulator(settings, view, random, choose, self.refresh)
         self.runtime = self.accumulator.runtime
-        self.retried = 0  # number of batches that were sent again
+        self.outcomes = BatchOutcomes(settings, self.accumulator, self.refresh, self._backoff_ms)
         self._view = view
         self._random = random
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._in_flight = InFlight(settings.max_in_flight)
         self._id = ProducerId()
         self.transactions: Transactions | None = None
@@ -263,7 +261,7 @@ class ProducerCore:
                 queue.in_flight.remove(batch)
             if outcome is None:
                 outcome = Outcome(ErrorCode.NETWORK_EXCEPTION, message="the response does not mention the partition")
-            if self._judge(batch, outcome, now_ms):
+            if self.outcomes.judge(batch, outcome, now_ms):
                 done.append(batch)
         return [Finished(done), *self.step(now_ms)]
 
@@ -277,85 +275,13 @@ class ProducerCore:
                 batch.queue.in_flight.remove(batch)
             self.refresh.missing.add(batch.queue.topic)
             batch.unsure_until_ms = now_ms + LATE_ARRIVAL_MS
-            if self.accumulator.finish(batch, error) if is_final else self._retry_or_fail(batch, error, now_ms):
+            if self.accumulator.finish(batch, error) if is_final else self.outcomes.retry_or_fail(batch, error, now_ms):
                 done.append(batch)
         return [Finished(done), *self.step(now_ms)]
 
-    def _judge(self, batch: Batch, outcome: Outcome, now_ms: int) -> bool:
-        """Finish or retry the batch according to the broker's outcome; returns whether it is done now."""
-        code, queue = outcome.error_code, batch.queue
-        if not code or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            queue.retry_at_ms = 0
-            queue.is_known = not queue.renumber  # otherwise it was a deleted topic of the same name
-            return self.accumulator.finish(batch, None, outcome.base_offset, outcome.log_append_time_ms)
-        if batch.done:
-            return False
-        if code in STALE_METADATA:
-            self.refresh.missing.add(queue.topic)
-        if code == ErrorCode.MESSAGE_TOO_LARGE:
-            return self._split_or_fail(batch, outcome.message)
-        error = error_for(code, outcome.message)
-        if code in SEQUENCE_GAPS and self.settings.idempotent:
-            return self._handle_gap(batch, error, now_ms)
-        if error.retriable:
-            is_done = self._retry_or_fail(batch, error, now_ms)
-            if outcome.has_moved:
-                queue.retry_at_ms = now_ms
-            return is_done
-        if outcome.record_errors:
-            batch.record_errors = {index: error_for(code, message) for index, message in outcome.record_errors}
-            error = error_for(code, "Another record of the same batch was refused")
-        return self.accumulator.finish(batch, error)
-
-    def _handle_gap(self, batch: Batch, error: ClientError, now_ms: int) -> bool:
-        """The broker expects another sequence number. Raise the epoch if no earlier batch can fill the gap."""
-        queue = batch.queue
-        if queue.is_oldest(batch):
-            if batch.whole is not None and batch.unsure_until_ms:
-                # A piece of a batch that was sent as a whole before it was refused as too large: it may be written.
-                lost = ConnectionLost(f"{batch.count} records for {queue} may be written")
-                return self.accumulator.finish(batch, lost)
-            if self.transactions is not None:  # its epoch is that of all partitions: the transaction must be aborted
-                return self.accumulator.finish(batch, error)
-            queue.renumber = batch.unsure_until_ms <= now_ms
-        return self._retry_or_fail(batch, error, now_ms)
-
-    def _retry_or_fail(self, batch: Batch, error: ClientError, now_ms: int) -> bool:
-        """Return the batch to its queue unless its retries or its time are used up; returns whether it is done now."""
-        if batch.done:
-            return False
-        if self.settings.acks == 0 or batch.attempts > self.settings.retries or self.accumulator.fatal is not None:
-            return self.accumulator.finish(batch, error)
-        queue = batch.queue
-        if batch.deadline_ms <= now_ms:
-            late = DeliveryTimedOut(f"{batch.count} records for {queue} ran out of time; the last error: {error}")
-            late.__cause__ = error
-            return self.accumulator.finish(batch, late)
-        self.retried += 1
-        queue.put_back(batch, error)
-        queue.retry_at_ms = now_ms + self._backoff_ms(batch.attempts - 1)
-        self.accumulator.active[queue] = None
-        return False
-
-    def _split_or_fail(self, batch: Batch, message: str | None) -> bool:
-        """Split a batch that the broker refused as too large, which does not count as a retry (KIP-126).
-
-        Returns whether the batch is done now: a batch of one record fails.
-        """
-        queue = batch.queue
-        if batch.count == 1:
-            return self.accumulator.finish(batch, too_large(batch, message))
-        queue.too_large = min(queue.too_large, batch.size)
-        queue.put_back(batch)
-        self.accumulator.active[queue] = None
-        self.accumulator.split(batch)
-        return False
-
     def _backoff_ms(self, failures: int) -> int:
-        """The time to the next attempt: doubles with each failure, with 20 % jitter (KIP-580)."""
-        settings = self.settings
-        backoff = min(settings.retry_backoff_ms << min(failures, 20), settings.retry_backoff_max_ms)
-        return int(backoff * (0.8 + 0.4 * self._random.random()))
+        """The time to the next attempt (KIP-580). The first failure is number 0."""
+        return int(self._backoff.delay_ms(failures + 1, self._random.random()))
 
     # --- metadata and producer id -------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ def metrics(core: ProducerCore) -> dict[str, float]:
         "record-send-total": completed.acknowledged + completed.failed + pending,
         "record-acknowledged-total": completed.acknowledged,
         "record-error-total": completed.failed,
-        "batch-retry-total": core.retried,
+        "batch-retry-total": core.outcomes.retried,
         "records-pending": pending,
         "buffer-total-bytes": encoder.memory_limit,
         "buffer-available-bytes": encoder.memory_limit - encoder.memory_used,
