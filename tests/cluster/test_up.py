@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -135,3 +136,14 @@ def test_directory_of_a_single_broker_is_refused(home: Path, capsys: pytest.Capt
     assert main(["format", "--data", str(home)]) == 0
     assert main(["up", "--data", str(home), "--brokers", "3"]) == 1
     assert "has the data of a single broker" in capsys.readouterr().err
+
+
+def test_port_in_use_is_the_last_line_of_a_failed_start(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with up(home, "--brokers", "2", "--listen", str(port)) as command:
+            assert command.process.wait(TIMEOUT_S) == 1
+            lines = command.log.read_text().splitlines()
+    assert lines[-2] == f"ottla: node 1 did not start: 127.0.0.1:{port} is in use"
+    assert lines[-1].strip().startswith("Stop the process that uses it, or choose another port")
+    assert not any("the others go on" in line or "Start it again" in line for line in lines)

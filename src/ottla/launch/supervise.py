@@ -1,8 +1,8 @@
 """`ottla up --brokers N`: runs the nodes of a cluster on this machine as processes, until a signal stops them.
 
 Ctrl-C and SIGTERM stop all nodes cleanly, a second one at once. A node that ends by itself is named and not restarted;
-the others go on, and the exit code is 1. A node ends when its standard input is closed, so that no node outlives this
-process.
+the others go on, and the exit code is 1. If a node ends before all are ready, the others are stopped, and its error is
+reported last. A node ends when its standard input is closed, so that no node outlives this process.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ _ANNOUNCEMENT = b"bootstrap="
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 90.0
 _CHUNK = 1 << 16
+# An error of the command line: its lines with the next step are indented.
+_ERROR, _ERROR_GOES_ON = b"ottla: ", b"       "
 
 
 def run(options: SimpleNamespace) -> int:
@@ -47,6 +49,9 @@ class _Process:
         self.node = node
         self.process = process
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The address for clients; empty if the process ended before it announced one."""
+        self.error: list[str] = []
+        """The error that the process printed last: the problem, then lines with the next step."""
 
     async def read_output(self) -> None:
         """Read the address that the node announces; skip the rest of its standard output."""
@@ -66,11 +71,19 @@ class _Process:
         while chunk := await self.process.stderr.read(_CHUNK):
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
+                self._remember_error(lines)
                 sys.stderr.buffer.write(b"".join(prefix + line + b"\n" for line in lines))
                 sys.stderr.buffer.flush()
         if rest:
             sys.stderr.buffer.write(prefix + rest + b"\n")
             sys.stderr.buffer.flush()
+
+    def _remember_error(self, lines: list[bytes]) -> None:
+        for line in lines:
+            if line.startswith(_ERROR):
+                self.error = [line.removeprefix(_ERROR).decode(errors="replace")]
+            elif self.error and line.startswith(_ERROR_GOES_ON):
+                self.error.append(line.strip().decode(errors="replace"))
 
     def stop(self) -> None:
         """Stop it cleanly, as one of a cluster that ends."""
@@ -86,6 +99,7 @@ class _Supervisor:
         self._stop = asyncio.Event()
         self._signalled_s: float | None = None
         self._died = False
+        self._ready = False
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -97,7 +111,8 @@ class _Supervisor:
                 started = await self._start(node)
                 self._processes.append(started)
                 watchers.append(asyncio.create_task(self._watch(started)))
-            if await self._all_ready():
+            self._ready = await self._all_ready()
+            if self._ready:
                 self._announce()
                 await self._stop.wait()
         finally:
@@ -105,6 +120,8 @@ class _Supervisor:
             for each in self._processes:
                 each.stop()
             await self._wait_for_end(watchers)
+        if not self._ready:
+            self._raise_error_of_the_start()
         if not self._died:
             logger.info("Stopped all %d nodes", len(self._processes))
         return 1 if self._died else 0
@@ -135,8 +152,9 @@ class _Supervisor:
             return
         self._died = True
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        logger.error("Node %d %s; the others go on", started.node.node_id, how)
-        if not self._stop.is_set():
+        others = "the others go on" if self._ready and not self._stop.is_set() else "stopping all nodes"
+        logger.error("Node %d %s; %s", started.node.node_id, how, others)
+        if self._ready and not self._stop.is_set():
             logger.error("Start it again in another terminal: ottla up --config %s", started.node.properties_file)
         if all(each.process.returncode is not None for each in self._processes):
             self._stop.set()
@@ -150,13 +168,22 @@ class _Supervisor:
                 await asyncio.wait(waiting, timeout=_READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
                 if self._stop.is_set():
                     return False
-                if not each.address.done() or not each.address.result():
+                if not each.address.done():
                     self._died = True
-                    logger.error("Node %d is not ready: stopping all nodes", each.node.node_id)
+                    logger.error(
+                        "Node %d is not ready after %.0f s: stopping all nodes", each.node.node_id, _READY_WITHIN_S
+                    )
+                if not each.address.done() or not each.address.result():
                     return False
         finally:
             stopped.cancel()
         return True
+
+    def _raise_error_of_the_start(self) -> None:
+        """Raise Failure with the error of the first node that printed one: hundreds of log lines may follow it."""
+        for each in self._processes:
+            if each.error:
+                raise Failure(f"node {each.node.node_id} did not start: {each.error[0]}", *each.error[1:])
 
     def _announce(self) -> None:
         bootstrap = ",".join(each.address.result() for each in self._processes)

@@ -1,11 +1,12 @@
 """Decoding one fetch response to records and to columns: equal records, each once, and equal errors."""
 
 import random
+import sys
 from typing import Any
 
 import pytest
 
-from ottla.clients.consumer.arrow import schema, to_arrow
+from ottla.clients.consumer.arrow import arrow_collector, schema, to_arrow
 from ottla.clients.consumer.collectors import ColumnCollector, RecordCollector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.errors import CorruptRecords
@@ -184,3 +185,10 @@ def test_arrow_batch_does_not_share_memory_with_the_fetch() -> None:
     del collector
     log[:] = bytes(len(log))
     assert batch.column("value").to_pylist() == 10 * [b"value"]
+
+
+def test_missing_pyarrow_is_reported_before_a_poll_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema.cache_clear()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="poll_arrow needs pyarrow: `pip install pyarrow` installs it"):
+        arrow_collector(1)

@@ -38,6 +38,15 @@ def schema() -> pa.Schema:
     )
 
 
+def arrow_collector(max_records: int) -> ColumnCollector:
+    """Return a collector for `to_arrow`. Raises ImportError, before a poll waits for records, if pyarrow is missing."""
+    try:
+        schema()
+    except ImportError as error:
+        raise ImportError("poll_arrow needs pyarrow: `pip install pyarrow` installs it", name="pyarrow") from error
+    return ColumnCollector(max_records)
+
+
 def to_arrow(collector: ColumnCollector) -> pa.RecordBatch:
     """Close the collector and return a batch of `schema()` with a row for each record, in order."""
     import pyarrow as pa

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from ottla.clients.cluster import PartitionInfo
-from ottla.clients.consumer.collectors import Collector, ColumnCollector, RecordCollector
+from ottla.clients.consumer.collectors import Collector, RecordCollector
 from ottla.clients.consumer.interface import (
     ARROW_RECORDS,
     CLOSE_S,
@@ -74,12 +74,12 @@ class AsyncConsumer(ConsumerInterface[K, V]):
 
     async def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """Return the next records as one Arrow batch; no rows after `timeout_s` seconds. As `Consumer.poll_arrow`."""
-        from ottla.clients.consumer.arrow import to_arrow
+        from ottla.clients.consumer.arrow import arrow_collector, to_arrow
 
+        collector = arrow_collector(max_records)
         self._begin()
         try:
             self._give_back_pending()
-            collector = ColumnCollector(max_records)
             await self._poll(timeout_s, collector)
         finally:
             self._done()

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ottla.clients.cluster import PartitionInfo
-from ottla.clients.consumer.collectors import Collector, ColumnCollector, RecordCollector
+from ottla.clients.consumer.collectors import Collector, RecordCollector
 from ottla.clients.consumer.interface import (
     ARROW_RECORDS,
     CLOSE_S,
@@ -93,12 +93,12 @@ class Consumer(ConsumerInterface[K, V]):
         Columns: key, value (binary), topic, partition, offset, timestamp (ms, UTC), headers (list of key and value).
         At most `max_records` rows and 64 MiB of records, or one record that is larger. Deserializers are not applied.
         """
-        from ottla.clients.consumer.arrow import to_arrow
+        from ottla.clients.consumer.arrow import arrow_collector, to_arrow
 
+        collector = arrow_collector(max_records)
         self._begin()
         try:
             self._give_back_pending()
-            collector = ColumnCollector(max_records)
             self._poll(timeout_s, collector)
             return to_arrow(collector)
         except BaseException as error:  # also KeyboardInterrupt
