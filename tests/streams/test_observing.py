@@ -202,3 +202,7 @@ def test_reset_of_a_pipeline_without_a_status(ottla: Ottla, command: Command, tm
     assert "exclude each other" in command("reset", "shop", "--to-latest", "--to-earliest").err
     assert command("reset", "shop", "--checkpoints", tmp_path).code == 0
     assert not found.exists()
+
+
+def test_cluster_without_pipelines_is_described_as_such(ottla: Ottla, command: Command) -> None:
+    assert command("list").err == command("describe").err == "No pipeline has run with this cluster yet.\n"

@@ -17,10 +17,10 @@ import click
 from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
-from ottla.cli.names import choose, is_pattern, missing
+from ottla.cli.names import choose, compiled, is_pattern, missing
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common import units
-from ottla.common.failure import Failure, failing_on
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.common.style import Style
 from ottla.tools.follow import Follower, Limits, Sink, Stopping, newest, stopping_on_interrupt
@@ -244,12 +244,11 @@ def _existing(consumer: clients.Consumer, options: Options, wanted: Sequence[int
 
 
 def _pattern(text: str | None) -> re.Pattern[bytes] | None:
-    return None if text is None else re.compile(os.fsencode(_compiled(text, "--grep").pattern))
+    return None if text is None else compiled(os.fsencode(_compiled(text, "--grep").pattern), "--grep")
 
 
 def _compiled(text: str, what: str) -> re.Pattern[str]:
-    with failing_on(re.error, about=f"{what}: {text!r} is not a regular expression"):
-        return re.compile(text)
+    return compiled(text, f"{what}: {text!r} is not a regular expression")
 
 
 def _sinks(options: Options, bar: Progress) -> Callable[[bool], Sink]:

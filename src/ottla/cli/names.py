@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, AnyStr
 
 import click
 
@@ -134,12 +135,19 @@ def enumerated(names: Sequence[str], most: int = 5) -> str:
 
 def _matching(name: str, known: Iterable[str], *, regex: bool) -> list[str]:
     if regex:
-        with failing_on(re.error, about=f"{name!r} is not a regular expression"):
-            pattern = re.compile(name)
+        pattern = compiled(name, f"{name!r} is not a regular expression")
         return [each for each in known if pattern.fullmatch(each)]
     if not _WILD.search(name):
         return []
     return [each for each in known if fnmatchcase(each, name)]
+
+
+def compiled(text: AnyStr, about: str) -> re.Pattern[AnyStr]:
+    """Compile a regular expression. Raises Failure, which begins with `about`, if it is not one."""
+    with failing_on(re.error, about=about), warnings.catch_warnings():
+        # Python warns about '[[', which may mean something else in its later versions. The user cannot act on it.
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(text)
 
 
 def existing_groups(

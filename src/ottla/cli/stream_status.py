@@ -16,6 +16,7 @@ from ottla.streams.diagnosis import Facts, Finding, diagnose
 from ottla.streams.status import TOPIC, Input, Status
 from ottla.tools.suggestions import did_you_mean
 
+_NO_PIPELINE = "No pipeline has run with this cluster yet."
 _COLOURS = {"running": "green", "restarting": "yellow", "failed": "red", "silent": "red", "stopped": "dim"}
 
 
@@ -75,7 +76,7 @@ def show_list(options: Options) -> None:
         moment("at_ms", "REPORTED"),
         Column("host", narrow=True),
     ]
-    Output(options).table(columns, rows, empty="No pipeline has run with this cluster yet.")
+    Output(options).table(columns, rows, empty=_NO_PIPELINE)
 
 
 def _row(status: Status, now_ms: int) -> dict[str, Any]:
@@ -106,7 +107,10 @@ ottla stream describe wordcount --json
 def show_description(options: Options) -> None:
     """Show the last micro-batch, inputs, state and outputs of pipelines, as published at most 10 seconds ago."""
     output, now_ms = Output(options), units.now_ms()
-    for status in output.parts(statuses_of(options, options.names)):
+    statuses = statuses_of(options, options.names)
+    if not statuses:
+        output.note(_NO_PIPELINE)
+    for status in output.parts(statuses):
         if output.json:
             output.object({"state": shown_phase(status, now_ms), "lag": status.lag, **asdict(status)})
             continue

@@ -5,6 +5,7 @@ The session of Spark is started before the file is imported, since `udf("STRING"
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from ottla.streams.runtime import run_in
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
 
+logger = logging.getLogger("ottla.streams")
+
 
 def run_file(
     path: Path, names: Sequence[str], client: Mapping[str, str], checkpoints: str, master: str | None, once: bool
@@ -26,6 +29,7 @@ def run_file(
     Raises StreamsError, PipelineFailed, and exceptions of the file.
     """
     find_neighbours(path)
+    logger.info("Starting Spark: the first micro-batch can take half a minute")
     spark = session(path.stem, master)
     return run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
 

@@ -414,6 +414,7 @@ def count_partitions(client: Mapping[str, str], pipelines: Sequence[Pipeline]) -
             if missing != set(failure.errors):
                 raise
             raise StreamsError(
-                *(f"Pipeline {users[topic][0]!r}: the topic {topic!r} does not exist" for topic in sorted(missing))
+                *(f"Pipeline {users[topic][0]!r}: the topic {topic!r} does not exist" for topic in sorted(missing)),
+                f"Create {'it' if len(missing) == 1 else 'them'} first: ottla topic create {' '.join(sorted(missing))}",
             ) from None
     return {name: len(topic.partitions) for name, topic in described.items()}

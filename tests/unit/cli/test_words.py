@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.cli import names, produce, topic, txn
@@ -49,6 +49,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("option", PARSERS)
 @given(word=WORDS)
+@example("[[")  # Python warns about it
 def test_any_word_is_a_value_or_a_failure_in_one_line(option: str, word: str) -> None:
     problem = None
     try:
