@@ -17,7 +17,7 @@ requests are finished after that call:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -66,6 +66,12 @@ class Dispatcher:
         self._monotonic_ms = broker.clock.monotonic_ms
         # By API key and version; loaded at the first request.
         self._apis: dict[tuple[int, ...], _Api] = {}
+
+    def preload(self, keys: Iterable[int]) -> None:
+        """Load the code of those APIs that are served, so that their first requests need not wait for it."""
+        for key in keys:
+            if key in self._served:
+                self._load(key, self._served[key][1])
 
     def handle_forwarded(self, client: Client, data: bytes) -> tuple[frames.RequestHeader, Any]:
         """Handle the request in an Envelope; returns its header and what its handler returns.

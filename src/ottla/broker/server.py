@@ -40,7 +40,7 @@ from ottla.broker.node.registration import registration
 from ottla.broker.node.waiting import NodeStoppedError, completed, finished
 from ottla.broker.quorum.transport import ChannelTransport
 from ottla.broker.replication.replication import Replication
-from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED
+from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED, NEEDED_AT_FAILOVER
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
@@ -157,6 +157,9 @@ class Node:
         self.broker.controller_endpoints = self._listeners.advertised_controllers
         if self._quorum is not None or config.controller_listeners:
             self._membership = Membership(self.broker, self._loop.call_later, self._give_up)
+            # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
+            self._dispatcher.preload(NEEDED_AT_FAILOVER)
+            self._controller_dispatcher.preload(NEEDED_AT_FAILOVER)
         if not config.roles.is_broker:
             self._start_controller(metadata)
             self._open_controllers()
@@ -265,15 +268,23 @@ class Node:
         ReservedFiles.divide(self.broker.logs, self._server)
 
     @cached_property
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(self.broker)
+
+    @cached_property
+    def _controller_dispatcher(self) -> Dispatcher:
+        return Dispatcher(self.broker, CONTROLLER_SERVED, CONTROLLER_HANDLERS)
+
+    @cached_property
     def _server(self) -> Server:
         """The connections of this node."""
-        dispatcher = Dispatcher(self.broker)
+        dispatcher = self._dispatcher
         limits = Limits.from_config(self.broker.config)
         self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, limits)
         return self.network
 
     def _open_controllers(self) -> None:
-        self._listeners.open_controllers(self._server, Dispatcher(self.broker, CONTROLLER_SERVED, CONTROLLER_HANDLERS))
+        self._listeners.open_controllers(self._server, self._controller_dispatcher)
 
     @property
     def _kind(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.broker import handlers, served
+from ottla.broker import dispatch, handlers, served
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller import Outcome
@@ -34,6 +35,25 @@ def test_every_handler_file_is_served_under_its_own_api() -> None:
     assert {*served.HANDLERS.values(), *served.CONTROLLER_HANDLERS.values()} == files
     for key, name in served.HANDLERS.items():
         assert re.sub("(?<=[a-z])(?=[A-Z])", "_", registry.API[key].name).lower().removesuffix("_request") == name
+
+
+def test_preload_loads_the_served_apis_before_their_first_requests(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    load = importlib.import_module
+
+    def note(name: str) -> object:
+        loaded.append(name.rpartition(".")[2])
+        return load(name)
+
+    monkeypatch.setattr(dispatch.importlib, "import_module", note)
+    controller = dispatch.Dispatcher(harness.broker, served.CONTROLLER_SERVED, served.CONTROLLER_HANDLERS)
+    harness.dispatch.preload(served.NEEDED_AT_FAILOVER)
+    assert {"produce", "fetch", "init_producer_id", "find_coordinator"} <= set(loaded)
+    assert "vote" not in loaded
+    controller.preload(served.NEEDED_AT_FAILOVER)
+    assert {"vote", "metadata_fetch", "broker_heartbeat"} <= set(loaded)
 
 
 def test_unknown_api_or_version_closes_the_connection(harness: BrokerHarness) -> None:
