@@ -1,4 +1,4 @@
-"""Processors: a program with more fields in its state continues with the state of the old one."""
+"""Processors: state with new fields, processors by the clock, a missing package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-from ottla.streams import Output, pipeline, planning, stream, to
+from ottla.streams import Output, Pipeline, pipeline, planning, stream, to
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 
@@ -46,12 +46,12 @@ class Counter(StatefulProcessor):
         pass
 
 
-def counted(rows: Any, has_amounts: bool) -> Output:
+def counted(rows: Any, has_amounts: bool, time_mode: str = "none") -> Output:
     found = rows.groupBy("user").transformWithState(
         statefulProcessor=Counter(has_amounts),
         outputStructType="user STRING, count BIGINT, amount BIGINT",
         outputMode="append",
-        timeMode="none",
+        timeMode=time_mode,
     )
     return to("counted", found)
 
@@ -79,6 +79,24 @@ def test_added_field_of_state_is_null_in_old_state(ottla_spark: SparkSession, ot
             runner.stop()
     written = [json.loads(record.value or b"") for record in ottla.records("counted")]
     assert [(row["count"], row["amount"]) for row in written] == [(1, 5), (2, 5)]
+
+
+@pipeline
+def by_clock(rows: Any = stream("rows", "json", schema="user STRING, amount BIGINT")) -> Output:
+    return counted(rows, has_amounts=True, time_mode="processingTime")
+
+
+@pytest.mark.parametrize(
+    ("program", "once", "has_problem"), [(by_clock, True, True), (by_clock, False, False), (after, True, False)]
+)
+def test_processor_with_a_clock_is_refused_where_the_run_shall_end(
+    ottla_spark: SparkSession, program: Pipeline, once: bool, has_problem: bool
+) -> None:
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1"}, "unused", once)
+    plan = planning.make_plan(ottla_spark, program, settings)
+    expected = ["to('counted'): a processor with processing time has no end: run it without once"]
+    assert plan.description.problems == (expected if has_problem else [])
+    assert plan.queries[0].has_clock == (program is by_clock)
 
 
 def test_missing_package_is_a_problem_before_the_start(ottla_streams: Start, monkeypatch: pytest.MonkeyPatch) -> None:

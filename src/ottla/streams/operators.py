@@ -32,6 +32,8 @@ class Operators:
     stateful: tuple[Operator, ...]
     is_streaming: bool
     has_watermark: bool
+    has_clock: bool = False
+    """Whether a processor has timers or state by the clock, so that Spark runs micro-batches without records, too."""
 
     def has(self, *kinds: str) -> bool:
         """Whether one of the operators is of these kinds."""
@@ -42,7 +44,18 @@ def operators_of(rows: DataFrame) -> Operators:
     """Return the operators of a DataFrame; those nearest to the output come first."""
     nodes = list(_nodes(rows._jdf.queryExecution().analyzed()))  # noqa: SLF001 - Spark has no other access to the plan
     stateful = [operator for name, node in nodes if (operator := _operator(name, node)) is not None]
-    return Operators(tuple(stateful), rows.isStreaming, any(name == "EventTimeWatermark" for name, _ in nodes))
+    has_watermark = any(name == "EventTimeWatermark" for name, _ in nodes)
+    return Operators(tuple(stateful), rows.isStreaming, has_watermark, any(_has_clock(*each) for each in nodes))
+
+
+def _has_clock(name: str, node: Any) -> bool:
+    if name.startswith("TransformWithState"):
+        mode = node.timeMode()
+    elif name.startswith("FlatMapGroups") and name.endswith("WithState"):
+        mode = node.timeout()
+    else:
+        return False
+    return str(mode.toString()).startswith("ProcessingTime")
 
 
 def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:

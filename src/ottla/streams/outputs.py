@@ -24,6 +24,8 @@ from ottla.streams.settings import Settings
 from ottla.streams.status import COUNT, OUTPUT
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
+CLOCK_INTERVAL: Final = "1 second"
+"""How often a processor looks at the clock. By default, Spark would run its micro-batches without a pause."""
 _ENCODED: Final = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
 )
@@ -39,6 +41,8 @@ class Query:
     outputs: tuple[Output, ...]
     dead_letters: tuple[DataFrame, ...] = ()
     operators: tuple[Operator, ...] = ()
+    has_clock: bool = False
+    """Whether a processor has timers or state by the clock."""
 
 
 def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> StreamingQuery:
@@ -55,6 +59,8 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
     writer = writer.option("checkpointLocation", f"{settings.checkpoint(pipeline)}/{query.name}")
     if settings.once:
         writer = writer.trigger(availableNow=True)
+    elif query.has_clock:
+        writer = writer.trigger(processingTime=CLOCK_INTERVAL)
     if query.mode == "append":
         return writer.format("ottla").options(**options).start()
     return writer.foreachBatch(_batch_writer(options)).start()

@@ -36,6 +36,12 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
     outputs = _outputs(pipeline, inputs)
     operators = {output.topic: operators_of(output.rows) for output in outputs}
     problems = [problem for output in outputs for problem in _problems(output, operators[output.topic])]
+    if settings.once:
+        problems += [
+            f"to({output.topic!r}): a processor with processing time has no end: run it without once"
+            for output in outputs
+            if operators[output.topic].has_clock
+        ]
     changing = [output for output in outputs if output.mode == "updates"]
     final = tuple(output for output in outputs if output.mode != "updates")
     queries = [Query(pipeline.name, "append", final)] if final else []
@@ -50,7 +56,11 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
             queries.append(Query(pipeline.name, "update", (output,)))
     queries[0] = replace(queries[0], dead_letters=inputs.dead_letters)
     queries = [
-        replace(query, operators=tuple(each for output in query.outputs for each in operators[output.topic].stateful))
+        replace(
+            query,
+            operators=tuple(each for output in query.outputs for each in operators[output.topic].stateful),
+            has_clock=any(operators[output.topic].has_clock for output in query.outputs),
+        )
         for query in queries
     ]
     return Plan(pipeline, tuple(queries), _description(pipeline, outputs, queries, problems))

@@ -55,6 +55,8 @@ WATCH_S: Final = 0.2
 REPORT_S: Final = 10.0
 BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
+CLOCK_S: Final = 120.0
+"""How long to wait for the records of a query that Spark cannot wait for."""
 POLLING_DELAY: Final = "25ms"
 """How often an idle query looks for records. Spark's default, 10 ms, takes several per cent of a core."""
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
@@ -242,7 +244,10 @@ class Runner:
         if each.running is None:
             return max(0.0, each.start_at_s - time.monotonic())
         try:
-            each.running.processAllAvailable()
+            if each.query.has_clock:
+                _process_by_clock(each, each.running)
+            else:
+                each.running.processAllAvailable()
         except PySparkException as error:
             return _count_restart(each, error)
         deadline_s = time.monotonic() + REPORT_S
@@ -388,6 +393,22 @@ def _stop_after_batch(query: StreamingQuery, deadline_s: float) -> None:
             break
         time.sleep(0.01)
     query.stop()
+
+
+def _process_by_clock(each: _Running, query: StreamingQuery) -> None:
+    """Wait until the records of now and the timers of now are processed. Raises StreamingQueryException.
+
+    Such a query runs micro-batches without records, too, so that Spark's `processAllAvailable` does not return. The
+    second micro-batch that ends from now on was planned from now on.
+    """
+    last, deadline_s = _last_batch(query) + 2, time.monotonic() + CLOCK_S
+    while _last_batch(query) < last or each.status(units.now_ms()).lag:
+        if time.monotonic() >= deadline_s:
+            raise StreamsError(f"Query {each.query.name} has not processed its records in {CLOCK_S:g} s")
+        if not query.isActive:
+            query.processAllAvailable()  # raises the exception of the query
+            return
+        time.sleep(0.02)
 
 
 def _is_busy(query: StreamingQuery) -> bool:
