@@ -7,7 +7,10 @@ Each is started once in a session (and pytest-xdist worker); all tests on stock 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
+import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -43,8 +46,8 @@ LOG_OFFSET = pytest.StashKey[int]()
 hypothesis.settings.register_profile("ottla", deadline=None)
 hypothesis.settings.load_profile("ottla")
 HERE = Path(__file__).parent
-CLIENTS = HERE / "clients"
-FOREIGN_CLIENTS = (HERE / "interop", *(CLIENTS / f"test_{name}.py" for name in (
+# Beginnings of node ids: a path of each of thousands of tests would cost a second in each worker.
+FOREIGN_CLIENTS = ("tests/interop/", *(f"tests/clients/test_{name}.py" for name in (
     "aiokafka", "confluent", "confluent_admin", "confluent_groups", "kafka_python", "kcat",
 )))  # fmt: skip
 
@@ -139,13 +142,50 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Collect without the garbage collector, which would search the growing tree of tests again and again.
+
+    The tree lives as long as the session. Frozen, it costs no collection during the tests anything.
+    """
+    gc.disable()
+    try:
+        _import_by_turns(session.config)
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def _import_by_turns(config: pytest.Config) -> None:
+    """In a worker of pytest-xdist, import the test modules, beginning with the worker's own share of them.
+
+    Pytest compiles each module with rewritten assertions, and caches the result in a file. This takes three times as
+    long as the rest of the collection. Workers that begin at the same module would all compile all modules.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    directories = [path for path in (Path(argument).resolve() for argument in config.args) if path.is_dir()]
+    names = sorted(
+        ".".join(file.relative_to(HERE.parent).with_suffix("").parts)
+        for file in HERE.rglob("test_*.py")
+        if any(file.is_relative_to(directory) for directory in directories)
+    )
+    first = int(worker["workerid"].removeprefix("gw")) * len(names) // worker["workercount"]
+    for name in names[first:] + names[:first]:
+        # The collection reports the error of a module that cannot be imported.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Rerun failed tests of third-party clients once; pytest lists them as RERUN. Their timing cannot be fixed here.
 
     Tests of Ottla's own clients, broker and tools must pass the first time.
     """
     for item in items:
-        if item.path in FOREIGN_CLIENTS or item.path.parent in FOREIGN_CLIENTS:
+        if item.nodeid.startswith(FOREIGN_CLIENTS):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,16 +21,15 @@ from .tasks import own_clients, query  # noqa: F401 - fixtures
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE = Path(__file__).parent
+HERE = "tests/spark/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        starts_spark = "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_standalone_cluster.py"
-        if HERE in item.path.parents:
+        if item.nodeid.startswith(HERE):
             # Spark's Python workers pool their clients, which outlive a test.
             item.add_marker(pytest.mark.ottla_unclosed("keep"))
-            if starts_spark:
+            if "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_standalone_cluster.py":
                 # Not in a second group, which another worker might run with a session of its own.
                 item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
                 item.add_marker(pytest.mark.xdist_group("spark"))
