@@ -7,7 +7,7 @@ from ottla.clients.admin import ConfigResource
 from ottla.common.errors import ErrorCode
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.records import encode_batch
+from ottla.records import BatchProducer, encode_batch
 from ottla.records.batch import TRANSACTIONAL
 from tests.clients.support import wait_until
 from tests.clients.wire import Connection
@@ -38,7 +38,7 @@ def hang(bootstrap: str, topic: str, producer_id: int = UNKNOWN_PRODUCER) -> Non
     brokers = ConfigResource.broker(None)
     data = encode_batch(
         [(LONG_AGO_MS, None, b"hangs", [])],
-        producer_id=producer_id, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL,
+        producer=BatchProducer(producer_id, 0, 0), attributes=TRANSACTIONAL,
     )  # fmt: skip
     rows = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, data)])]
     request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=rows)

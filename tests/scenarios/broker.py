@@ -20,7 +20,7 @@ from typing import Any
 
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from ottla.records import decode_batch, encode_batch, iter_batches
+from ottla.records import BatchProducer, decode_batch, encode_batch, iter_batches
 from tests.simulation.world.broker import NodeOnDisk
 from tests.simulation.world.clock import SimulatedClock
 from tests.simulation.world.disk import SimulatedDisk
@@ -92,9 +92,9 @@ class BrokerScenario:
         now_ms = self._clock.wall_ms()
         batch = encode_batch(
             [(now_ms, None, value.encode(), []) for value in values],
-            producer_id=int(options.get("producer", "-1")),
-            producer_epoch=int(options.get("epoch", "-1")),
-            base_sequence=int(options.get("sequence", "-1")),
+            producer=BatchProducer(
+                int(options.get("producer", "-1")), int(options.get("epoch", "-1")), int(options.get("sequence", "-1"))
+            ),
         )
         error, offset = self._wait(self._broker.produce(topic, batch, index))
         return f"{ErrorCode(error).name} offset={offset}" if not error else ErrorCode(error).name

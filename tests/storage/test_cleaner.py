@@ -11,7 +11,7 @@ from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
 from ottla.log.compaction import CleanJob, CleanResult, clean
-from ottla.records import decode_batch, encode_end_transaction_marker, iter_batches
+from ottla.records import BatchProducer, decode_batch, encode_end_transaction_marker, iter_batches
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at
 
@@ -213,7 +213,7 @@ def test_tombstones_stay_for_their_time_after_the_first_pass(house: House) -> No
 
 
 def test_the_last_batch_of_a_producer_stays_though_it_is_empty(house: House) -> None:
-    house.put(b"k", b"1", producer_id=5, producer_epoch=0, base_sequence=0)
+    house.put(b"k", b"1", producer=BatchProducer(5, 0, 0))
     house.put(b"k", b"2")
     house.put(b"z", b"3")
     assert house.clean()
@@ -222,7 +222,7 @@ def test_the_last_batch_of_a_producer_stays_though_it_is_empty(house: House) -> 
     for path in Path(house.log.directory).glob("*.snapshot"):
         path.unlink()
     log = open_at(str(Path(house.log.directory).parent), config=COMPACT)
-    assert append(log, batch(b"1", producer_id=5, producer_epoch=0, base_sequence=0)).duplicate
+    assert append(log, batch(b"1", producer=BatchProducer(5, 0, 0))).duplicate
 
 
 def test_aborted_records_go_at_once_and_their_marker_later(house: House) -> None:
@@ -234,7 +234,7 @@ def test_aborted_records_go_at_once_and_their_marker_later(house: House) -> None
         house.log.high_watermark = house.log.log_end_offset
 
     def write(key: bytes, value: bytes, sequence: int) -> None:
-        house.put(key, value, producer_id=9, producer_epoch=0, base_sequence=sequence, attributes=0x10)
+        house.put(key, value, producer=BatchProducer(9, 0, sequence), attributes=0x10)
 
     house.put(b"a", b"good")
     write(b"a", b"aborted", 0)
@@ -395,7 +395,7 @@ def test_result_for_a_truncated_log_is_discarded(house: House) -> None:
 def test_producer_snapshots_are_deleted_with_their_segments(house: House) -> None:
     for round_ in range(3):
         for i in range(40):
-            house.put(b"k%d" % (i % 4), b"%d" % i, producer_id=1, producer_epoch=0, base_sequence=40 * round_ + i)
+            house.put(b"k%d" % (i % 4), b"%d" % i, producer=BatchProducer(1, 0, 40 * round_ + i))
         assert house.clean()
         kept = {f"{segment.base_offset:020d}.snapshot" for segment in house.log.segments}
         assert {path.name for path in Path(house.log.directory).glob("*.snapshot")} <= kept

@@ -29,6 +29,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.records import BatchProducer
 from tests.simulation.world.broker import NodeOnDisk
 from tests.storage.test_cleaner import Here
 from tests.unit.broker.harness import HastyFiles, batch
@@ -118,7 +119,7 @@ async def _write(home: Path, template: Template) -> None:
         timestamp = first_ms + 1000 * i
         template.timestamps += [timestamp] * IN_BATCH
         for producer, topic in enumerate(TOPICS):
-            data = batch(*values, producer_id=producer + 5, producer_epoch=0, base_sequence=offset, timestamp=timestamp)
+            data = batch(*values, producer=BatchProducer(producer + 5, 0, offset), timestamp=timestamp)
             assert await node.produce(topic, data) == (0, offset)
         assert await node.commit("g", PLAIN, offset) == 0
         for topic in (COMPACT, FORMER):
@@ -216,9 +217,7 @@ async def _check_topic(node: NodeOnDisk, topic: str, start: int, template: Templ
         sequence = end - IN_BATCH
         again = batch(
             *(value_of(sequence + n) for n in range(IN_BATCH)),
-            producer_id=5 + list(TOPICS).index(topic),
-            producer_epoch=0,
-            base_sequence=sequence,
+            producer=BatchProducer(5 + list(TOPICS).index(topic), 0, sequence),
             timestamp=template.timestamps[-1],
         )
         assert await node.produce(topic, again) == (0, sequence), "sent again, and known"

@@ -10,6 +10,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
 from ottla.log.follower import append_as_follower
 from ottla.log.transaction_marker import TransactionEnd
+from ottla.records import BatchProducer
 from tests.simulation.world.disk import SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values
 
@@ -42,7 +43,7 @@ def follower(tmp_path: Path) -> Log:
 
 
 def transactional(sequence: int, value: bytes, producer_id: int = 7) -> bytearray:
-    return batch(value, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, attributes=0x10)
+    return batch(value, producer=BatchProducer(producer_id, 0, sequence), attributes=0x10)
 
 
 def marker(*, commit: bool, producer_id: int = 7) -> bytearray:

@@ -10,7 +10,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Files, Log, LogConfig
 from ottla.log.producer_snapshot import decode_snapshot
-from ottla.records import encode_end_transaction_marker, iter_batches
+from ottla.records import BatchProducer, encode_end_transaction_marker, iter_batches
 from tests.storage.helpers import START, ManualClock, append, batch, open_at, records, values
 
 HOUR = 3_600_000
@@ -117,7 +117,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
 
 
 def sequenced(sequence: int, *data: bytes, epoch: int = 0, producer: int = 7, **options: object) -> bytearray:
-    return batch(*(data or (b"x",)), producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **options)
+    return batch(*(data or (b"x",)), producer=BatchProducer(producer, epoch, sequence), **options)
 
 
 def test_resent_batch_is_written_once_and_answered_with_its_offsets(log: Log) -> None:
@@ -242,7 +242,7 @@ def test_open_transaction_is_remembered_after_its_first_records_were_deleted(
 ) -> None:
     log = open_at(str(tmp_path))
     append(log, batch(b"a"))
-    append(log, batch(b"b", b"c", b"d", producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10))
+    append(log, batch(b"b", b"c", b"d", producer=BatchProducer(7, 0, 0), attributes=0x10))
     append(log, batch(b"e"))
     log.high_watermark = 5
     log.delete_records_before(deleted)

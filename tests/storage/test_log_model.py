@@ -16,7 +16,7 @@ from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import Log, LogConfig, LogManager
 from ottla.log.cleaner import Cleaner
-from ottla.records import decode_batch, encode_batch, iter_batches
+from ottla.records import BatchProducer, decode_batch, encode_batch, iter_batches
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import ManualClock, append
 from tests.storage.test_cleaner import Here
@@ -59,7 +59,7 @@ class Sent:
 
     def data(self) -> bytearray:
         records = [(self.timestamp, key, value, ()) for key, value in zip(self.keys, self.values, strict=True)]
-        return bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=self.sequence))
+        return bytearray(encode_batch(records, producer=BatchProducer(7, 0, self.sequence)))
 
 
 @dataclass

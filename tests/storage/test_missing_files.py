@@ -9,7 +9,7 @@ import pytest
 from ottla.log import Files, Log, LogConfig
 from ottla.log.checkpoints import LEADER_EPOCHS
 from ottla.log.open_files import OpenFiles
-from ottla.records import encode_batch
+from ottla.records import BatchProducer, encode_batch
 from tests.chaos.support import create_topic
 from tests.clients import wire
 from tests.ottla_process import OttlaProcess
@@ -32,9 +32,7 @@ def fill(log: Log) -> list[bytes | None]:
             data = bytearray(
                 encode_batch(
                     [(START + number, b"k", value, ())],
-                    producer_id=7,
-                    producer_epoch=0,
-                    base_sequence=number // 5,
+                    producer=BatchProducer(7, 0, number // 5),
                     attributes=TRANSACTIONAL,
                 )
             )

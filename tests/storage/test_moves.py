@@ -15,6 +15,7 @@ from ottla.log import Files, Log, LogConfig, LogManager, StorageError
 from ottla.log.directory import LogDirectory
 from ottla.log.moves import LogMoves
 from ottla.log.relocation import MARK
+from ottla.records import BatchProducer
 from tests.simulation.world.disk import Crash, SimulatedDisk
 
 from .helpers import TOPIC_ID, ManualClock, append, batch, values
@@ -169,10 +170,10 @@ def test_log_moves_with_its_producers_and_its_log_start(tmp_path: Path) -> None:
     moves = LogMoves(logs)
     log = logs.create(A, TOPIC_ID, SMALL)
     for number in range(20):
-        append(log, batch(b"%d" % number * 9, producer_id=5, producer_epoch=0, base_sequence=number), epoch=3)
+        append(log, batch(b"%d" % number * 9, producer=BatchProducer(5, 0, number)), epoch=3)
     log.high_watermark = 20
-    append(log, batch(b"deleted", producer_id=6, producer_epoch=0, base_sequence=0), epoch=3)
-    append(log, batch(b"last", producer_id=5, producer_epoch=0, base_sequence=20), epoch=3)
+    append(log, batch(b"deleted", producer=BatchProducer(6, 0, 0)), epoch=3)
+    append(log, batch(b"last", producer=BatchProducer(5, 0, 20)), epoch=3)
     log.high_watermark = 22
     log.delete_records_before(21)
     log.delete_old_segments(logs.clock.wall_ms())
@@ -183,7 +184,7 @@ def test_log_moves_with_its_producers_and_its_log_start(tmp_path: Path) -> None:
     assert moved.directory == str(tmp_path / "two" / "a-0")
     assert (moved.log_start_offset, moved.high_watermark, moved.log_end_offset) == (21, 22, 22)
     assert moved.topic_id == TOPIC_ID
-    again = append(moved, batch(b"deleted", producer_id=6, producer_epoch=0, base_sequence=0), epoch=3)
+    again = append(moved, batch(b"deleted", producer=BatchProducer(6, 0, 0)), epoch=3)
     assert (again.duplicate, again.first_offset) == (True, 20)
     expected = values(moved)
     logs.close()

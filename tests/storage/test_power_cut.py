@@ -16,6 +16,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.records import BatchProducer
 from tests.simulation.world.broker import NodeOnDisk
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.unit.broker.harness import batch
@@ -98,7 +99,7 @@ class Story:
         first = len(sent)
         sent += values
         now_ms = self.node.clock.wall_ms()
-        data = batch(*values, producer_id=7, producer_epoch=0, base_sequence=first, timestamp=now_ms)
+        data = batch(*values, producer=BatchProducer(7, 0, first), timestamp=now_ms)
         answer = await self.node.produce(topic, data)
         assert answer == (0, first)
         self.answered[topic] = len(sent)
@@ -217,7 +218,7 @@ async def _killed_and_cut(home: Path, seed: int) -> None:
     node = NodeOnDisk(disk, home, log_flush_interval_messages=1)
     await node.start()
     await node.create("t")
-    data = batch(b"sent again", producer_id=7, producer_epoch=0, base_sequence=0, timestamp=node.clock.wall_ms())
+    data = batch(b"sent again", producer=BatchProducer(7, 0, 0), timestamp=node.clock.wall_ms())
     node.node.broker.partitions.get("t", 0).append(memoryview(bytearray(data)))
     node.node.broker.logs.abandon()  # before the sync: no append was acknowledged
     await node.abandon()

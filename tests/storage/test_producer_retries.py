@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.records import BatchProducer
 from tests.storage.helpers import START, append, batch, open_at, values
 
 BATCHES = 9
@@ -15,7 +16,7 @@ IN_FLIGHT = 5
 @pytest.mark.parametrize("rolled_after", range(BATCHES))
 def test_five_batches_are_known_wherever_the_log_rolled(tmp_path: Path, rolled_after: int, clean: bool) -> None:
     def sent(number: int) -> bytearray:
-        return batch(b"%d" % number, producer_id=1, producer_epoch=0, base_sequence=number)
+        return batch(b"%d" % number, producer=BatchProducer(1, 0, number))
 
     log = open_at(str(tmp_path))
     for number in range(BATCHES):

@@ -11,7 +11,7 @@ from ottla.log.producer_recovery import find_aborted, replay_producers
 from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from ottla.log.producer_state import ProducerState
 from ottla.log.transaction_marker import Marker, read_marker
-from ottla.records import encode_end_transaction_marker, read_header
+from ottla.records import BatchProducer, encode_end_transaction_marker, read_header
 from ottla.records.batch import TRANSACTIONAL
 from tests.storage.helpers import START, TP, batch
 from tests.storage.parts import context_at, segment_list
@@ -31,9 +31,7 @@ def data(
     attributes = TRANSACTIONAL if transactional else 0
     return batch(
         *[b"v"] * records,
-        producer_id=producer,
-        producer_epoch=epoch,
-        base_sequence=sequence,
+        producer=BatchProducer(producer, epoch, sequence),
         attributes=attributes,
     )
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig
 from ottla.log.open_files import OpenFiles
-from ottla.records import read_header
+from ottla.records import BatchProducer, read_header
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, append, batch, open_at, records, values
 
@@ -20,9 +20,7 @@ SMALL = LogConfig(segment_bytes=400, index_interval_bytes=64)
 
 def fill(log: Log, count: int) -> None:
     for i in range(count):
-        append(
-            log, batch(b"%03d" % i, producer_id=1, producer_epoch=0, base_sequence=i, timestamp=START + i), epoch=i // 3
-        )
+        append(log, batch(b"%03d" % i, producer=BatchProducer(1, 0, i), timestamp=START + i), epoch=i // 3)
 
 
 def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None:
@@ -39,7 +37,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
         whole = length // size
         assert values(log) == [b"%03d" % i for i in range(whole)]
         assert log.segments.active.size == whole * size
-        append(log, batch(b"next", producer_id=1, producer_epoch=0, base_sequence=whole))
+        append(log, batch(b"next", producer=BatchProducer(1, 0, whole)))
         assert values(log)[whole:] == [b"next"]
         log.abandon()
         shutil.rmtree(root)
@@ -210,7 +208,7 @@ def test_leader_epochs_and_producers_are_rebuilt_from_the_batches(tmp_path: Path
     log = open_at(str(tmp_path), config=SMALL)
     assert log.offset_for_leader_epoch(4) == (4, 15)
     assert [e.last_sequence for e in log.active_producers()] == [19]
-    assert append(log, batch(b"019", producer_id=1, producer_epoch=0, base_sequence=19)).duplicate
+    assert append(log, batch(b"019", producer=BatchProducer(1, 0, 19))).duplicate
 
 
 def test_corrupt_epochs_and_a_corrupt_batch_do_not_end_the_log(tmp_path: Path) -> None:
@@ -347,7 +345,7 @@ class Story:
         ]
         self.written += data
         sequence = len(self.written) - len(data)
-        append(self.log, batch(*data, producer_id=1, producer_epoch=0, base_sequence=sequence), epoch=sequence // 10)
+        append(self.log, batch(*data, producer=BatchProducer(1, 0, sequence)), epoch=sequence // 10)
 
     def crash(self) -> None:
         self.disk = self.disk.crash()

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.common.ids import TopicPartition
 from ottla.log import Files, Log, LogConfig, LogContext, LogDirectory, Opening, open_log
 from ottla.log.checkpoints import RECOVERY_POINTS, read_offsets
-from ottla.records import Codec
+from ottla.records import BatchProducer, Codec
 from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
 from tests.storage.helpers import START, ManualClock, append, batch, open_at
@@ -47,7 +47,7 @@ def test_dump_log_reads_segments_indices_and_snapshots(tmp_path: Path) -> None:
     for i in range(80):
         codec = list(Codec)[i % 5]
         append(log, batch(b"%d" % i, b"x" * 20, codec=codec, timestamp=START + i), epoch=i // 30)
-        append(log, batch(b"p", producer_id=3, producer_epoch=1, base_sequence=i))
+        append(log, batch(b"p", producer=BatchProducer(3, 1, i)))
     append(log, transactional(0))
     end(log, commit=False)
     log.close()
@@ -65,7 +65,7 @@ def test_dump_log_reads_a_compacted_log(tmp_path: Path) -> None:
     house = House(str(tmp_path))
     for i in range(60):
         house.put(b"k%d" % (i % 7), None if i % 5 == 0 else b"%d" % i)
-        house.put(b"p", b"x", producer_id=1, producer_epoch=0, base_sequence=i)
+        house.put(b"p", b"x", producer=BatchProducer(1, 0, i))
     assert house.clean()
     house.manager.close()
     text = dump(files(house.log, "*.log"), "--deep-iteration")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.log.transaction_marker import Marker, TransactionEnd, read_marker
-from ottla.records import encode_batch, read_header
+from ottla.records import BatchProducer, encode_batch, read_header
 from ottla.records.batch import CONTROL, TRANSACTIONAL, patch
 
 ENDS = st.builds(
@@ -39,5 +39,5 @@ def test_marker_is_read_back_in_every_partition(
 
 
 def test_control_batch_without_a_marker_has_none() -> None:
-    other = encode_batch([(0, b"\0\0\0\2", b"", [])], attributes=TRANSACTIONAL | CONTROL, producer_id=1)
+    other = encode_batch([(0, b"\0\0\0\2", b"", [])], attributes=TRANSACTIONAL | CONTROL, producer=BatchProducer(1))
     assert read_marker(other, 0) is None

@@ -34,7 +34,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.request import Request
 from ottla.coordinators.errors import from_append_error
 from ottla.coordinators.events import Append, Appended, Call, Effect, LogLine, Moment, ParkedEffect, Reply
-from ottla.records import encode_batch
+from ottla.records import BatchProducer, encode_batch
 from ottla.records.batch import TRANSACTIONAL
 
 if TYPE_CHECKING:
@@ -220,9 +220,8 @@ class CoordinatorRuntime(Generic[S]):
         batch = encode_batch(
             [(now.wall_ms, key, value, []) for key, value in append.records],
             codec=self._codec,
-            producer_id=append.producer_id,
-            producer_epoch=append.producer_epoch,
             attributes=TRANSACTIONAL if has_producer else 0,
+            producer=BatchProducer(append.producer_id, append.producer_epoch),
         )
         try:
             info = runner.partition.append(memoryview(batch), origin="coordinator")

@@ -13,6 +13,7 @@ from ottla.records.batch import (
     BatchHeader,
     Buffer,
     Codec,
+    EncodedRecords,
     check_crc,
     increment_sequence,
     iter_batches,
@@ -24,6 +25,7 @@ from ottla.records.batch import (
     write_header,
 )
 from ottla.records.builder import (
+    BatchProducer,
     ControlType,
     decode_control_key,
     encode_batch,
@@ -40,9 +42,11 @@ __all__ = [
     "HEADER_SIZE",
     "LOG_OVERHEAD",
     "BatchHeader",
+    "BatchProducer",
     "Buffer",
     "Codec",
     "ControlType",
+    "EncodedRecords",
     "NotOneBatchError",
     "ProduceRules",
     "Record",

@@ -16,6 +16,17 @@ ctypedef uint8_t* Memory
 ctypedef int32_t* Int32s
 ctypedef int64_t* Int64s
 
+cdef struct BatchSpan:
+    Py_ssize_t start
+    Py_ssize_t end
+    Py_ssize_t count
+    int64_t base_offset
+    int64_t base_timestamp
+    bint has_append_time
+    int64_t append_time
+
+ctypedef BatchSpan* SpanPointer
+
 cdef Py_ssize_t _HEADER_SIZE
 cdef Py_ssize_t _LOG_OVERHEAD
 cdef Py_ssize_t _MIN_BATCH_LENGTH
@@ -94,32 +105,24 @@ cdef class Columns:
     cdef Mark _mark
     cdef int64_t _wanted
 
-    @cython.locals(view=BufferView, has_append_time=bint, time=int64_t, outcome=int)
-    cpdef object add_records(
-        self, object buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, int64_t base_offset,
-        int64_t base_timestamp, object append_time, int64_t wanted
-    )
+    @cython.locals(view=BufferView, span=BatchSpan, batch=SpanPointer, outcome=int)
+    cpdef object add_records(self, object records, int64_t wanted)
     @cython.locals(
-        view=BufferView, data=Bytes, epoch=int32_t, length=Py_ssize_t, attributes=int, end=Py_ssize_t,
-        last_delta=int32_t, base_offset=int64_t, after=int64_t, outcome=int
+        view=BufferView, data=Bytes, span=BatchSpan, batch=SpanPointer, epoch=int32_t, length=Py_ssize_t,
+        attributes=int, end=Py_ssize_t, last_delta=int32_t, after=int64_t, outcome=int
     )
     cpdef tuple add_batches(self, object buffer, Py_ssize_t position, int64_t wanted, bint check_crcs)
     cpdef object close(self)
     cdef int _end_run(self, Py_ssize_t rows) except -1
     cdef int _check_open(self) except -1
     @cython.locals(wanted=int64_t, outcome=int)
-    cdef int _add(
-        self, Bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count, int64_t base_offset,
-        int64_t base_timestamp, bint has_append_time, int64_t append_time
-    ) except -1
+    cdef int _add(self, Bytes data, SpanPointer batch) except -1
     @cython.locals(
-        fields=RecordFields, record=FieldsPointer, row=Py_ssize_t, offset=int64_t, wanted=int64_t, is_cut=bint,
-        offsets=Int64s, timestamps=Int64s, header_ends=Int32s, _=Py_ssize_t
+        fields=RecordFields, record=FieldsPointer, position=Py_ssize_t, end=Py_ssize_t, base_offset=int64_t,
+        base_timestamp=int64_t, has_append_time=bint, append_time=int64_t, row=Py_ssize_t, offset=int64_t,
+        wanted=int64_t, is_cut=bint, offsets=Int64s, timestamps=Int64s, header_ends=Int32s, _=Py_ssize_t
     )
-    cdef int _add_rows(
-        self, Bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count, int64_t base_offset,
-        int64_t base_timestamp, bint has_append_time, int64_t append_time
-    ) except -1
+    cdef int _add_rows(self, Bytes data, SpanPointer batch) except -1
     cdef int _reserve(self, Py_ssize_t rows) except -1
     @cython.locals(position=Py_ssize_t, fields=Py_ssize_t, size=Py_ssize_t, _=Py_ssize_t)
     cdef int _add_headers(self, Bytes data, FieldsPointer record) except -1

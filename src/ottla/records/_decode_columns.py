@@ -21,8 +21,8 @@ from ottla.records.columns import BinaryColumn, RecordColumns
 
 if not cython.compiled:
     from ottla.records._record_reader import int32_of, read_int64, read_number, read_record, read_uint32, view_of
-    from ottla.records.batch import wrap64
-    from ottla.records.record_fields import RecordFields
+    from ottla.records.batch import EncodedRecords, wrap64
+    from ottla.records.record_fields import BatchSpan, RecordFields
 
     Bytes: TypeAlias = memoryview
     Memory: TypeAlias = memoryview
@@ -218,32 +218,27 @@ class Columns:
         self._is_closed = False
         self._mark = Mark()
 
-    def add_records(
-        self,
-        buffer: Buffer,
-        start: int,
-        end: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        append_time: int | None,
-        wanted: int,
-    ) -> int | None:
+    def add_records(self, records: EncodedRecords, wanted: int) -> int | None:
         """Add the records of one batch from offset `wanted` on; return the next offset if not all fit, otherwise None.
 
-        `append_time` replaces the records' own timestamps. Raises KafkaError(INVALID_RECORD) for a malformed batch,
-        which leaves the columns unchanged.
+        Raises KafkaError(INVALID_RECORD) for a malformed batch, which leaves the columns unchanged.
         """
         self._check_open()
+        if cython.compiled:
+            batch = cython.address(span)
+        else:
+            batch = BatchSpan()
+        buffer, batch.start, batch.end, batch.count, batch.base_offset, batch.base_timestamp, append_time = records
         view = view_of(buffer)
-        if start < 0 or end > view.size or start > end:
-            raise IndexError(f"{start}:{end} is not within {view.size} bytes")
-        has_append_time = append_time is not None
-        time = 0 if append_time is None else append_time
+        if batch.start < 0 or batch.end > view.size or batch.start > batch.end:
+            raise IndexError(f"{batch.start}:{batch.end} is not within {view.size} bytes")
+        batch.has_append_time = append_time is not None
+        batch.append_time = 0 if append_time is None else append_time
         self._wanted = wanted
-        outcome = self._add(view.data, start, end, count, base_offset, base_timestamp, has_append_time, time)
+        outcome = self._add(view.data, batch)
         if outcome == _MALFORMED:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"The {count} records in {end - start} bytes are malformed")
+            size = batch.end - batch.start
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"The {batch.count} records in {size} bytes are malformed")
         return None if outcome == _ALL else self._wanted
 
     def add_batches(self, buffer: Buffer, position: int, wanted: int, check_crcs: bool) -> tuple[int, int, int]:
@@ -256,6 +251,10 @@ class Columns:
         self._check_open()
         if position < 0:
             raise IndexError(position)
+        if cython.compiled:
+            batch = cython.address(span)
+        else:
+            batch = BatchSpan()
         view = view_of(buffer)
         data = view.data
         epoch = -1
@@ -272,19 +271,21 @@ class Columns:
                 break
             end = position + length + _LOG_OVERHEAD
             last_delta = int32_of(read_uint32(data, position + 23))
-            base_offset = read_int64(data, position)
-            after = wrap64(base_offset + last_delta + 1)
+            batch.base_offset = read_int64(data, position)
+            after = wrap64(batch.base_offset + last_delta + 1)
             # A batch that ends before it begins is corrupt.
             if last_delta < 0:
                 break
             if after > self._wanted:
                 if check_crcs and not _is_crc_right(data, position, end):
                     break
-                outcome = self._add(
-                    data, position + _HEADER_SIZE, end, int32_of(read_uint32(data, position + 57)), base_offset,
-                    read_int64(data, position + 27), attributes & _LOG_APPEND_TIME != 0,
-                    read_int64(data, position + 35),
-                )  # fmt: skip
+                batch.start = position + _HEADER_SIZE
+                batch.end = end
+                batch.count = int32_of(read_uint32(data, position + 57))
+                batch.base_timestamp = read_int64(data, position + 27)
+                batch.has_append_time = attributes & _LOG_APPEND_TIME != 0
+                batch.append_time = read_int64(data, position + 35)
+                outcome = self._add(data, batch)
                 if outcome == _MALFORMED:
                     break
                 epoch = int32_of(read_uint32(data, position + 12))
@@ -320,59 +321,44 @@ class Columns:
         if self._is_closed:
             raise ValueError("The columns are closed")
 
-    def _add(
-        self,
-        data: Bytes,
-        position: int,
-        end: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        has_append_time: bool,
-        append_time: int,
-    ) -> int:
+    def _add(self, data: Bytes, batch: BatchSpan) -> int:
         """Add a batch; return `_CUT` if not all records fit. A malformed batch changes nothing."""
         wanted = self._wanted
         outcome = _MALFORMED
-        if count < 0 or count > (end - position) // _MIN_RECORD_SIZE:
+        if batch.count < 0 or batch.count > (batch.end - batch.start) // _MIN_RECORD_SIZE:
             return _MALFORMED
         self._save_mark()
         try:
-            self._reserve(self.rows + min(count, self._most_rows - self.rows))
-            outcome = self._add_rows(
-                data, position, end, count, base_offset, base_timestamp, has_append_time, append_time
-            )
+            self._reserve(self.rows + min(batch.count, self._most_rows - self.rows))
+            outcome = self._add_rows(data, batch)
         finally:
             if outcome == _MALFORMED:
                 self._return_to_mark()
                 self._wanted = wanted
-        if self.rows > self._mark.rows and has_append_time != self._is_run_append_time:
+        if self.rows > self._mark.rows and batch.has_append_time != self._is_run_append_time:
             self._end_run(self._mark.rows)
-            self._is_run_append_time = has_append_time
+            self._is_run_append_time = batch.has_append_time
         return outcome
 
-    def _add_rows(
-        self,
-        data: Bytes,
-        position: int,
-        end: int,
-        count: int,
-        base_offset: int,
-        base_timestamp: int,
-        has_append_time: bool,
-        append_time: int,
-    ) -> int:
+    def _add_rows(self, data: Bytes, batch: BatchSpan) -> int:
         """As `_add`, but records before a malformed record remain in the columns."""
         if cython.compiled:
             record = cython.address(fields)
         else:
             record = RecordFields()
+        # As locals they can stay in registers while the loop writes to memory.
+        position = batch.start
+        end = batch.end
+        base_offset = batch.base_offset
+        base_timestamp = batch.base_timestamp
+        has_append_time = batch.has_append_time
+        append_time = batch.append_time
         wanted = self._wanted
         is_cut = False
         offsets = self._offsets.int64s
         timestamps = self._timestamps.int64s
         header_ends = self._header_ends.int32s
-        for _ in range(count):
+        for _ in range(batch.count):
             if not read_record(data, position, end, record):
                 return _MALFORMED
             position = record.end

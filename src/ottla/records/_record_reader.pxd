@@ -125,19 +125,14 @@ cdef object _part(Bytes data, Py_ssize_t start, Py_ssize_t size)
 cdef list _read_headers(Bytes data, RecordFields* record)
 
 @cython.locals(collects=int)
-cpdef list decode_records(
-    object buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
-    object append_time, type make
-)
+cpdef list decode_records(object records, type make)
 
 @cython.locals(
-    view=BufferView, data=Bytes, fields=RecordFields, record=FieldsPointer, position=Py_ssize_t,
-    index=Py_ssize_t, offset=int64_t, timestamp=int64_t
+    start=Py_ssize_t, end=Py_ssize_t, count=Py_ssize_t, base_offset=int64_t, base_timestamp=int64_t, view=BufferView,
+    data=Bytes, fields=RecordFields, record=FieldsPointer, position=Py_ssize_t, index=Py_ssize_t, offset=int64_t,
+    timestamp=int64_t
 )
-cdef list _decode_records(
-    object buffer, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp,
-    object append_time, type make
-)
+cdef list _decode_records(object records, type make)
 cdef object _make_record(type make, object offset, object timestamp, object key, object value, list headers)
 
 @cython.locals(

@@ -23,7 +23,7 @@ except ImportError:
     from ottla.common import cython_stub as cython
 
 if not cython.compiled:
-    from ottla.records.batch import wrap64
+    from ottla.records.batch import EncodedRecords, wrap64
     from ottla.records.record_fields import RecordFields, WalkResult
 
     Bytes: TypeAlias = memoryview
@@ -442,42 +442,22 @@ def _read_headers(data: Bytes, record: RecordFields) -> list[tuple[str, bytes | 
     return headers
 
 
-def decode_records(
-    buffer: Buffer,
-    start: int,
-    end: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    append_time: int | None,
-    make: type[Any],
-) -> list[Any]:
-    """Return the records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers.
-
-    `append_time` replaces the records' own timestamps.
-    """
+def decode_records(records: EncodedRecords, make: type[Any]) -> list[Any]:
+    """Return the records as instances of `make`, a NamedTuple of offset, timestamp, key, value, headers."""
     if not issubclass(make, tuple):
         raise TypeError(f"{make} is not a NamedTuple")
     if cython.compiled:
         # Records cannot be part of reference cycles, and garbage collection would cost more than decoding.
         collects = PyGC_Disable()
     try:
-        return _decode_records(buffer, start, end, count, base_offset, base_timestamp, append_time, make)
+        return _decode_records(records, make)
     finally:
         if cython.compiled and collects:
             PyGC_Enable()
 
 
-def _decode_records(
-    buffer: Buffer,
-    start: int,
-    end: int,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    append_time: int | None,
-    make: type[Any],
-) -> list[Any]:
+def _decode_records(records: EncodedRecords, make: type[Any]) -> list[Any]:
+    buffer, start, end, count, base_offset, base_timestamp, append_time = records
     view = view_of(buffer)
     check_span(view.size, start, end, count)
     if cython.compiled:

@@ -64,9 +64,9 @@ cdef list _encode_headers(object headers)
 cdef inline Py_ssize_t _size_of_bytes(object field) noexcept
 @cython.locals(body=Py_ssize_t)
 cdef inline Py_ssize_t _size_of_body(int64_t delta, int32_t index, object key, object value, list pairs) noexcept
-cdef inline Py_ssize_t _write_record(
-    Memory target, Py_ssize_t position, Py_ssize_t body, int64_t delta, int32_t index, object key, object value,
-    list pairs
+cdef inline Py_ssize_t _write_start(
+    Memory target, Py_ssize_t position, Py_ssize_t body, int64_t delta, int32_t index
 ) noexcept
+cdef inline Py_ssize_t _write_fields(Memory target, Py_ssize_t position, object key, object value, list pairs) noexcept
 @cython.locals(size=Py_ssize_t)
 cdef inline Py_ssize_t _write_bytes(Memory target, Py_ssize_t position, object field) noexcept

@@ -220,7 +220,8 @@ def encode_records(records: Iterable[tuple[int, Any, Any, Any]], offset_deltas: 
         if capacity - used < body + 10:
             capacity = 2 * capacity + body + 10
             _resize(out, capacity)
-        used = _write_record(_memory(out), used, body, delta, last, key, value, pairs)
+        used = _write_start(_memory(out), used, body, delta, last)
+        used = _write_fields(_memory(out), used, key, value, pairs)
     _resize(out, used)
     return out, count, base_timestamp, max_timestamp, last
 
@@ -239,7 +240,8 @@ def append_record(
         # A bytearray alone would grow only by an eighth.
         _resize(out, 2 * (used + size))
     _resize(out, used + size)
-    _write_record(_memory(out), used, body, delta, index, key, value, pairs)
+    used = _write_start(_memory(out), used, body, delta, index)
+    _write_fields(_memory(out), used, key, value, pairs)
     return size
 
 
@@ -283,21 +285,18 @@ def _size_of_body(
     return body
 
 
-def _write_record(
-    target: Memory,
-    position: int,
-    body: int,
-    delta: int,
-    index: int,
-    key: bytes | None,
-    value: bytes | None,
-    pairs: list[bytes | None] | None,
-) -> int:
-    """Write a record whose size without its length prefix is `body`; return the position after it."""
+def _write_start(target: Memory, position: int, body: int, delta: int, index: int) -> int:
+    """Write the start of a record whose size without its length prefix is `body`; return the position after it."""
     position = _write_number(target, position, body)
     target[position] = 0
     position = _write_number(target, position + 1, delta)
-    position = _write_number(target, position, index)
+    return _write_number(target, position, index)
+
+
+def _write_fields(
+    target: Memory, position: int, key: bytes | None, value: bytes | None, pairs: list[bytes | None] | None
+) -> int:
+    """Write the fields that follow the start of a record; return the position after them."""
     position = _write_bytes(target, position, key)
     position = _write_bytes(target, position, value)
     if pairs is None:

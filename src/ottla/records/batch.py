@@ -62,6 +62,21 @@ class Codec(IntEnum):
 _CODECS = tuple(Codec)
 
 
+class EncodedRecords(NamedTuple):
+    """The uncompressed records of a batch, `data[start:end]`, and the fields of its header that decode them.
+
+    `append_time` replaces the records' own timestamps.
+    """
+
+    data: Buffer
+    start: int
+    end: int
+    record_count: int
+    base_offset: int = 0
+    base_timestamp: int = 0
+    append_time: int | None = None
+
+
 class BatchHeader(NamedTuple):
     """The fields before the records, in the order of the wire."""
 

@@ -7,6 +7,7 @@ and epoch with `batch.patch`, and the CRC does not cover these.
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from struct import Struct
+from typing import Final, NamedTuple
 
 from ottla.records import kernels
 from ottla.records.batch import (
@@ -33,6 +34,17 @@ _CONTROL_KEY = Struct(">hh")
 _END_MARKER = Struct(">hi")
 
 
+class BatchProducer(NamedTuple):
+    """The producer in a batch's header, without a sequence if the producer is not idempotent or writes a marker."""
+
+    id: int
+    epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER: Final = BatchProducer(NO_PRODUCER_ID)
+
+
 class ControlType(IntEnum):
     """The type of a control record. KIP-98 (markers), KIP-595, KIP-630, KIP-853."""
 
@@ -48,27 +60,22 @@ class ControlType(IntEnum):
 def encode_batch(
     records: Iterable[NewRecord],
     *,
+    codec: Codec = Codec.NONE,
+    attributes: int = 0,
+    producer: BatchProducer = NO_PRODUCER,
     base_offset: int = 0,
     leader_epoch: int = -1,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = -1,
-    base_sequence: int = NO_SEQUENCE,
-    attributes: int = 0,
-    offset_deltas: Sequence[int] | None = None,
 ) -> bytearray:
     """Encode a batch of records, each (timestamp in ms, key, value, headers).
 
-    `attributes` has the bits besides the codec. `offset_deltas`, ascending, replace 0, 1, 2... Raises ValueError
-    without records (see `encode_empty_batch`).
+    `attributes` has the bits besides the codec. Raises ValueError without records (see `encode_empty_batch`).
     """
     out: bytearray
-    out, count, base_timestamp, max_timestamp, last_delta = kernels.encode_records(records, offset_deltas)
+    out, count, base_timestamp, max_timestamp, last_delta = kernels.encode_records(records, None)
     if count == 0:
         raise ValueError("A batch needs at least one record")
     if codec is not Codec.NONE:
-        out[HEADER_SIZE:] = compress(codec, memoryview(bytes(out))[HEADER_SIZE:], level)
+        out[HEADER_SIZE:] = compress(codec, memoryview(bytes(out))[HEADER_SIZE:])
     header = BatchHeader(
         base_offset,
         len(out) - LOG_OVERHEAD,
@@ -79,9 +86,7 @@ def encode_batch(
         last_delta,
         base_timestamp,
         max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
+        *producer,
         count,
     )
     write_header(out, 0, header)
@@ -93,20 +98,14 @@ def encode_control_batch(
     value: Buffer,
     timestamp_ms: int,
     *,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = -1,
+    producer: BatchProducer = NO_PRODUCER,
     transactional: bool = False,
 ) -> bytearray:
     """Encode a batch of one control record with the encoded `value`; its key is int16 version 0 and int16 type."""
     return encode_batch(
         ((timestamp_ms, _CONTROL_KEY.pack(0, control_type), value, ()),),
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
         attributes=CONTROL | (TRANSACTIONAL if transactional else 0),
+        producer=producer,
     )
 
 
@@ -118,8 +117,7 @@ def encode_end_transaction_marker(
         ControlType.COMMIT if commit else ControlType.ABORT,
         _END_MARKER.pack(0, coordinator_epoch),
         timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer=BatchProducer(producer_id, producer_epoch),
         transactional=True,
     )
 

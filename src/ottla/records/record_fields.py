@@ -1,6 +1,7 @@
 """Python classes for the record kernels when they are not compiled; compiled kernels use C structs of the same names.
 
-The structs are in `_record_reader.pxd` and `_encode_columns.pxd`. As local variables they stay in registers.
+The structs are in `_record_reader.pxd`, `_decode_columns.pxd` and `_encode_columns.pxd`. As local variables they stay
+in registers.
 """
 
 
@@ -39,6 +40,21 @@ class WalkResult:
     greatest: int
     null_keys: int
     misplaced: int
+
+
+class BatchSpan:
+    """Where the uncompressed records of a batch are, and the fields of its header that decode them.
+
+    `append_time` replaces the records' own timestamps if `has_append_time` is set.
+    """
+
+    start: int
+    end: int
+    count: int
+    base_offset: int
+    base_timestamp: int
+    has_append_time: bool
+    append_time: int
 
 
 class OpenBatch:

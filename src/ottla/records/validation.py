@@ -31,6 +31,7 @@ from ottla.records.batch import (
     BatchHeader,
     Buffer,
     Codec,
+    EncodedRecords,
     read_header,
     set_timestamps,
     write_header,
@@ -226,7 +227,8 @@ def _check_records(
         suspect = stamped
     if suspect or (null_keys and rules.compacted):
         append_time = header.max_timestamp if stamped else None
-        rows = kernels.decode_records(data, start, end, count, 0, header.base_timestamp, append_time, Record)
+        records = EncodedRecords(data, start, end, count, 0, header.base_timestamp, append_time)
+        rows = kernels.decode_records(records, Record)
         _refuse_records(rows, header, rules, now_ms)
         latest = max(row.timestamp for row in rows)
     return latest

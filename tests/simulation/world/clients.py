@@ -14,7 +14,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.records import encode_batch
+from ottla.records import BatchProducer, encode_batch
 from tests.simulation.world.broker import NodeOnDisk
 from tests.simulation.world.network import Network
 
@@ -87,9 +87,7 @@ class IdempotentProducer:
         now_ms = self._link.network.clock.wall_ms()
         batch = encode_batch(
             [(now_ms, None, value, []) for value in self._unacknowledged],
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            base_sequence=len(self.acknowledged),
+            producer=BatchProducer(self._producer_id, 0, len(self.acknowledged)),
         )
         network, broker = self._link.network, self._link.broker
         if broker is None or network.loses():

@@ -27,7 +27,7 @@ from ottla.clients.producer.effects import (
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
-from ottla.records import Record, kernels
+from ottla.records import EncodedRecords, Record, kernels
 from tests.simulation.world.clock import SimulatedClock
 
 LATENCY_MS = 3
@@ -35,7 +35,7 @@ LATENCY_MS = 3
 
 def values_of(batch: Batch) -> list[bytes | None]:
     """The values of the records in a batch."""
-    records = kernels.decode_records(batch.out, 61, len(batch.out), batch.count, 0, 0, None, Record)
+    records = kernels.decode_records(EncodedRecords(batch.out, 61, len(batch.out), batch.count), Record)
     return [record.value for record in records]
 
 

@@ -22,6 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.records import BatchProducer
 
 from .harness import BrokerHarness, batch, open_harness, records_of
 
@@ -288,7 +289,7 @@ def _showing(ports: Any, image: Any) -> Any:
 def test_batch_is_written_once(harness: BrokerHarness) -> None:
     harness.create("moved")
     partition = harness.partition("moved")
-    data = batch(b"x", producer_id=3, producer_epoch=0, base_sequence=0)
+    data = batch(b"x", producer=BatchProducer(3, 0, 0))
     assert partition.append(memoryview(bytearray(data))).first_offset == 0
     move(harness, elsewhere(harness))
     harness.loop.advance(SECOND_MS)

@@ -22,6 +22,7 @@ from ottla.protocol.messages.describe_producers import DescribeProducersRequest,
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.metadata_records import FeatureLevelRecord
 from ottla.protocol.wire import DecodeError
+from ottla.records import BatchProducer
 
 from .harness import START_MS, BrokerHarness
 
@@ -154,8 +155,8 @@ def test_failed_directory_is_described_without_its_partitions(harness: BrokerHar
 
 def test_producers_of_a_partition(harness: BrokerHarness) -> None:
     harness.create("a")
-    harness.append("a", b"1", b"2", producer_id=9, producer_epoch=3, base_sequence=0)
-    harness.append("a", b"3", producer_id=8, producer_epoch=0, base_sequence=0, attributes=0x10)
+    harness.append("a", b"1", b"2", producer=BatchProducer(9, 3, 0))
+    harness.append("a", b"3", producer=BatchProducer(8, 0, 0), attributes=0x10)
     harness.append("a", b"4")
     good, bad = harness.ask(DescribeProducersRequest([TopicRequest("a", [0, 1])])).topics[0].partitions
     assert bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

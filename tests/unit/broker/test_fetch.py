@@ -13,6 +13,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.records import BatchProducer
 
 from .harness import LONG, BrokerHarness, Connection, batch, open_harness, records_of
 
@@ -320,14 +321,13 @@ def test_session_on_a_new_connection_is_notified_after_the_old_connection_ends(h
 
 def test_open_transaction_hides_records_from_read_committed_until_it_ends(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
-    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
-    harness.append("t", b"open", **producer)
+    harness.append("t", b"open", producer=BatchProducer(7, 0, 0), attributes=0x10)
     committed = harness.start(request({key: 0}, isolation_level=1, max_wait_ms=LONG), 12)
     assert values(harness.start(request({key: 0}), 12)) == {key: [b"open"]}
     harness.append("t", b"plain")
     harness.loop.run()
     assert not committed.done
-    marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer_id=7, producer_epoch=0, attributes=0x30)
+    marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer=BatchProducer(7, 0), attributes=0x30)
     harness.partition("t").append(memoryview(marker), origin="coordinator")
     harness.loop.run()
     part = partitions_in(committed.result())[key]
@@ -339,9 +339,8 @@ def test_open_transaction_hides_records_from_read_committed_until_it_ends(harnes
 def test_aborted_transactions_are_returned_with_their_data(harness: BrokerHarness) -> None:
     (key,) = names(harness, 1)
     for producer in (7, 8):
-        identity = {"producer_id": producer, "producer_epoch": 0}
-        harness.append("t", b"x" * 100, base_sequence=0, attributes=0x10, **identity)
-        marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\0", attributes=0x30, **identity)
+        harness.append("t", b"x" * 100, producer=BatchProducer(producer, 0, 0), attributes=0x10)
+        marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\0", producer=BatchProducer(producer, 0), attributes=0x30)
         harness.partition("t").append(memoryview(marker), origin="coordinator")
     everything = partitions_in(harness.start(request({key: 0}, isolation_level=1), 12))[key]
     assert [(a.producer_id, a.first_offset) for a in everything.aborted_transactions] == [(7, 0), (8, 2)]

@@ -20,6 +20,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.records import BatchProducer
 
 from .harness import START_MS, BrokerHarness
 
@@ -119,8 +120,7 @@ def test_special_timestamps_need_their_version(log: BrokerHarness, version: int)
 
 
 def test_latest_offset_for_read_committed_is_the_start_of_the_open_transaction(log: BrokerHarness) -> None:
-    transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
-    log.append("t", b"open", timestamp=START_MS + 5000, **transaction)
+    log.append("t", b"open", timestamp=START_MS + 5000, producer=BatchProducer(7, 0, 0), attributes=0x10)
     log.append("t", b"after", timestamp=START_MS + 6000)
     assert listed(log, LATEST)[2] == 8
     assert listed(log, LATEST, isolation=1)[2] == 6

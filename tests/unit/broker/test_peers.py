@@ -34,6 +34,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from ottla.records import BatchProducer
 from ottla.records.batch import TRANSACTIONAL
 
 from .harness import BrokerHarness, open_harness
@@ -91,8 +92,8 @@ def end(producer_id: int = PRODUCER, coordinator_epoch: int = 0) -> TransactionE
 
 
 def begin(harness: BrokerHarness, topic: str, index: int = 0, producer_id: int = PRODUCER) -> None:
-    options = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0}
-    harness.append(topic, b"v", index=index, attributes=TRANSACTIONAL, **options)
+    producer = BatchProducer(producer_id, 3, 0)
+    harness.append(topic, b"v", index=index, producer=producer, attributes=TRANSACTIONAL)
 
 
 def is_open(harness: BrokerHarness, topic: str, index: int = 0) -> bool:

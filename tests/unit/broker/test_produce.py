@@ -11,7 +11,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.records import Codec
+from ottla.records import BatchProducer, Codec
 
 from .harness import START_MS, BrokerHarness, batch, open_harness, produce_request
 
@@ -101,7 +101,7 @@ def test_duplicate_batch_returns_its_first_offset_and_a_sequence_gap_an_error(ha
     harness.create("t")
 
     def send(sequence: int, epoch: int = 0) -> Any:
-        data = batch(b"a", b"b", producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+        data = batch(b"a", b"b", producer=BatchProducer(5, epoch, sequence))
         return parts(harness.produce(("t", {0: data})))["t", 0]
 
     assert [send(0).base_offset, send(2).base_offset] == [0, 2]

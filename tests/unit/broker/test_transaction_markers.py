@@ -20,7 +20,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.records import encode_batch
+from ottla.records import BatchProducer, encode_batch
 from ottla.records.batch import TRANSACTIONAL
 
 from .harness import BrokerHarness
@@ -50,8 +50,7 @@ def write(harness: BrokerHarness, *markers: WritableTxnMarker) -> dict[tuple[str
 
 
 def begin(harness: BrokerHarness, topic: str, epoch: int = 3, sequence: int = 0) -> None:
-    options = {"producer_id": PRODUCER, "producer_epoch": epoch, "base_sequence": sequence}
-    harness.append(topic, b"v", attributes=TRANSACTIONAL, **options)
+    harness.append(topic, b"v", producer=BatchProducer(PRODUCER, epoch, sequence), attributes=TRANSACTIONAL)
 
 
 def test_marker_ends_the_transaction_in_each_partition(harness: BrokerHarness) -> None:
@@ -111,7 +110,7 @@ def test_marker_commits_offsets_of_the_transaction(harness: BrokerHarness, is_lo
     assert not harness.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code
     index = partition_of("g", harness.broker.groups.shards.topic.partition_count())
     record = offset_record("g", "t", 0, Committed(5, -1, "", 0))
-    pending = encode_batch([(0, *record, [])], producer_id=PRODUCER, producer_epoch=3, attributes=TRANSACTIONAL)
+    pending = encode_batch([(0, *record, [])], producer=BatchProducer(PRODUCER, 3), attributes=TRANSACTIONAL)
     harness.partition(OFFSETS_TOPIC, index).append(memoryview(pending), origin="coordinator")
     if is_loaded:
         _committed(harness)

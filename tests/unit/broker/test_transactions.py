@@ -36,6 +36,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.records import BatchProducer
 from ottla.records.batch import TRANSACTIONAL
 
 from .harness import BrokerHarness, batch, open_harness, produce_request
@@ -76,9 +77,7 @@ class TransactionalProducer:
     def start(self, topic: str, value: bytes) -> Any:
         data = batch(
             value,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=self.sequences.get(topic, 0),
+            producer=BatchProducer(self.producer_id, self.epoch, self.sequences.get(topic, 0)),
             attributes=TRANSACTIONAL,
         )
         request = produce_request((topic, {0: data}))
@@ -244,7 +243,7 @@ def test_batch_that_arrives_after_its_transaction_begins_no_other(producer: Tran
 
 
 def test_transactional_batch_without_a_transactional_id_is_rejected(producer: TransactionalProducer) -> None:
-    data = batch(b"v", producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    data = batch(b"v", producer=BatchProducer(producer.producer_id, 0, 0), attributes=TRANSACTIONAL)
     answer = producer.harness.produce(("t", {0: data}))
     error = answer.responses[0].partition_responses[0].error_code
     assert error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -258,7 +257,7 @@ def test_transactions_of_two_producers_in_one_request_are_rejected(producer: Tra
     producer.send("t")
     other.send("u")
     batches = [
-        batch(b"v", producer_id=each.producer_id, producer_epoch=0, base_sequence=1, attributes=TRANSACTIONAL)
+        batch(b"v", producer=BatchProducer(each.producer_id, 0, 1), attributes=TRANSACTIONAL)
         for each in (producer, other)
     ]
     request = produce_request(("t", {0: batches[0]}), ("u", {0: batches[1]}))

@@ -18,7 +18,7 @@ from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse
-from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
+from ottla.records import BatchProducer, Codec, encode_batch, encode_end_transaction_marker, patch
 from ottla.records.column_kernels import whole_batches
 from tests.simulation.world.consumers import Simulated, World
 
@@ -332,8 +332,8 @@ def test_aborted_transactions_and_markers_are_skipped() -> None:
     )
     patch(marker, 0, 2, 0)
     log = (
-        batch(0, b"a", producer_id=1, producer_epoch=0, base_sequence=0, attributes=transactional)
-        + batch(1, b"b", producer_id=2, producer_epoch=0, base_sequence=0, attributes=transactional)
+        batch(0, b"a", producer=BatchProducer(1, 0, 0), attributes=transactional)
+        + batch(1, b"b", producer=BatchProducer(2, 0, 0), attributes=transactional)
         + bytes(marker)
     )
     fetched = Fetched(T0, memoryview(log), 0, aborted=[(1, 0)])

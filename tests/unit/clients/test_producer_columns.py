@@ -10,7 +10,7 @@ import pytest
 from ottla.clients.errors import MessageTooLarge
 from ottla.clients.producer.columns import Window, encode_rows
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.records import Record, kernels
+from ottla.records import EncodedRecords, Record, kernels
 from ottla.records.murmur2 import partition_for_key
 
 NOW = 1_000_000
@@ -26,7 +26,7 @@ def sent(rows: Any, partitions: int = 1, **settings: Any) -> list[tuple[Any, ...
     """Partition, timestamp, key, value and headers of each row, in the order of the batches."""
     found = []
     for partition, (out, count, base, latest, _) in batches_of(rows, partitions, **settings):
-        records = kernels.decode_records(bytes(out), 61, len(out), count, 0, base, None, Record)
+        records = kernels.decode_records(EncodedRecords(bytes(out), 61, len(out), count, base_timestamp=base), Record)
         assert latest == max(record.timestamp for record in records)
         found += [(partition, r.timestamp, r.key, r.value, r.headers) for r in records]
     return found

@@ -15,7 +15,7 @@ from ottla.clients.producer import _encoder as installed
 from ottla.clients.producer.batch import COMPILED, Batch, Event
 from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.runtime import Runtime
-from ottla.records import Record, kernels
+from ottla.records import EncodedRecords, Record, kernels
 
 
 def load_plain() -> ModuleType:
@@ -78,7 +78,8 @@ def append(module: ModuleType, encoder: Any, value: Any, key: Any = None, **more
 
 
 def records_of(batch: Any) -> list[Record]:
-    return kernels.decode_records(batch.out, 61, len(batch.out), batch.count, 0, batch.base_timestamp, None, Record)
+    encoded = EncodedRecords(batch.out, 61, len(batch.out), batch.count, base_timestamp=batch.base_timestamp)
+    return kernels.decode_records(encoded, Record)
 
 
 def test_records_are_encoded_when_they_are_appended(module: ModuleType) -> None:

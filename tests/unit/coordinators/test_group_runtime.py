@@ -23,7 +23,7 @@ from ottla.metadata.image import NO_LEADER, PartitionImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from ottla.records import encode_batch, encode_end_transaction_marker, patch, read_header
+from ottla.records import BatchProducer, encode_batch, encode_end_transaction_marker, patch, read_header
 
 from .test_offsets import commit_request, raw_commit
 
@@ -543,9 +543,7 @@ def test_transactions_in_the_log_are_replayed_to_their_end(node: Node) -> None:
     for producer, offset in ((1, 5), (2, 6)):
         batch = encode_batch(
             [(0, *raw_commit(offset, 3), [])],
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=0,
+            producer=BatchProducer(producer, 0, 0),
             attributes=transactional,
         )
         partition.append(memoryview(batch), origin="coordinator")

@@ -4,7 +4,7 @@ import struct
 
 from hypothesis import strategies as st
 
-from ottla.records import Codec
+from ottla.records import Codec, encode_batch, kernels
 from ottla.records.batch import LOG_OVERHEAD, seal
 
 ROWS = [
@@ -28,6 +28,14 @@ NEAR = st.lists(st.tuples(st.integers(-70, 9_000), FIELD, FIELD, HEADERS), min_s
 def rows_of(records: list) -> list:
     """Return records in the form that encode_batch takes."""
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]
+
+
+def batch_with_deltas(rows: list, deltas: list[int]) -> bytearray:
+    """Return a batch whose offset deltas are not 0, 1, 2..., as compaction leaves them."""
+    batch = encode_batch(rows)
+    out, *_, last_delta = kernels.encode_records(rows, deltas)
+    out[:61] = batch[:61]
+    return with_field(with_field(out, 8, ">i", len(out) - LOG_OVERHEAD), 23, ">i", last_delta)
 
 
 def with_field(batch: bytes | bytearray, position: int, layout: str, value: int) -> bytearray:

@@ -4,6 +4,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records import (
     HEADER_SIZE,
     BatchHeader,
+    BatchProducer,
     Codec,
     check_crc,
     encode_batch,
@@ -20,9 +21,7 @@ from .samples import ROWS, with_field
 
 
 def test_header_properties_follow_from_its_fields() -> None:
-    batch = encode_batch(
-        ROWS, base_offset=40, leader_epoch=3, producer_id=9, producer_epoch=2, base_sequence=7, attributes=0x10
-    )
+    batch = encode_batch(ROWS, base_offset=40, leader_epoch=3, producer=BatchProducer(9, 2, 7), attributes=0x10)
     header = read_header(batch)
     assert header.size == len(batch)
     assert (header.base_offset, header.last_offset, header.next_offset) == (40, 43, 44)

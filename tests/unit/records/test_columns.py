@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from ottla.common.errors import KafkaError
 from ottla.common.kernels import is_compiled
 from ottla.records import (
+    BatchProducer,
     Codec,
+    EncodedRecords,
     _decode_columns,
     decode_batch,
     encode_batch,
@@ -25,7 +27,7 @@ from ottla.records import (
 from ottla.records.batch import Buffer, seal
 from ottla.records.builder import ControlType
 from ottla.records.columns import BinaryColumn, RecordColumns
-from ottla.records.reader import payload
+from ottla.records.reader import encoded_records
 from tests.uncompiled import record_kernels
 
 from .samples import CODECS, INT64, RECORDS, ROWS
@@ -52,11 +54,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
 def add(columns: Any, batch: Buffer, wanted: int = -(1 << 63), position: int = 0) -> int | None:
     """Add one batch, compressed or not."""
     header = read_header(batch, position)
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    left: int | None = columns.add_records(
-        *payload(batch, position, header), header.record_count, header.base_offset, header.base_timestamp, append_time,
-        wanted,
-    )  # fmt: skip
+    left: int | None = columns.add_records(encoded_records(batch, position, header), wanted)
     return left
 
 
@@ -191,7 +189,7 @@ def _old(batch: bytearray) -> bytearray:
     "stop",
     [
         bytearray(encode_batch(ROWS, codec=Codec.LZ4)),
-        bytearray(encode_control_batch(ControlType.COMMIT, b"", 1, producer_id=5, transactional=True)),
+        bytearray(encode_control_batch(ControlType.COMMIT, b"", 1, producer=BatchProducer(5), transactional=True)),
         bytearray(encode_control_batch(ControlType.LEADER_CHANGE, b"", 1)),
         _crc_wrong(encode_batch(ROWS)),
         _malformed(encode_batch(ROWS)),
@@ -331,9 +329,9 @@ def test_wrong_arguments_raise_python_errors(module: ModuleType) -> None:
             module.Columns(*most)
     columns = module.Columns(1, 1)
     with pytest.raises(IndexError):
-        columns.add_records(b"abc", 0, 4, 0, 0, 0, None, 0)
+        columns.add_records(EncodedRecords(b"abc", 0, 4, 0), 0)
     with pytest.raises(IndexError):
-        columns.add_records(b"abc", 2, 1, 0, 0, 0, None, 0)
+        columns.add_records(EncodedRecords(b"abc", 2, 1, 0), 0)
     with pytest.raises(IndexError):
         columns.add_batches(b"", -1, 0, True)
     assert rows_of(columns.close()) == []

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.common.kernels import is_compiled
-from ottla.records import Record, _encode_columns, kernels
+from ottla.records import EncodedRecords, Record, _encode_columns, kernels
 from ottla.records.murmur2 import partition_for_key
 from tests.uncompiled import record_kernels
 
@@ -104,7 +104,7 @@ def values_only(columns: ModuleType, values: list[bytes | None]) -> Any:
 
 def rows_of(body: tuple[Any, ...]) -> list[Any]:
     out, count, base, *_ = body
-    records = kernels.decode_records(bytes(out), 61, len(out), count, 0, base, None, Record)
+    records = kernels.decode_records(EncodedRecords(bytes(out), 61, len(out), count, base_timestamp=base), Record)
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]
 
 

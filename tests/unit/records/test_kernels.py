@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records import (
+    BatchProducer,
     Codec,
     Record,
     check_crc,
@@ -23,11 +24,11 @@ from ottla.records import (
     read_header,
     scan_batches,
 )
-from ottla.records.batch import Buffer
+from ottla.records.batch import Buffer, EncodedRecords, patch
 from ottla.records.compaction import retain
 
 from .conftest import compiled_kernels, uncompiled_kernels
-from .samples import CODECS, INT64, NEAR, RECORDS, ROWS, rows_of, with_payload
+from .samples import CODECS, INT64, NEAR, RECORDS, ROWS, batch_with_deltas, rows_of, with_payload
 
 BOTH = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -151,8 +152,8 @@ def test_both_kernels_agree_on_corrupted_records(rows: list, data: st.DataObject
     span = (bytes(out), 61, max(end, 61), count)
     for name, arguments in (
         ("walk_records", span),
-        ("decode_records", (*span, 10, 1_000, None, Record)),
-        ("decode_records", (*span, 10, 1_000, 77, Record)),
+        ("decode_records", (EncodedRecords(*span, 10, 1_000), Record)),
+        ("decode_records", (EncodedRecords(*span, 10, 1_000, 77), Record)),
         ("decode_keys", (*span, 10)),
         ("keep_records", (*span, mask, shift)),
     ):
@@ -213,7 +214,7 @@ def test_invalid_utf8_in_header_key_is_replaced(kernel: SimpleNamespace) -> None
 
 def test_a_huge_count_allocates_nothing(kernel: SimpleNamespace) -> None:
     with pytest.raises(KafkaError):
-        kernel.decode_records(GOOD, 0, len(GOOD), 0x7FFFFFFF, 0, 0, None, Record)
+        kernel.decode_records(EncodedRecords(GOOD, 0, len(GOOD), 0x7FFFFFFF), Record)
 
 
 def test_log_append_time_replaces_record_timestamps(kernel: SimpleNamespace) -> None:
@@ -222,7 +223,8 @@ def test_log_append_time_replaces_record_timestamps(kernel: SimpleNamespace) -> 
 
 
 def test_offset_deltas_may_have_gaps(kernel: SimpleNamespace) -> None:
-    batch = encode_batch(ROWS, base_offset=10, offset_deltas=[0, 5, 6, 90])
+    batch = batch_with_deltas(ROWS, [0, 5, 6, 90])
+    patch(batch, 0, 10, 0)
     assert [record.offset for record in decode_batch(batch)] == [10, 15, 16, 100]
     assert read_header(batch).last_offset == 100
 
@@ -279,9 +281,7 @@ def test_murmur2_is_kafkas(kernel: SimpleNamespace, key: bytes, expected: int) -
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("by_function", [False, True])
 def test_retained_records_keep_their_offsets(kernel: SimpleNamespace, codec: Codec, by_function: bool) -> None:
-    batch = encode_batch(
-        ROWS, base_offset=50, codec=codec, leader_epoch=4, producer_id=3, producer_epoch=1, base_sequence=20
-    )
+    batch = encode_batch(ROWS, base_offset=50, codec=codec, leader_epoch=4, producer=BatchProducer(3, 1, 20))
     keep = (lambda offset, key, has_value: key in (b"key", b"")) if by_function else {50, 52, 99}
     left = retain(batch, 0, keep)
     assert left is not None

@@ -14,6 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from ottla.records import (
+    BatchProducer,
     Codec,
     ProduceRules,
     check_crc,
@@ -41,6 +42,7 @@ PEERS_AND_CODECS = [
     ),
 ]
 SEQUENCE = {"producer_id": 4_000_000_000, "producer_epoch": 3, "base_sequence": 12}
+PRODUCER = BatchProducer(*SEQUENCE.values())
 
 
 def _build(builder_class: type, codec: Codec) -> bytes:
@@ -64,13 +66,13 @@ def test_batches_of_python_clients_are_decoded(builder: type, reader: type, code
 def test_encoded_batches_equal_those_of_python_clients(builder: type, reader: type) -> None:
     theirs = _build(builder, Codec.NONE)
     # Both leave the leader epoch at what a producer does not know.
-    ours = encode_batch(ROWS, attributes=0x10, leader_epoch=struct.unpack_from(">i", theirs, 12)[0], **SEQUENCE)
+    ours = encode_batch(ROWS, attributes=0x10, leader_epoch=struct.unpack_from(">i", theirs, 12)[0], producer=PRODUCER)
     assert ours == theirs
 
 
 @pytest.mark.parametrize(("builder", "reader", "codec"), PEERS_AND_CODECS)
 def test_python_clients_decode_our_batches(builder: type, reader: type, codec: Codec) -> None:
-    batch = reader(bytes(encode_batch(ROWS, base_offset=70, codec=codec, **SEQUENCE)))
+    batch = reader(bytes(encode_batch(ROWS, base_offset=70, codec=codec, producer=PRODUCER)))
     assert batch.validate_crc()
     found = [(record.offset, record.timestamp, record.key, record.value, record.headers) for record in batch]
     assert found == [(70 + index, *row) for index, row in enumerate(ROWS)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.common.kernels import is_compiled
-from ottla.records import _survey, encode_batch, encode_end_transaction_marker, patch, read_header
+from ottla.records import BatchProducer, _survey, encode_batch, encode_end_transaction_marker, patch, read_header
 from ottla.records.batch import TRANSACTIONAL
 from ottla.records.survey import CRC, FRAME, LOOK, MORE, OFFSET
 from tests.uncompiled import record_kernels
@@ -28,7 +28,7 @@ def module(request: pytest.FixtureRequest) -> ModuleType:
     return _survey
 
 
-def batch(offset: int, count: int = 1, *, size: int = 30, epoch: int = 0, timestamp: int = 1000, **more: int) -> bytes:
+def batch(offset: int, count: int = 1, *, size: int = 30, epoch: int = 0, timestamp: int = 1000, **more: Any) -> bytes:
     made = encode_batch([(timestamp, None, b"v" * size, [])] * count, **more)
     patch(made, 0, offset, epoch)
     return bytes(made)
@@ -76,7 +76,7 @@ def test_survey_accepts_offset_gaps_if_allowed(module: ModuleType) -> None:
 
 def test_survey_stops_at_new_epochs_and_transactions(module: ModuleType) -> None:
     newer = batch(1, epoch=4)
-    transactional = batch(2, epoch=4, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    transactional = batch(2, epoch=4, producer=BatchProducer(7, 0, 0), attributes=TRANSACTIONAL)
     marker = encode_end_transaction_marker(
         commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1000
     )
@@ -95,8 +95,8 @@ def test_survey_stops_at_new_epochs_and_transactions(module: ModuleType) -> None
 
 def test_survey_does_not_stop_at_known_transactions(module: ModuleType) -> None:
     survey = survey_of(module, known_to=1)
-    more = {"producer_id": 7, "producer_epoch": 0, "attributes": TRANSACTIONAL}
-    assert survey.go_on(batch(0, base_sequence=0, **more) + batch(1, base_sequence=1, **more), 0) == LOOK
+    batches = [batch(n, producer=BatchProducer(7, 0, n), attributes=TRANSACTIONAL) for n in range(2)]
+    assert survey.go_on(b"".join(batches), 0) == LOOK
     assert survey.expected == 1
 
 
@@ -105,7 +105,7 @@ def test_survey_collects_last_five_batches_of_each_producer(module: ModuleType) 
     log, places = b"", []
     for offset, producer in rows:
         places.append(len(log))
-        log += batch(offset, producer_id=producer, producer_epoch=0, base_sequence=offset)
+        log += batch(offset, producer=BatchProducer(producer, 0, offset))
     survey = survey_of(module)
     assert survey.go_on(log, 0) == MORE
     assert sorted(survey.take_producers()) == [places[1], *places[3:8], places[9]]
@@ -141,7 +141,7 @@ def test_both_surveys_agree_on_valid_and_corrupt_segments(seed: int) -> None:
             size=chance.choice([0, 10, 700, 3000]),
             epoch=chance.choice([0, 0, 0, 1]),
             timestamp=chance.randrange(100),
-            producer_id=producer,
+            producer=BatchProducer(producer),
             attributes=chance.choice([0, 0, 0, TRANSACTIONAL]),
         )
         offset = read_header(made).next_offset

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.records import (
+    BatchProducer,
     Codec,
     ProduceRules,
     RecordError,
@@ -20,11 +21,11 @@ from ottla.records import (
 from ottla.records.batch import CONTROL, TRANSACTIONAL
 from ottla.records.checksum import crc32c
 
-from .samples import CODECS, ROWS, rows_of, with_field, with_payload
+from .samples import CODECS, ROWS, batch_with_deltas, rows_of, with_field, with_payload
 
 RULES = ProduceRules("orders")
 NOW = 1_000_000
-GOOD = bytes(encode_batch(ROWS, producer_id=5, producer_epoch=0, base_sequence=0))
+GOOD = bytes(encode_batch(ROWS, producer=BatchProducer(5, 0, 0)))
 
 
 def _refused(batch: bytes | bytearray, rules: ProduceRules = RULES, now_ms: int = NOW, **options: bool) -> KafkaError:
@@ -72,7 +73,7 @@ def _refused(batch: bytes | bytearray, rules: ProduceRules = RULES, now_ms: int 
         ("records of noise", with_payload(GOOD, b"noise" * 9), ErrorCode.INVALID_RECORD),
         (
             "offsets that do not ascend",
-            with_field(encode_batch(ROWS, offset_deltas=[0, 2, 1, 3]), 0, ">q", 0),
+            batch_with_deltas(ROWS, [0, 2, 1, 3]),
             ErrorCode.INVALID_RECORD,
         ),
     ],
@@ -213,7 +214,7 @@ def test_wrapped_timestamp_is_validated_as_readers_decode_it(kernel: ModuleType)
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_topic_codec_replaces_producer_codec(kernel: ModuleType, source: Codec, target: str) -> None:
-    batch = encode_batch(ROWS, codec=source, producer_id=5, producer_epoch=1, base_sequence=9, attributes=0x10)
+    batch = encode_batch(ROWS, codec=source, producer=BatchProducer(5, 1, 9), attributes=0x10)
     buffer = memoryview(batch)
     header, changed = validate_produced(buffer, ProduceRules("orders", compression_type=target), NOW)
     wanted = Codec.NONE if target == "uncompressed" else Codec[target.upper()]
@@ -264,7 +265,11 @@ def test_fast_validation_of_small_batches_agrees_with_full_validation(
     rules: ProduceRules,
 ) -> None:
     batch = bytearray(
-        encode_batch([(timestamp, key, b"value", []) for timestamp, key in rows], attributes=attributes, producer_id=5)
+        encode_batch(
+            [(timestamp, key, b"value", []) for timestamp, key in rows],
+            attributes=attributes,
+            producer=BatchProducer(5),
+        )
     )
     for place, byte in changes:
         batch[place % len(batch)] = byte

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.cli.main import main
 from ottla.log.epochs import EpochEntry, LeaderEpochs
 from ottla.log.files import Files
-from ottla.records import Codec, encode_batch, encode_end_transaction_marker, patch
+from ottla.records import BatchProducer, Codec, encode_batch, encode_end_transaction_marker, patch
 from ottla.tools.dump.files import Found, dump_file
 from ottla.tools.dump.rows import Row
 from ottla.tools.dump.segment import Depth
@@ -31,9 +31,7 @@ def batches(count: int, codec: Codec = Codec.NONE) -> list[bytearray]:
             base_offset=10 * b,
             leader_epoch=b // 2,
             codec=codec,
-            producer_id=7,
-            producer_epoch=0,
-            base_sequence=10 * b,
+            producer=BatchProducer(7, 0, 10 * b),
         )
         for b in range(count)
     ]

@@ -16,9 +16,10 @@ from ottla.clients.consumer.record import Record, TimestampType, record_class
 from ottla.clients.errors import CorruptRecords
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition
-from ottla.records import BatchHeader, Buffer, check_crc, kernels, read_header
+from ottla.records import BatchHeader, check_crc, kernels, read_header
+from ottla.records.batch import EncodedRecords
 from ottla.records.column_kernels import Columns
-from ottla.records.reader import payload
+from ottla.records.reader import encoded_records
 
 POLL_AGAIN: Final = "; poll again to continue after the batch"
 """The end of the text of CorruptRecords."""
@@ -44,17 +45,7 @@ class _Opened(NamedTuple):
     """A batch with records for the user. Its checksum was verified, and it is decompressed."""
 
     header: BatchHeader
-    data: Buffer
-    start: int
-    end: int
-
-    def arguments(self) -> tuple[Buffer, int, int, int, int, int, int | None]:
-        """Return the arguments of the kernels that decode it."""
-        header = self.header
-        append_time = header.max_timestamp if header.is_log_append_time else None
-        return (
-            self.data, self.start, self.end, header.record_count, header.base_offset, header.base_timestamp, append_time
-        )  # fmt: skip
+    records: EncodedRecords
 
 
 class Fetched:
@@ -132,7 +123,7 @@ class Fetched:
         if opened is None:
             return
         try:
-            next_offset_or_none = columns.add_records(*opened.arguments(), self.next_offset)
+            next_offset_or_none = columns.add_records(opened.records, self.next_offset)
         except KafkaError as error:
             raise self._skip_corrupt(opened.header, error) from error
         if next_offset_or_none is None:
@@ -162,7 +153,7 @@ class Fetched:
                     raise self._skip_corrupt(header, "its last offset is before its first", is_header_sound=False)
                 try:
                     if not self._is_excluded(header, position):
-                        self._opened = _Opened(header, *payload(self._buffer, position, header))
+                        self._opened = _Opened(header, encoded_records(self._buffer, position, header))
                         return self._opened
                 except KafkaError as error:
                     raise self._skip_corrupt(header, error) from error
@@ -180,7 +171,7 @@ class Fetched:
     def _decoded(self, opened: _Opened) -> list[Record[Any, Any]]:
         wanted = self.next_offset
         try:
-            rows: list[Record[Any, Any]] = kernels.decode_records(*opened.arguments(), self._class_of(opened.header))
+            rows: list[Record[Any, Any]] = kernels.decode_records(opened.records, self._class_of(opened.header))
         except KafkaError as error:
             raise self._skip_corrupt(opened.header, error) from error
         if rows and rows[0].offset < wanted:
@@ -201,7 +192,7 @@ class Fetched:
         return header.is_transactional and header.producer_id in self._aborted_now
 
     def _is_abort_marker(self, header: BatchHeader, position: int) -> bool:
-        rows = kernels.decode_records(*_Opened(header, *payload(self._buffer, position, header)).arguments(), Record)
+        rows: list[Record] = kernels.decode_records(encoded_records(self._buffer, position, header), Record)
         key = rows[0].key if rows else None
         return key is not None and len(key) >= 4 and int.from_bytes(key[2:4], "big") == _ABORT
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.clients.errors import MessageTooLarge
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.partition_queue import SEQUENCE_MASK, PartitionQueue
-from ottla.records.batch import HEADER_SIZE
+from ottla.records.batch import HEADER_SIZE, EncodedRecords
 from ottla.records.kernels import append_record, decode_records
 from ottla.records.reader import Record
 
@@ -29,7 +29,8 @@ def split(queue: PartitionQueue, batch: Batch) -> list[Batch]:
     most = min(batch.size, queue.too_large) // 2
     pieces: list[Batch] = []
     out = batch.out
-    records = decode_records(out, HEADER_SIZE, len(out), batch.count, 0, batch.base_timestamp, None, Record)
+    encoded = EncodedRecords(out, HEADER_SIZE, len(out), batch.count, base_timestamp=batch.base_timestamp)
+    records: list[Record] = decode_records(encoded, Record)
     piece: Batch | None = None
     for record in records:
         if piece is not None:
