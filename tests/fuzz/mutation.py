@@ -23,8 +23,8 @@ EDGES = {
 }
 LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
 BYTES = (0, 1, 2, 16, 127, 128, 254, 255)
-# No test needs a later response.
-PATIENCE = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
+# Requests must not wait longer than the tests do.
+TIMEOUTS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms")
 
 
 def served() -> Iterator[tuple[int, int]]:
@@ -71,7 +71,7 @@ class Requests:
         chance = self.chance
         if plan.struct is not None:
             return self.struct(plan.struct, version)
-        if plan.name in PATIENCE:
+        if plan.name in TIMEOUTS:
             return chance.choice((-1, 0, 1, 20))
         if plan.kind in EDGES:
             usual = (plan.default,) * 3 if isinstance(plan.default, int) else ()
@@ -98,9 +98,7 @@ class Requests:
             if kind < 0.6:
                 data[at] = chance.choice(BYTES)
             elif kind < 0.75:
-                data[at : at + 4] = chance.choice(
-                    (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
-                )
+                data[at : at + 4] = chance.choice(LENGTHS)
             elif kind < 0.85:
                 del data[at : at + chance.randint(1, 8)]
             elif kind < 0.95:

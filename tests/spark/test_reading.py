@@ -171,12 +171,12 @@ def test_records_deleted_by_retention_are_an_error_or_skipped(
     assert world.offsets(topic, 2, 12, fail_on_data_loss=False) == [8, 9, 10, 11]
     assert "offsets 2 to 7" in caplog.text
     assert world.offsets(topic, 0, 5, fail_on_data_loss=False) == []
-    monkeypatch.setattr(ranges, "GONE_S", 1.0)
+    monkeypatch.setattr(ranges, "LOST_AFTER_S", 1.0)
     assert world.offsets(topic, 18, 40, fail_on_data_loss=False, client={"fetch.max.wait.ms": "50"}) == [18, 19]
 
 
 def test_deleted_topic_is_an_error_or_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "GONE_S", 0.5)
+    monkeypatch.setattr(ranges, "LOST_AFTER_S", 0.5)
     topic = unique("never")
     with pytest.raises(RecordsLost, match=f"{topic}-0: the topic does not exist"):
         world.offsets(topic, 0, 5)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from ottla.testing.waiting import wait_until
 
 FIXTURE_TEST = """
     def test_it(ottla):
@@ -28,8 +31,6 @@ class Run:
         self._timeout_s = timeout_s
 
     def __call__(self, text: str, *options: str, ini: str = "") -> tuple[int, str]:
-        import textwrap
-
         (self._directory / "test_it.py").write_text(textwrap.dedent(text))
         (self._directory / "pytest.ini").write_text(f"[pytest]\naddopts = {OPTIONS}\n{ini}")
         done = subprocess.run(
@@ -49,13 +50,13 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("options", [(), ("--ottla=process",), ("-n2",)], ids=["thread", "process", "xdist"])
-def test_it_gives_a_broker_wherever_it_is_to_run(run: Run, options: tuple[str, ...]) -> None:
+def test_fixture_starts_a_broker_in_threads_processes_and_workers(run: Run, options: tuple[str, ...]) -> None:
     code, out = run(FIXTURE_TEST + FIXTURE_TEST.replace("test_it", "test_again"), *options)
     assert code == 0, out
     assert "2 passed" in out
 
 
-def test_a_failed_test_tells_what_was_injected_and_what_it_hit(run: Run) -> None:
+def test_report_of_a_failed_test_lists_injected_faults_and_their_hits(run: Run) -> None:
     code, out = run(
         """
         from ottla.clients import Producer
@@ -77,9 +78,7 @@ def test_a_failed_test_tells_what_was_injected_and_what_it_hit(run: Run) -> None
     assert "delay(Metadata, 5 s, client_id='somebody-else', times=1): hit NOTHING" in out
     assert "clock.advance(5 s)" in out
     assert "1 failed" in out
-    assert "error" not in out.rpartition("short test summary")[2], (
-        "a failed test is not told of its missed faults twice"
-    )
+    assert "error" not in out.rpartition("short test summary")[2], "missed faults of a failed test are reported once"
 
 
 MISSED = """
@@ -88,7 +87,7 @@ MISSED = """
 """
 
 
-def test_a_fault_that_hit_nothing_is_reported_loudly(run: Run) -> None:
+def test_fault_that_hit_no_request_fails_its_test(run: Run) -> None:
     code, out = run(MISSED)
     assert code == 1
     assert "Injected faults that hit nothing" in out
@@ -125,7 +124,7 @@ def test_misspelt_property_is_an_error(run: Run) -> None:
     assert (code, "did you mean 'num.partitions'?" in out) == (1, True), out
 
 
-def test_a_broker_that_a_test_killed_is_there_for_the_next(run: Run) -> None:
+def test_killed_or_paused_broker_serves_the_next_test(run: Run) -> None:
     code, out = run("""
         def test_kill(ottla):
             ottla.kill()
@@ -142,7 +141,7 @@ def test_a_broker_that_a_test_killed_is_there_for_the_next(run: Run) -> None:
     assert "3 passed" in out
 
 
-def test_a_crash_of_the_tests_takes_the_broker_beside_them_with_it(run: Run, tmp_path: Path) -> None:
+def test_broker_process_ends_when_the_tests_crash(run: Run, tmp_path: Path) -> None:
     code, _ = run(
         """
         import os
@@ -155,8 +154,6 @@ def test_a_crash_of_the_tests_takes_the_broker_beside_them_with_it(run: Run, tmp
     )
     assert code == 3
     pid = int((tmp_path / "pid").read_text())
-    from ottla.testing.waiting import wait_until
-
     wait_until(lambda: not _alive(pid), what=f"process {pid} to end")
 
 
@@ -167,7 +164,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_who_does_not_use_it_does_not_pay_for_it(run: Run) -> None:
+def test_run_without_the_fixtures_imports_only_the_plugin(run: Run) -> None:
     code, out = run("""
         import sys
 
@@ -180,7 +177,7 @@ def test_who_does_not_use_it_does_not_pay_for_it(run: Run) -> None:
     assert "1 passed" in out
 
 
-def test_its_modules_are_imported_as_they_are_even_where_pytest_would_rewrite_them(run: Run, tmp_path: Path) -> None:
+def test_modules_of_ottla_are_not_rewritten_by_pytest(run: Run, tmp_path: Path) -> None:
     """As in an installed wheel: pytest rewrites the `assert`s of all modules of a distribution that has a plugin."""
     (tmp_path / "conftest.py").write_text("import pytest\n\npytest.register_assert_rewrite('ottla')\n")
     code, out = run(

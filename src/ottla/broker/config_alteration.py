@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Resource)
 A = TypeVar("A")
 
 
-def sort_out(
+def separate_resources(
     node_id: int | None,
     resources: Collection[R],
     is_done_here: Callable[[R], bool],

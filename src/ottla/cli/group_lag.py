@@ -35,9 +35,8 @@ ottla group lag billing --fail-above 1000   for a health check
 def show_lag(options: Options) -> None:
     """Show the lag of groups: committed and end offsets of each partition, the member that reads it, and totals.
 
-    A share group's offset is where it starts: records after it may be processed already.
-
-    A partition of a member without a committed offset is shown without lag.
+    A share group's offset is where it starts: records after it may be processed already. A partition of a member
+    without a committed offset is shown without lag.
     """
     output = Output(options)
     if not 0.1 <= options.interval <= _LONGEST_INTERVAL_S:  # also false for NaN
@@ -96,9 +95,9 @@ LAG = Column("lag", right=True, show=units.count, colour=lambda lag: "yellow" if
 
 def _show(output: Output, lags: Sequence[GroupLag], options: Options) -> None:
     if options.total:
-        columns_of = [Column("group", narrow=True), Column("state", colour=state_colour)]
-        columns_of += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), LAG]
-        output.table(columns_of, [each.summary() for each in lags])
+        totals = [Column("group", narrow=True), Column("state", colour=state_colour)]
+        totals += [number("member_count", "MEMBERS"), number("partition_count", "PARTITIONS"), LAG]
+        output.table(totals, [each.summary() for each in lags])
         return
     if output.json:
         output.table([], [row for each in lags for row in (_topics(each) if options.by_topic else each.rows)])

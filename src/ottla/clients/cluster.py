@@ -128,16 +128,11 @@ class ClusterView:
             self._apply_topic(topic)
         self.version += 1
         self._updated_ms = self._tried_ms = now_ms
-        self._invalid = False
-        # A partition has no leader yet: refresh soon, with exponential backoff.
-        incomplete = any(
-            p.leader == NO_NODE for t in response.topics if t.name in self.topics for p in self._of(t).values()
-        )
-        self._failures = self._failures + 1 if incomplete else 0
-        self._invalid = incomplete
-
-    def _of(self, topic: MetadataResponseTopic) -> Mapping[int, PartitionView]:
-        return self.topics[topic.name or ""].partitions
+        views = [self.topics[topic.name] for topic in response.topics if topic.name in self.topics]
+        lacks_leaders = any(partition.leader == NO_NODE for view in views for partition in view.partitions.values())
+        # A partition without a leader gets one soon: refresh with exponential backoff.
+        self._invalid = lacks_leaders
+        self._failures = self._failures + 1 if lacks_leaders else 0
 
     def _apply_topic(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or self._names.get(topic.topic_id)
@@ -205,8 +200,8 @@ class ClusterView:
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return the node id of the leader; None if the partition or its leader is unknown."""
-        topics = self.topics.get(topic)  # without a call of `partition`, because this runs for every request
-        known = None if topics is None else topics.partitions.get(partition)
+        view = self.topics.get(topic)  # without a call of `partition`, because this runs for every request
+        known = None if view is None else view.partitions.get(partition)
         return None if known is None or known.leader == NO_NODE else known.leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:

@@ -89,15 +89,15 @@ def parse(text: str) -> Node:
     except RecursionError:
         raise AvroSchemaError("is nested too deeply") from None
     node = _Parser().node(found, "", "", 0)
-    if _count(node, {}) > _MOST_TYPES:
+    if _type_count(node, {}) > _MOST_TYPES:
         raise AvroSchemaError(f"has more than {_MOST_TYPES} types; each use of a named type counts")
     return node
 
 
-def _count(node: Node, counted: dict[int, int]) -> int:
+def _type_count(node: Node, counted: dict[int, int]) -> int:
     if id(node) not in counted:
         below = [*(each.node for each in node.fields), *node.branches, *([node.items] if node.items else [])]
-        counted[id(node)] = 1 + sum(_count(each, counted) for each in below)
+        counted[id(node)] = 1 + sum(_type_count(each, counted) for each in below)
     return counted[id(node)]
 
 
@@ -127,9 +127,9 @@ class _Parser:
         if kind == "error":
             return self._define("record", found, namespace, path, depth)
         if kind == "array":
-            return Node("array", items=self.node(_of(found, "items", path), namespace, f"{path}[]", depth + 1))
+            return Node("array", items=self.node(_attribute(found, "items", path), namespace, f"{path}[]", depth + 1))
         if kind == "map":
-            return Node("map", items=self.node(_of(found, "values", path), namespace, f"{path}{{}}", depth + 1))
+            return Node("map", items=self.node(_attribute(found, "values", path), namespace, f"{path}{{}}", depth + 1))
         return self._named(kind, namespace, path)
 
     def _named(self, name: str, namespace: str, path: str) -> Node:
@@ -188,7 +188,7 @@ class _Parser:
             below = f"{path}.{name}" if path else name
             if any(before.name == name for before in fields):
                 raise AvroSchemaError(f"{below!r} is defined twice")
-            node = self.node(_of(each, "type", below), namespace, below, depth + 1)
+            node = self.node(_attribute(each, "type", below), namespace, below, depth + 1)
             aliases = tuple(_texts(each.get("aliases", []), below))
             fields.append(Field(name, node, "default" in each, each.get("default"), aliases))
         return tuple(fields)
@@ -245,7 +245,7 @@ def _check_name(name: str, path: str) -> None:
         )
 
 
-def _of(found: dict[str, Any], attribute: str, path: str) -> Any:
+def _attribute(found: dict[str, Any], attribute: str, path: str) -> Any:
     if attribute not in found:
         raise AvroSchemaError(f"{_at(path)}has no attribute {attribute!r}: {_short(found)}")
     return found[attribute]

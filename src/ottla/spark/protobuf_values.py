@@ -13,6 +13,7 @@ import binascii
 import datetime as dt
 from collections.abc import Mapping
 from decimal import Decimal
+from enum import IntEnum
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -45,13 +46,48 @@ _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _SECONDS: Final = range(-62_135_596_800, 253_402_300_800)
 """The seconds of a Timestamp: the years 1 to 9999."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_ENUM, _MESSAGE = 14, 11
+
+
+class _Kind(IntEnum):
+    """The numbers of FieldDescriptor.type. The package `protobuf` has them too, but it may not be installed."""
+
+    DOUBLE = 1
+    FLOAT = 2
+    INT64 = 3
+    UINT64 = 4
+    INT32 = 5
+    FIXED64 = 6
+    FIXED32 = 7
+    BOOL = 8
+    STRING = 9
+    BYTES = 12
+    UINT32 = 13
+    ENUM = 14
+    SFIXED32 = 15
+    SFIXED64 = 16
+    SINT32 = 17
+    SINT64 = 18
+
+
+_UNSIGNED_64: Final = DecimalType(20, 0)
 _SQL: Final[Mapping[int, DataType]] = {
-    1: DoubleType(), 2: FloatType(), 3: LongType(), 4: DecimalType(20, 0), 5: IntegerType(), 6: DecimalType(20, 0),
-    7: LongType(), 8: BooleanType(), 9: StringType(), 12: BinaryType(), 13: LongType(), _ENUM: StringType(),
-    15: IntegerType(), 16: LongType(), 17: IntegerType(), 18: LongType(),
-}  # fmt: skip
-"""By FieldDescriptor.type: int32, sint32 and sfixed32 are INT, and so on."""
+    _Kind.DOUBLE: DoubleType(),
+    _Kind.FLOAT: FloatType(),
+    _Kind.INT64: LongType(),
+    _Kind.UINT64: _UNSIGNED_64,
+    _Kind.INT32: IntegerType(),
+    _Kind.FIXED64: _UNSIGNED_64,
+    _Kind.FIXED32: LongType(),
+    _Kind.BOOL: BooleanType(),
+    _Kind.STRING: StringType(),
+    _Kind.BYTES: BinaryType(),
+    _Kind.UINT32: LongType(),
+    _Kind.ENUM: StringType(),
+    _Kind.SFIXED32: IntegerType(),
+    _Kind.SFIXED64: LongType(),
+    _Kind.SINT32: IntegerType(),
+    _Kind.SINT64: LongType(),
+}
 
 
 @lru_cache(maxsize=64)
@@ -177,11 +213,13 @@ class ProtobufReader:
         return _structs(self._message.DESCRIPTOR, messages, self._type)
 
 
-def _structs(message: Any, rows: list[Any], kind: Any) -> Any:
-    """Return a struct for each message; None becomes null."""
+def _structs(descriptor: Any, rows: list[Any], kind: Any) -> Any:
+    """Return a struct for each of `rows`, which are messages of this descriptor; None becomes null."""
     is_null = [row is None for row in rows]
     mask = pa.array(is_null) if any(is_null) else None
-    children = [_field(field, rows, mask is not None, kind[index].type) for index, field in enumerate(message.fields)]
+    children = [
+        _field(field, rows, mask is not None, kind[index].type) for index, field in enumerate(descriptor.fields)
+    ]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
 
 
@@ -214,7 +252,7 @@ def _values(field: Any, values: list[Any], kind: Any) -> Any:
         if field.message_type.full_name == _TIMESTAMP:
             return pa.array([None if value is None else _micros(value) for value in values], pa.int64()).cast(kind)
         return _structs(field.message_type, values, kind)
-    if field.type == _ENUM:
+    if field.type == _Kind.ENUM:
         names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
         return pa.array([None if value is None else names.get(value, str(value)) for value in values], kind)
     if pa.types.is_decimal(kind):
@@ -222,10 +260,10 @@ def _values(field: Any, values: list[Any], kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def _micros(time: Any) -> int:
-    if time.seconds not in _SECONDS:
-        raise ValueError(f"a time of {time.seconds} s is not between the years 1 and 9999")
-    return int(time.seconds) * 1_000_000 + int(time.nanos) // 1000
+def _micros(timestamp: Any) -> int:
+    if timestamp.seconds not in _SECONDS:
+        raise ValueError(f"a time of {timestamp.seconds} s is not between the years 1 and 9999")
+    return int(timestamp.seconds) * 1_000_000 + int(timestamp.nanos) // 1000
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -293,9 +331,9 @@ def _set(message: Any, field: Any, value: Any) -> None:
 def _fill(message: Any, field: Any, value: Any) -> None:
     """Fill a message that is the value of a field."""
     if field.message_type.full_name == _TIMESTAMP:
-        micros = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH
-        total = (micros.days * 86_400 + micros.seconds) * 1_000_000 + micros.microseconds
-        message.seconds, message.nanos = total // 1_000_000, total % 1_000_000 * 1000
+        since_epoch = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH
+        micros = since_epoch // dt.timedelta(microseconds=1)
+        message.seconds, message.nanos = micros // 1_000_000, micros % 1_000_000 * 1000
         return
     fields = {each.name: each for each in field.message_type.fields}
     for name, each in value.items():
@@ -303,6 +341,6 @@ def _fill(message: Any, field: Any, value: Any) -> None:
 
 
 def _plain(field: Any, value: Any) -> Any:
-    if field.type == _ENUM and isinstance(value, str):
+    if field.type == _Kind.ENUM and isinstance(value, str):
         return field.enum_type.values_by_name[value].number if not value.lstrip("-").isdigit() else int(value)
     return int(value) if isinstance(value, Decimal) else value

@@ -166,9 +166,9 @@ def check_schema(schema: StructType, topic: str | None, encoded: frozenset[str] 
     Key and value may be of any type where they are `encoded`.
     """
     columns = {column.name: column.dataType for column in schema.fields}
-    doubled = [name for name in columns if sum(column.name == name for column in schema.fields) > 1]
-    if doubled:
-        raise SinkError(f"There are several columns {doubled[0]!r}")
+    duplicates = [name for name in columns if sum(column.name == name for column in schema.fields) > 1]
+    if duplicates:
+        raise SinkError(f"There are several columns {duplicates[0]!r}")
     if topic is None and "topic" not in columns:
         raise SinkError("There is no column 'topic'; add it, or set the option topic")
     if "value" not in columns and "value" not in encoded:

@@ -36,7 +36,7 @@ class UnclosedClientWarning(pytest.PytestWarning):
     """A test left a Kafka client open."""
 
 
-class _AsTheyAre:
+class _PlainFinder:
     """Finds Ottla's modules before pytest's import hook does.
 
     Pytest rewrites the `assert` statements of all modules of a distribution with a plugin. That would add half a second
@@ -52,8 +52,8 @@ class _AsTheyAre:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
     """Install the finder before any module of Ottla is imported."""
-    if _AsTheyAre not in sys.meta_path:
-        sys.meta_path.insert(0, _AsTheyAre)
+    if _PlainFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _PlainFinder)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     """Remove the finder."""
-    if _AsTheyAre in sys.meta_path:
-        sys.meta_path.remove(_AsTheyAre)
+    if _PlainFinder in sys.meta_path:
+        sys.meta_path.remove(_PlainFinder)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,7 +122,7 @@ def _settings(config: pytest.Config, properties: Mapping[str, object]) -> dict[s
     return settings
 
 
-def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
+def _new_broker(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
     settings = _settings(config, properties)
     if _option(config, "ottla", "ottla_broker") == "process":
         from ottla.testing.process import ProcessBroker
@@ -136,7 +136,7 @@ def _make(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBrok
 @pytest.fixture(scope="session")
 def ottla_session_broker(request: pytest.FixtureRequest) -> Iterator[ThreadBroker | ProcessBroker]:
     """The broker of the fixture `ottla`, for fixtures with a wider scope. One for each pytest-xdist worker."""
-    broker = _make(request.config, {})
+    broker = _new_broker(request.config, {})
     try:
         broker.start()
         yield broker
@@ -152,12 +152,14 @@ def ottla(request: pytest.FixtureRequest, ottla_session_broker: ThreadBroker | P
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla]]:
-    """`ottla_broker(**{"message.max.bytes": 1000})`: a new broker with its own settings, only for this test."""
+    """`ottla_broker({"message.max.bytes": 1000})`: a new broker with its own settings, only for this test."""
     brokers: list[ThreadBroker | ProcessBroker] = []
     views: list[Iterator[Ottla]] = []
 
     def make(properties: Mapping[str, object] | None = None, /, **more: object) -> Ottla:
-        broker = _make(request.config, {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}})
+        broker = _new_broker(
+            request.config, {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}}
+        )
         brokers.append(broker)
         broker.start()
         view = _view(request, broker, keep=True)

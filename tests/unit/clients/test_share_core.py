@@ -134,9 +134,9 @@ def test_acquired_offset_without_a_record_is_acknowledged_as_a_gap() -> None:
 
 
 def test_next_fetch_goes_to_the_leader_that_the_response_names() -> None:
-    one = Driven()
-    one.core.begin_poll(one.now_ms)
-    one.advance()
+    driven = Driven()
+    driven.core.begin_poll(driven.now_ms)
+    driven.advance()
     row = share_fetch.PartitionData(
         partition_index=0,
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -146,10 +146,10 @@ def test_next_fetch_goes_to_the_leader_that_the_response_names() -> None:
         responses=[share_fetch.ShareFetchableTopicResponse(T, [row])],
         node_endpoints=[share_fetch.NodeEndpoint(NODE + 1, "elsewhere", 9092)],
     )
-    assert one.last(share_fetch.ShareFetchRequest).node == NODE
-    one.answer(response)
-    sent = one.last(share_fetch.ShareFetchRequest)
-    assert (sent.node, one.view.nodes[NODE + 1].host) == (NODE + 1, "elsewhere")
+    assert driven.last(share_fetch.ShareFetchRequest).node == NODE
+    driven.answer(response)
+    sent = driven.last(share_fetch.ShareFetchRequest)
+    assert (sent.node, driven.view.nodes[NODE + 1].host) == (NODE + 1, "elsewhere")
 
 
 def test_records_that_were_not_acquired_are_not_returned() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.config_alteration import check_directories, is_direct, sort_out
+from ottla.broker.config_alteration import check_directories, is_direct, separate_resources
 from ottla.broker.control.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -36,7 +36,7 @@ def handle(broker: ConfigPorts, context: RequestContext, request: AlterConfigsRe
             check_directories(broker.static_config, resource, resource.configs)
         return False
 
-    request.resources, answered = yield from sort_out(node_id, request.resources, is_done_here, _answer)
+    request.resources, answered = yield from separate_resources(node_id, request.resources, is_done_here, _answer)
     direct = is_direct(node_id, context.connection)
     try:
         decided = decide_or_forward(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
-from ottla.broker.config_alteration import check_directories, is_direct, sort_out
+from ottla.broker.config_alteration import check_directories, is_direct, separate_resources
 from ottla.broker.control.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -43,7 +43,7 @@ def handle(
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True
 
-    request.resources, answered = yield from sort_out(node_id, request.resources, is_done_here, _answer)
+    request.resources, answered = yield from separate_resources(node_id, request.resources, is_done_here, _answer)
     direct = is_direct(node_id, context.connection)
     try:
         decided = decide_or_forward(

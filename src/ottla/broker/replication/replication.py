@@ -4,8 +4,8 @@
     replication.start()     # once the metadata contains this broker's registration
     await replication.close(timeout_s)
 
-Fetches and changes of the ISR contain the broker epoch. Before the registration of this process is in the metadata,
-that would be the epoch of an earlier one, which had records that this one may lack (KIP-903).
+Fetches and changes of the ISR contain the broker epoch. Until the metadata contains the registration of this process,
+it has the epoch of an earlier process, which had records that this one may lack (KIP-903).
 """
 
 from __future__ import annotations

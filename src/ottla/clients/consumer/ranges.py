@@ -25,7 +25,7 @@ from ottla.clients.network_settings import read_network_settings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 
-GONE_S = 10.0
+LOST_AFTER_S = 10.0
 """How long a topic must be unknown, or the log must end before the range, until the records count as lost."""
 CHECK_INTERVAL_S: Final = 1.0
 CLOSE_S: Final = 2.0
@@ -122,7 +122,7 @@ class RangeReader:
             if collector.position > position:  # skipped batches without records for the user
                 progress_s, position, problem = now_s, collector.position, None
             idle_s = now_s - progress_s
-            if idle_s >= GONE_S:
+            if idle_s >= LOST_AFTER_S:
                 self._check_deleted(tp, position, end)
             if idle_s >= self._timeout_s:
                 raise self._timed_out(tp, position, problem)

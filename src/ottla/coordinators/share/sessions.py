@@ -51,13 +51,13 @@ class ShareSession:
 class ShareSessions:
     """The sessions of all members, at most `limit` (group.share.max.share.sessions)."""
 
-    __slots__ = ("_by_connection", "_limit", "_members", "_sessions")
+    __slots__ = ("_by_connection", "_limit", "_session_counts", "_sessions")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
         # The number of sessions of each group.
-        self._members: Counter[str] = Counter()
+        self._session_counts: Counter[str] = Counter()
         self._by_connection: dict[Hashable, dict[SessionKey, None]] = {}
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class ShareSessions:
 
     def has_members(self, group_id: str) -> bool:
         """Whether a member of the group has a session."""
-        return group_id in self._members
+        return group_id in self._session_counts
 
     def open(
         self, key: SessionKey, connection: Hashable, partitions: Iterable[SharedTopicPartition], *, acknowledges: bool
@@ -84,7 +84,7 @@ class ShareSessions:
         if len(self._sessions) >= self._limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(key, connection)
-        self._members[key.group_id] += 1
+        self._session_counts[key.group_id] += 1
         self._by_connection.setdefault(connection, {})[key] = None
         session.partitions.update(dict.fromkeys(partitions))
         return session
@@ -112,7 +112,7 @@ class ShareSessions:
         session.partitions.update(dict.fromkeys(added))
         for partition in forgotten:
             session.partitions.pop(partition, None)
-        session._advance()  # noqa: SLF001 - only the cache may advance a session
+        session._advance()  # noqa: SLF001 - only ShareSessions may advance a session
         return session
 
     def close(self, key: SessionKey) -> ShareSession:
@@ -130,9 +130,9 @@ class ShareSessions:
     def _remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
         if session is not None:
-            self._members[key.group_id] -= 1
-            if not self._members[key.group_id]:
-                del self._members[key.group_id]
+            self._session_counts[key.group_id] -= 1
+            if not self._session_counts[key.group_id]:
+                del self._session_counts[key.group_id]
             keys = self._by_connection.get(session.connection)
             if keys is not None:
                 keys.pop(key, None)

@@ -7,7 +7,7 @@ from ottla.protocol.message import Int16, Int32, Message, Struct, UInt16, Uuid, 
 
 
 class UpdateRaftVoterRequest(Message, key=82, versions="0", flexible="0+"):
-    """From the voter."""
+    """A voter reports its endpoints and the kraft.version that it supports."""
 
     cluster_id: str | None = ""
     current_leader_epoch: Int32 = 0
@@ -33,7 +33,7 @@ class KRaftVersionFeature(Struct):
 
 
 class UpdateRaftVoterResponse(Message, key=82, versions="0", flexible="0+"):
-    """The outcome, and who leads."""
+    """The outcome, and the leader of the quorum."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

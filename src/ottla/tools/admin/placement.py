@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 
@@ -47,8 +48,9 @@ def drained(replicas: Replicas, leaving: Collection[int], targets: Iterable[Targ
             free = [target for target in remaining if target.node_id not in new]
             if not free:
                 raise Failure(
-                    f"{partition} has {len(nodes)} replicas, and only {len(remaining)} brokers would remain: start"
-                    " another broker first, or give its topic fewer replicas"
+                    f"{partition} has {len(nodes)} replicas, and only "
+                    f"{units.plural(len(remaining), 'broker')} would remain",
+                    "Start another broker first, or `ottla topic reassign TOPIC -r N` gives its topic fewer replicas.",
                 )
             chosen = min(
                 free,
