@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
@@ -172,15 +172,18 @@ def _scope(
             raise Failure(f"{group} has no committed offsets", "--topic TOPIC names the topic to reset.")
         return sorted(committed)
     counts = {name: topic.partitions for name, topic in all_topics(admin).items()}
-    chosen: dict[TopicPartition, None] = {}
-    for word in topics:
-        name, _, numbers = word.partition(":")
-        check_exists(name, counts, "topic")
-        for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
-            if not number_text.strip().isdecimal() or int(number_text) >= counts[name]:
-                raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, but no {number_text!r}")
-            chosen[TopicPartition(name, int(number_text))] = None
-    return sorted(chosen)
+    return sorted({partition for word in topics for partition in _named(word, counts)})
+
+
+def _named(word: str, counts: Mapping[str, int]) -> Iterator[TopicPartition]:
+    """Yield the partitions of `TOPIC` or `TOPIC:0,2`."""
+    name, _, numbers = word.partition(":")
+    check_exists(name, counts, "topic")
+    for number_text in numbers.split(",") if numbers else map(str, range(counts[name])):
+        number = units.whole_number(number_text.strip())
+        if number is None or number >= counts[name]:
+            raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, but no {number_text[:40]!r}")
+        yield TopicPartition(name, number)
 
 
 def _places(

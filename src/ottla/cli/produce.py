@@ -18,7 +18,9 @@ from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_te
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import all_topics, missing
 from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+from ottla.common import units
 from ottla.common.failure import Failure, failing_on
+from ottla.common.ids import MAX_INT32
 from ottla.common.style import Style
 from ottla.tools.deliveries import Deliveries, reason
 from ottla.tools.formats.json_lines import read_lines
@@ -59,9 +61,10 @@ def sending_settings(options: Options) -> dict[str, object]:
 def _partition(text: str) -> int:
     if text == "any":
         return -1
-    if not (text.isascii() and text.isdigit()):
-        raise click.BadParameter(f"{text!r} is neither a partition nor `any`")
-    return int(text)
+    partition = units.whole_number(text, MAX_INT32)
+    if partition is None:
+        raise click.BadParameter(f"{text[:40]!r} is neither a partition nor `any`")
+    return partition
 
 
 def _rate(text: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from ottla.cli.topic_describe import selectable
 from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 from ottla.common import units
 from ottla.common.failure import Failure
+from ottla.common.ids import MAX_INT32
 from ottla.tools import values
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import facts_of
@@ -126,10 +126,14 @@ def _report_created(output: Output, created: Iterable[api.TopicCreated], *, dry_
 
 
 def _assignments(text: str) -> dict[int, list[int]]:
-    if not re.fullmatch(r"\d+(:\d+)*(,\d+(:\d+)*)*", text):
-        advice = "Colons separate the node ids of a partition, commas separate partitions: 1:2,2:3"
-        raise Failure(f"--replica-assignment {text!r} is not of the form ID:ID,..", advice, exit_code=2)
-    return {partition: [int(node_id) for node_id in part.split(":")] for partition, part in enumerate(text.split(","))}
+    assigned: dict[int, list[int]] = {}
+    for partition, part in enumerate(text.split(",")):
+        node_ids = [units.whole_number(word, MAX_INT32) for word in part.split(":")]
+        assigned[partition] = [node_id for node_id in node_ids if node_id is not None]
+        if len(assigned[partition]) < len(node_ids):
+            advice = "Colons separate the node ids of a partition, commas separate partitions: 1:2,2:3"
+            raise Failure(f"--replica-assignment {text[:300]!r} is not of the form ID:ID,..", advice, exit_code=2)
+    return assigned
 
 
 @COMMAND.verb(

@@ -9,7 +9,7 @@ from ottla.cli.names import all_topics, choose, name_parameters, names_of
 from ottla.cli.output import Output
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import MAX_INT32, TopicPartition
 from ottla.tools.admin import placement
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.placement import Target
@@ -63,12 +63,17 @@ def _targets(admin: api.Admin, given: str | None) -> list[Target]:
     running = {target.node_id: target for target in targets_of(admin)}
     if given is None:
         return list(running.values())
-    if not all(word.strip().isdecimal() for word in given.split(",")):
-        raise Failure(f"--brokers {given!r} is not of the form ID,ID", exit_code=2)
-    ids = list(dict.fromkeys(int(word) for word in given.split(",")))
+    ids = _node_ids(given)
     if down := [node_id for node_id in ids if node_id not in running]:
         raise Failure(f"broker {down[0]} is not up", f"These brokers are up: {', '.join(map(str, running))}.")
     return [running[node_id] for node_id in ids]
+
+
+def _node_ids(text: str) -> list[int]:
+    numbers = [units.whole_number(word.strip(), MAX_INT32) for word in text.split(",")]
+    if None in numbers:
+        raise Failure(f"--brokers {text[:300]!r} is not of the form ID,ID", exit_code=2)
+    return list(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def _cancel(admin: api.Admin, output: Output, names: list[str]) -> None:

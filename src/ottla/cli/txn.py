@@ -11,7 +11,7 @@ from ottla.cli.names import all_topics, check_broker, check_exists, confirm, mem
 from ottla.cli.output import Column, Output, moment, number, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.common.ids import TopicPartition, by_topic
+from ottla.common.ids import MAX_INT32, TopicPartition, by_topic
 from ottla.tools import values
 from ottla.tools.admin.hanging import active_producers, hanging
 from ottla.tools.late import api
@@ -134,10 +134,12 @@ def _describe_producers(options: Options) -> None:
 
 
 def _partition(word: str) -> TopicPartition:
-    topic, _, partition = word.rpartition("/")
-    if not topic or not partition.isdecimal():
-        raise Failure(f"{word!r} is not of the form TOPIC/PARTITION", f"For example: {topic or word}/0", exit_code=2)
-    return TopicPartition(topic, int(partition))
+    topic, _, digits = word.rpartition("/")
+    partition = units.whole_number(digits, MAX_INT32)
+    if not topic or partition is None:
+        shown = word[:300]
+        raise Failure(f"{shown!r} is not of the form TOPIC/PARTITION", f"For example: {topic or shown}/0", exit_code=2)
+    return TopicPartition(topic, partition)
 
 
 @COMMAND.verb(

@@ -27,6 +27,8 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 MAX_TOPIC_NAME_LENGTH = 249
+MAX_INT32 = (1 << 31) - 1
+"""The largest partition, and the largest id of a node."""
 _UUID = re.compile(r"[a-zA-Z0-9_-]{22}(==)?")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -5,12 +5,16 @@ Durations and timestamps are in milliseconds, sizes in bytes.
 
 import re
 import time
+from collections.abc import Iterable
 from typing import Final
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_NAMES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZES: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_TOO_LARGE: Final = 2.0**63
+MAX_INT64: Final = (1 << 63) - 1
+_MOST_DIGITS: Final = len(str(MAX_INT64))
+_DECIMALS: Final = 20
+"""Digits after the decimal point that count."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _ISO_DURATION = re.compile(
     r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?",
@@ -18,10 +22,20 @@ _ISO_DURATION = re.compile(
 )
 
 
-def parse_amount(text: str) -> tuple[float, str] | None:
+def parse_amount(text: str) -> tuple[str, str] | None:
     """Split `1.5 GiB` into the number and its unit in lower case; None if the text has another form."""
     amount = _AMOUNT.fullmatch(text.strip())
-    return None if amount is None else (float(amount[1]), amount[2].lower())
+    return None if amount is None else (amount[1], amount[2].lower())
+
+
+def whole_number(text: str, most: int = MAX_INT64) -> int | None:
+    """Return the number that ASCII digits write; None for another text, and for a number above `most`."""
+    digits = text.lstrip("0") or text[-1:]
+    # `int` raises for texts of thousands of digits.
+    if not (text.isascii() and text.isdigit()) or len(digits) > len(str(most)):
+        return None
+    number = int(digits)
+    return number if number <= most else None
 
 
 def size_factor(unit: str) -> int | None:
@@ -41,19 +55,32 @@ def parse_duration(text: str) -> int:
         if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
             raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
     try:
-        milliseconds = sum(float(number) * UNITS_MS[unit.lower()] for number, unit in amounts)
+        factors = [(number, UNITS_MS[unit.lower()]) for number, unit in amounts]
     except KeyError as error:
         raise ValueError(
             f"{text!r} is not a duration: the unit {error.args[0]!r} is not one of {', '.join(UNITS_MS)}"
         ) from None
-    return whole(milliseconds, text)
+    return total(factors, text)
 
 
-def whole(amount: float, text: str) -> int:
-    """Round to a whole number; raises ValueError for the amount of a `text` that 64 bits cannot hold."""
-    if not abs(amount) < _TOO_LARGE:
+def total(amounts: Iterable[tuple[str, int]], text: str) -> int:
+    """Return the sum of decimal numbers times factors, rounded half to even as by `round`.
+
+    Computes with integers, because a float has only 53 bits. Raises ValueError if 64 bits cannot hold the amount of
+    `text`.
+    """
+    scaled = 0
+    for number, factor in amounts:
+        digits, _, decimals = number.partition(".")
+        # `int` raises for texts of thousands of digits; one digit too many is already too large.
+        most = digits.lstrip("0")[: _MOST_DIGITS + 1]
+        scaled += int(most + decimals[:_DECIMALS].ljust(_DECIMALS, "0")) * factor
+    scale = 10**_DECIMALS
+    result, rest = divmod(scaled, scale)
+    result += 2 * rest > scale or (2 * rest == scale and result % 2)
+    if result > MAX_INT64:
         raise ValueError(f"{text[:40]!r} is too large: the number must fit into 64 bits")
-    return round(amount)
+    return result
 
 
 def size(count: int | None) -> str:

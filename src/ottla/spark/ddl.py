@@ -30,6 +30,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.common.units import whole_number
+
 _TYPES: Final[dict[str, DataType]] = {
     "boolean": BooleanType(), "tinyint": ByteType(), "byte": ByteType(), "smallint": ShortType(), "short": ShortType(),
     "int": IntegerType(), "integer": IntegerType(), "bigint": LongType(), "long": LongType(), "float": FloatType(),
@@ -37,7 +39,7 @@ _TYPES: Final[dict[str, DataType]] = {
     "timestamp_ltz": TimestampType(), "timestamp_ntz": TimestampNTZType(), "string": StringType(),
     "binary": BinaryType(), "decimal": DecimalType(10, 0), "dec": DecimalType(10, 0), "numeric": DecimalType(10, 0),
 }  # fmt: skip
-_TOKEN: Final = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|(\w+)|([<>(),:]))")
+_TOKEN: Final = re.compile(r"""\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\w+)|([<>(),:]))""")
 
 
 class SchemaError(ValueError):
@@ -140,7 +142,7 @@ class _Parser:
                 nullable = False
             if self._peek().lower() == "comment":
                 self._at += 1
-                if not self._next().startswith("'"):
+                if not self._next().startswith(("'", '"')):
                     self._at -= 1
                     raise self._odd(", expected a text in quotes")
             if any(field.name == name for field in fields):
@@ -186,7 +188,8 @@ class _Parser:
 
     def _number(self) -> int:
         token = self._next()
-        if not token.isdecimal():
+        number = whole_number(token)
+        if number is None:
             self._at -= 1
             raise self._odd(", expected a number")
-        return int(token)
+        return number

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from ottla import clients
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import MAX_INT32, TopicPartition
 
 _MOST_SECONDS = 10**11  # larger timestamps are milliseconds
-MAX_OFFSET = 2**63 - 1
 _FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
 
 
@@ -34,11 +33,11 @@ def parse_where(text: str, now_ms: int | None = None) -> Where:
     if text.startswith("@"):
         return Where("time", parse_moment(text[1:], now_ms))
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
-    is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(MAX_OFFSET))
-    if not is_number or int(digits) > MAX_OFFSET:
+    number = units.whole_number(digits)
+    if number is None:
         advice = "--json is the option for JSON lines." if word == "json" else f"It may be {_FORMS}."
         raise Failure(f"-o {text!r} is not a start offset", advice, exit_code=2)
-    return Where({"": "offset", "+": "after", "-": "before"}[sign], int(digits))
+    return Where({"": "offset", "+": "after", "-": "before"}[sign], number)
 
 
 def parse_moment(text: str, now_ms: int | None = None) -> int:
@@ -49,10 +48,9 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
     """
     now = units.now_ms() if now_ms is None else now_ms
     # 8 digits are a date, 20260131.
-    if text.isascii() and text.isdigit() and len(text) not in (8, 4) and len(text) <= len(str(MAX_OFFSET)):
-        number = int(text)
-        if number <= MAX_OFFSET:
-            return number * 1000 if number < _MOST_SECONDS else number
+    number = None if len(text) in (8, 4) else units.whole_number(text)
+    if number is not None:
+        return number * 1000 if number < _MOST_SECONDS else number
     if text.lower() == "now":
         return now
     try:
@@ -72,9 +70,10 @@ def parse_partitions(words: Iterable[str]) -> list[int]:
     chosen: dict[int, None] = {}
     for word in ",".join(words).split(",") if words else ():
         first, dash, last = word.strip().partition("-")
-        if not (first.isascii() and first.isdigit()) or (dash and not (last.isascii() and last.isdigit())):
-            raise Failure(f"--partition {word!r} is not a number or a range such as 4-6", exit_code=2)
-        low, high = int(first), int(last or first)
+        low = units.whole_number(first, MAX_INT32)
+        high = units.whole_number(last, MAX_INT32) if dash else low
+        if low is None or high is None:
+            raise Failure(f"--partition {word[:40]!r} is not a number or a range such as 4-6", exit_code=2)
         if high < low:  # an empty list would mean all partitions
             raise Failure(f"--partition {word!r} is an empty range: its end is below its start", exit_code=2)
         if high - low >= 1 << 20:

@@ -44,7 +44,7 @@ def size_of(text: str, option: str) -> int:
     amount = units.parse_amount(text)
     factor = units.size_factor(amount[1]) if amount is not None else None
     try:
-        size = int(text) if amount is None or factor is None else units.whole(amount[0] * factor, text)
+        size = int(text) if amount is None or factor is None else units.total([(amount[0], factor)], text)
     except ValueError as error:
         raise Failure(f"{option}: {text!r} is not a size such as 20MiB", exit_code=2) from error
     if size < 1:
@@ -60,11 +60,11 @@ def broker_value(name: str, value: str) -> str:
     amount = units.parse_amount(value)
     if amount is None:
         return value
-    count, unit = amount
+    number, unit = amount
     factor = units.UNITS_MS.get(unit) if is_time(name) else units.size_factor(unit) if is_size(name) else None
     if factor is not None:
         with failing_on(ValueError, about=name):
-            return str(units.whole(count * factor, value))
+            return str(units.total([(number, factor)], value))
     if is_time(name) or is_size(name):
         names = "ms, s, min, h, d or w" if is_time(name) else "B, KiB, MiB, GiB or TiB"
         raise Failure(f"{name}={value}: {unit!r} is not a unit of this setting", f"It may be {names}.", exit_code=2)

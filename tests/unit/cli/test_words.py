@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.cli import names, produce, topic, txn
+from ottla.cli import group_reset, names, produce, topic, topic_leaders, txn
 from ottla.common.failure import Failure
 from ottla.launch import settings as broker_settings
 from ottla.tools import client_kinds, offsets, values
@@ -38,6 +38,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "--listen": broker_settings._listener,
     "--replica-assignment": topic._assignments,
     "TOPIC/PARTITION": txn._partition,
+    "TOPIC:PARTITION of group reset": lambda word: list(group_reset._named(f"t:{word}", {"t": 3})),
+    "topic reassign --brokers": topic_leaders._node_ids,
     "produce -p": produce._partition,
     "--rate": produce._rate,
     "TOPIC --regex": lambda word: names.choose([word], ["a", "b"], "topic", regex=True),
@@ -50,6 +52,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("option", PARSERS)
 @given(word=WORDS)
 @example("[[")  # Python warns about it
+@example("9" * 5000)  # Python converts at most 4,300 digits
+@example("t/" + "9" * 5000)
 def test_any_word_is_a_value_or_a_failure_in_one_line(option: str, word: str) -> None:
     problem = None
     try:

@@ -101,6 +101,8 @@ def test_nullable_type_has_the_same_columns_and_requires_none(kind: DataType) ->
         ("a INT; b INT", "cannot be parsed at '; b INT'"),
         ("a INT COMMENT", "ends too early"),
         ("a INT COMMENT b", "expected a text in quotes"),
+        ('a INT COMMENT "b', "cannot be parsed at"),
+        ("a DECIMAL(" + "9" * 5000 + ")", "expected a number"),
         ("a INT COMMENT, b INT", "expected a text in quotes"),
         ('{"type": "array"}', "is not a Spark type in JSON"),
         ('{"type": "struct"}', "is not a Spark type in JSON"),
@@ -118,3 +120,4 @@ def test_error_in_a_schema_is_named(text: str, problem: str) -> None:
 def test_comments_are_ignored() -> None:
     wanted = StructType([StructField("a", IntegerType()), StructField("comment", StringType(), nullable=False)])
     assert parse_schema("a INT COMMENT 'b INT, it\\'s', comment STRING NOT NULL COMMENT ''") == wanted
+    assert parse_schema('a INT COMMENT "b INT, it\'s \\"it\\"", comment STRING NOT NULL COMMENT ""') == wanted

@@ -41,6 +41,8 @@ def test_word_without_a_name_and_a_value_is_a_usage_error(word: str) -> None:
         ("retention.ms", "-1", "-1"),
         ("segment.bytes", "512MiB", str(512 << 20)),
         ("segment.bytes", "1g", str(1 << 30)),
+        ("retention.bytes", "9007199254740993b", "9007199254740993"),
+        ("retention.bytes", f"{(1 << 43) - 1}m", str(((1 << 43) - 1) << 20)),
         ("segment.bytes", "5m", str(5 << 20)),
         ("segment.bytes", "1.5kb", "1536"),
         ("socket.send.buffer.bytes", "7B", "7"),
@@ -62,6 +64,7 @@ def test_value_with_a_unit_is_converted_to_the_unit_of_its_setting(name: str, va
         ("retention.ms", "7y", "'y' is not a unit of this setting"),
         ("segment.bytes", "7d", "'d' is not a unit of this setting"),
         ("retention.ms", f"{'9' * 30}d", "is too large: the number must fit into 64 bits"),
+        ("retention.bytes", f"{'9' * 5000}k", "is too large: the number must fit into 64 bits"),
     ],
 )
 def test_unit_of_another_kind_is_a_usage_error(name: str, value: str, problem: str) -> None:
