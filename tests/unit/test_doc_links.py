@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.races import RACES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
@@ -28,3 +29,21 @@ def test_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
         if not target.exists() or (heading and heading not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+@pytest.mark.parametrize("name", ["performance", "performance-races", "reliability", "scale", "simulation"])
+def test_tests_and_benchmarks_that_a_page_names_exist(name: str) -> None:
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    files = set(re.findall(r"\b(?:tests|benchmarks|tools|examples)/[\w/.-]+\.(?:py|json|svg)", text))
+    files |= {f"benchmarks/{module}.py" for module in re.findall(r"python -m benchmarks\.(\w+)", text)}
+    files |= {
+        f"tests/simulation/{test}" for test in re.findall(r"(?<![\w/])test_\w+\.py", text) if name == "simulation"
+    }
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_races_that_a_page_names_exist() -> None:
+    text = (ROOT / "docs/performance.md").read_text()
+    named = {race for races in re.findall(r'RACE="?([\w -]+)', text) for race in races.split()}
+    assert len(named) > 5
+    assert named <= set(RACES)
