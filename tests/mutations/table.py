@@ -2299,6 +2299,14 @@ SPARK_TABLES = (
         (f"{TABLES}::test_recreated_topic_and_deleted_records_are_not_in_the_copy",),
         OTTLA_ONLY,
     ),
+    Mutation(
+        "an interrupted reset is completed with the groups of the pipeline",
+        "streams/resetting.py",
+        "dump_starts(reset.starts, reset.groups)",
+        "dump_starts(reset.starts)",
+        ("tests/streams/test_reset_crashes.py",),
+        OTTLA_ONLY,
+    ),
 )
 
 SPARK_EXACTLY_ONCE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -52,6 +53,33 @@ def test_once_continues_from_its_checkpoint_and_begins_again_after_a_reset(
     (status,) = run(copied, **arguments)
     assert (status.records, status.outputs) == (1, {"copies": 1, "long": 0})
     assert [record.value for record in ottla.records("copies")][-1] == b"f"
+
+
+@pipeline(exactly_once=True)
+def sums(sales: Any = stream("sales", "json", schema="user STRING, price INT")) -> list[Output]:
+    totals = sales.groupBy("user").agg(F.sum("price").alias("spent"))
+    return [to("totals", totals, key="user", mode="updates"), to("large", sales.where("price >= 100"), key="user")]
+
+
+def test_reprocessing_gives_the_same_table_and_appends_results_again(
+    ottla: Ottla, ottla_spark: SparkSession, tmp_path: Path
+) -> None:
+    del ottla_spark
+    ottla.topic("sales", 2)
+    arguments: dict[str, Any] = {"bootstrap": ottla.bootstrap, "checkpoints": str(tmp_path), "once": True}
+    for user, price in (("a", 100), ("b", 5), ("a", 20)):
+        ottla.produce("sales", json.dumps({"user": user, "price": price}), key=user)
+    run(sums, **arguments)
+    expected = {b"a": {"user": "a", "spent": 120}, b"b": {"user": "b", "spent": 5}}
+    large = [record.value for record in ottla.records("large")]
+    for name, times in ((sums, 2), (pipeline(name="sums.v2", exactly_once=True)(sums.function), 3)):
+        if name is sums:
+            assert main(["stream", "reset", "sums", "--to-earliest", "--yes", "-b", ottla.bootstrap]) == 0
+        statuses = run(name, **arguments)
+        assert [status.records for status in statuses] == [3, 3]
+        table = {record.key: json.loads(record.value or b"") for record in ottla.records("totals")}
+        assert table == expected
+        assert [record.value for record in ottla.records("large")] == large * times
 
 
 @pipeline(name="copied")

@@ -52,19 +52,20 @@ def reset(options: Options) -> None:
     _check_ended(options.name, statuses)
     try:
         checkpoint = _checkpoint(options, statuses)
-        program = resetting.read_program(checkpoint)
+        remembered = resetting.remember(checkpoint)
     except StreamsError as error:
         raise Failure(str(error)) from error
-    topics = {topic for each in statuses for topic in each.run.streams.values()}
-    groups = {each.run.query for each in statuses}
-    if program is not None and not statuses:
-        topics, groups = set(program.sources.values()), set(program.operators)
+    topics = frozenset(topic for each in statuses for topic in each.run.streams.values())
+    groups = frozenset(each.run.query for each in statuses)
+    if remembered is not None:
+        topics, groups = topics or remembered.topics, groups | remembered.groups
     admin = connect(options)
     planned = resetting.Reset(
         options.name,
         checkpoint,
         checkpoint.exists(),
         sorted(groups),
+        resetting.find_table_groups(admin, options.name),
         sorted({topic for each in statuses for topic in each.run.outputs}),
         {} if at is None else resetting.find_starts(admin, sorted(topics), at),
     )
@@ -104,7 +105,7 @@ def _checkpoint(options: Options, statuses: Sequence[Status]) -> Path:
     """Return the directory of the pipeline's checkpoint. Raises Failure, StreamsError."""
     if options.checkpoints:
         found: Path = Path(options.checkpoints) / options.name
-        if not statuses and not found.exists():
+        if not statuses and not found.exists() and resetting.remember(found) is None:
             raise Failure(
                 f"There is no pipeline {options.name!r}: it has no status in {TOPIC}, and no checkpoint {found}"
             )
@@ -130,6 +131,7 @@ def _show(output: Output, planned: Any, *, executed: bool) -> None:
         "checkpoint": str(planned.checkpoint),
         "has_checkpoint": planned.has_checkpoint,
         "groups": list(planned.groups),
+        "table_groups": list(planned.table_groups),
         "starts": [{**partition._asdict(), "offset": offset} for partition, offset in planned.starts.items()],
         "changed": executed,
     }
@@ -139,6 +141,8 @@ def _show(output: Output, planned: Any, *, executed: bool) -> None:
     if planned.groups:
         moved = "set to the offsets below" if planned.starts else "deleted"
         output.line(f"committed offsets of {', '.join(planned.groups)}: {moved}")
+    if planned.table_groups:
+        output.line(f"ends of tables: {units.plural(len(planned.table_groups), 'group')} {deleted}")
     if not output.json:
         if planned.starts:
             columns = [Column("topic", narrow=True), number("partition"), number("offset", "STARTS AT")]

@@ -19,12 +19,11 @@ from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify
+from ottla.streams.resetting import TABLES
 from ottla.streams.settings import Settings
 from ottla.streams.status import COUNT, INVALID
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"
-TABLES: Final = "ottla.table."
-"""The beginning of the groups that have the ends of tables."""
 _ERRORS: Final = "__connect.errors."
 _KEY: Final = "__ottla_key"
 _sessions: WeakSet[SparkSession] = WeakSet()

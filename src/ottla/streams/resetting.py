@@ -2,12 +2,16 @@
 
 The next run begins at the offsets of `START_FILE` in the new checkpoint, or without that file where its streams say.
 Works on checkpoints in directories of this machine. Does not import Spark.
+
+A reset that was interrupted is completed by the next one, with a start of its own. For this, the topics and groups of
+the pipeline are in its old checkpoint (NAME.deleted) or in START_FILE, until all groups are changed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +29,9 @@ from ottla.streams.errors import StreamsError
 PROGRAM_FILE: Final = "ottla-program.json"
 START_FILE: Final = "ottla-start.json"
 VERSION: Final = 1
+TABLES: Final = "ottla.table."
+"""The beginning of the groups that have the ends of tables; the pipeline and the id of the query follow."""
+_QUERY_ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Reset:
     checkpoint: Path
     has_checkpoint: bool
     groups: Sequence[str]
+    table_groups: Sequence[str] = ()
+    """The groups that have the ends of tables, by queries of the old checkpoint."""
     outputs: Sequence[str] = ()
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where the next run begins; nothing: where its streams say."""
@@ -64,6 +73,41 @@ def read_program(checkpoint: Path) -> Stored | None:
         raise StreamsError(f"{path}: {error}") from None
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What files say about a pipeline."""
+
+    topics: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+def remember(checkpoint: Path) -> Remembered | None:
+    """Return the topics and groups of a pipeline, also after an interrupted reset; None if no file has them.
+
+    Raises StreamsError.
+    """
+    for directory in (checkpoint, _old(checkpoint)):
+        program = read_program(directory)
+        if program is not None:
+            return Remembered(frozenset(program.sources.values()), frozenset(program.operators))
+        path = directory / START_FILE
+        try:
+            text = path.read_text()
+            return Remembered(frozenset(load_starts(text)), frozenset(load_groups(text)))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise StreamsError(f"{path}: {error}") from None
+    # The reset has changed all groups before it began to delete the files.
+    return Remembered() if _old(checkpoint).exists() else None
+
+
+def find_table_groups(admin: Admin, pipeline: str) -> list[str]:
+    """Return the groups that have the ends of a pipeline's tables. Raises exceptions of clients."""
+    name = re.compile(f"{re.escape(TABLES)}{re.escape(pipeline)}\\.{_QUERY_ID}")
+    return sorted(each.group_id for each in admin.list_groups() if name.fullmatch(each.group_id))
+
+
 def find_starts(admin: Admin, topics: Sequence[str], at: OffsetSpec | int) -> dict[TopicPartition, int]:
     """Return an offset in each partition of topics: of an OffsetSpec, or of the first record since a time in ms.
 
@@ -83,29 +127,50 @@ def find_starts(admin: Admin, topics: Sequence[str], at: OffsetSpec | int) -> di
 
 def execute(admin: Admin, reset: Reset) -> None:
     """Make the changes. After a crash, do it again. Raises exceptions of clients, and OSError."""
-    old = reset.checkpoint.with_name(f"{reset.checkpoint.name}.deleted")
+    old, new = _old(reset.checkpoint), _new(reset.checkpoint)
+    shutil.rmtree(new, ignore_errors=True)
     if reset.has_checkpoint:
         shutil.rmtree(old, ignore_errors=True)
         reset.checkpoint.rename(old)
     if reset.starts:
-        _write_starts(reset)
+        _write_starts(reset, new)
+    if reset.has_checkpoint or reset.starts:
+        # Before offsets change: the old state must not return after a power failure.
+        _sync(reset.checkpoint.parent)
     for group in reset.groups:
         _move_group(admin, group, reset.starts)
+    for group in reset.table_groups:
+        _move_group(admin, group, {})
     # Also that of a reset that crashed after its rename.
     if old.exists():
         shutil.rmtree(old)
 
 
-def _write_starts(reset: Reset) -> None:
+def _old(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.deleted")
+
+
+def _new(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.new")
+
+
+def _write_starts(reset: Reset, new: Path) -> None:
     """Create a checkpoint with the file. It is complete or absent, also after a power failure."""
-    new = reset.checkpoint.with_name(f"{reset.checkpoint.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     with (new / START_FILE).open("w") as file:
-        file.write(dump_starts(reset.starts))
+        file.write(dump_starts(reset.starts, reset.groups))
         file.flush()
         os.fsync(file.fileno())
+    _sync(new)
     new.rename(reset.checkpoint)
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _move_group(admin: Admin, group: str, starts: Mapping[TopicPartition, int]) -> None:
@@ -124,12 +189,12 @@ def _move_group(admin: Admin, group: str, starts: Mapping[TopicPartition, int]) 
 # -- the file with the starts ------------------------------------------------------------------------------------------
 
 
-def dump_starts(starts: Mapping[TopicPartition, int]) -> str:
-    """Return the text of the file."""
+def dump_starts(starts: Mapping[TopicPartition, int], groups: Sequence[str] = ()) -> str:
+    """Return the text of the file: the offsets, and the pipeline's groups for the next reset."""
     offsets: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in starts.items():
         offsets.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps({"version": VERSION, "offsets": offsets}, indent=1, sort_keys=True)
+    return json.dumps({"version": VERSION, "offsets": offsets, "groups": [*groups]}, indent=1, sort_keys=True)
 
 
 def load_starts(text: str) -> dict[str, dict[str, int]]:
@@ -142,3 +207,11 @@ def load_starts(text: str) -> dict[str, dict[str, int]]:
         }
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"the starting offsets are unreadable: {error!r}") from None
+
+
+def load_groups(text: str) -> list[str]:
+    """Return the groups of the file; none if an earlier version wrote it. Raises ValueError."""
+    try:
+        return [str(each) for each in json.loads(text).get("groups", ())]
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the groups are unreadable: {error!r}") from None
