@@ -80,6 +80,8 @@ def test_rejected_change_is_reported_and_changes_nothing(ottla: Run, topic: str,
     assert ours.describe_config(ConfigResource.topic(topic))["max.message.bytes"].is_default
     dry = ottla("config", "set", "topic", topic, "retention.ms=1h", "--dry-run")
     assert dry.out == f"{topic}: retention.ms would change from 604800000 (7 d) to 3600000 (1 h)\n"
+    same = ottla("config", "set", "topic", topic, "retention.ms=7d", "--dry-run")
+    assert same.out == f"{topic}: retention.ms would be 604800000 (7 d), as before\n"
     assert ours.describe_config(ConfigResource.topic(topic))["retention.ms"].is_default
 
 

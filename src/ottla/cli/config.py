@@ -293,6 +293,8 @@ def _is_visible_change(resource: api.ConfigResource, old: api.ConfigEntry | None
 def _changed_text(row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:
     name, old = row["setting"], values.explained(row["setting"], row["before"])
     new = values.explained(name, row["value"])
+    if dry_run and value is not None and new == old:
+        return f"{row['name']}: {name} would be {new}, as before"
     if dry_run:
         return f"{row['name']}: {name} would change from {old} to {'the default' if value is None else new}"
     default = ", the default" if value is None else ""

@@ -3,7 +3,7 @@
 `ottla up` formats the directory of a single node itself. Each node of a cluster needs --cluster-id, the same for all.
 If the settings have controller.quorum.bootstrap.servers, each controller also needs one of --standalone (the first
 controller; others join it), --initial-controllers (the same list on each) and --no-initial-controllers (it joins a
-quorum). A directory that is formatted already is not changed. It is an error, unless --ignore-formatted is given.
+quorum). A directory that is formatted already is an error, or skipped with --ignore-formatted; it is not changed.
 """
 
 import sys
@@ -75,7 +75,7 @@ def _node_format(config: BrokerConfig, options: Options) -> NodeFormat:
     elif config.formats_itself or options.standalone:
         cluster_id = uuid_to_text(random_uuid())
     else:
-        advice = "The first `ottla format` of a cluster can choose one: any 16 bytes, as 22 characters of base64."
+        advice = f"For a new cluster, use this one on each node: --cluster-id {uuid_to_text(random_uuid())}"
         raise Failure("--cluster-id is missing: all nodes of a cluster need the same", advice, exit_code=2)
     return NodeFormat(
         config.node_id,

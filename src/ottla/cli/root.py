@@ -19,7 +19,7 @@ from ottla.common.failure import Failure
 # Heading -> name of the command and its module -> one line for --help.
 GROUPS: dict[str, dict[str, str]] = {
     "Broker": {
-        "up": "start a broker in the foreground",
+        "up": "start a broker, or a cluster on this machine",
         "format": "format a data directory for a cluster and node",
     },
     "Records": {
@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "broker": "drain, replace and remove brokers of a cluster",
     },
     "Pipelines": {
-        "stream": "run and explain pipelines on Spark",
+        "stream": "run, observe and reset pipelines on Spark",
     },
     "Configuration": {
         "profile": "manage the addresses and settings of several clusters",

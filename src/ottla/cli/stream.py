@@ -105,9 +105,10 @@ def _summary(status: Status) -> str:
 )
 def _explain(options: Options) -> int:
     """Show topics, formats, operators with state and problems of pipelines. Needs no broker."""
+    output = Output(options)
+    output.note("Starting Spark, which takes some seconds")
     with _explained():
         found = streams.explain_file(Path(options.file), options.pipelines)
-    output = Output(options)
     if options.mermaid:
         output.line(mermaid(found))
     elif output.json:

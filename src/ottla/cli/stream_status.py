@@ -154,9 +154,9 @@ def _facts(status: Status) -> dict[str, Any]:
         "delivery": "exactly once" if run.exactly_once else "at least once",
         "batch": None
         if batch is None
-        else f"{batch.number}, {units.count(batch.records)} records in {units.duration(batch.duration_ms)}, "
-        f"{units.plural(status.batches, 'micro-batch', 'micro-batches')} and {units.count(status.records)} records in "
-        "this run",
+        else f"{batch.number}, {units.plural(batch.records, 'record')} in {units.duration(batch.duration_ms)}, "
+        f"{units.plural(status.batches, 'micro-batch', 'micro-batches')} and "
+        f"{units.plural(status.records, 'record')} in this run",
         "phases": None
         if batch is None
         else ", ".join(f"{name} {units.duration(ms)}" for name, ms in _by_size(batch.phases_ms)),

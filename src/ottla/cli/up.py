@@ -1,4 +1,4 @@
-"""Start a broker in the foreground; Ctrl-C or SIGTERM stops it cleanly, a second one at once.
+"""Start a broker, or a cluster on this machine. Ctrl-C or SIGTERM stops it cleanly, a second one at once.
 
 Its first line on standard output is `bootstrap=HOST:PORT`, once clients can connect. Log lines go to standard error.
 
