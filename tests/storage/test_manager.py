@@ -9,7 +9,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition, uuid_to_text
-from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
+from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, LogManagerPorts, StorageError
 from ottla.log.directory_names import marked_name
 from ottla.log.storage import MetaProperties, check_meta, format_directory, read_meta
 from tests.storage.helpers import START, TOPIC_ID, ManualClock, append, batch, values
@@ -96,7 +96,7 @@ def test_a_disk_that_fails_takes_only_its_logs_offline(tmp_path: Path) -> None:
     files = FailingFiles()
     failed: list[DirectoryInfo] = []
     logs = manager(
-        tmp_path / "1", tmp_path / "2", files=files, on_directory_failed=lambda info, error: failed.append(info)
+        tmp_path / "1", tmp_path / "2", files=files, ports=LogManagerPorts(lambda info, error: failed.append(info))
     )
     first, second = logs.create(A, TOPIC_ID), logs.create(B, TOPIC_ID)
     files.path = first.log_directory.path

@@ -19,27 +19,25 @@ CORES = ("raft", "metadata", "controller", "coordinators")
 LONGEST_FUNCTION = 70
 LONGEST_FILE = 500
 DEEPEST_NESTING = 4
-MOST_PARAMETERS, MOST_FIELDS = 6, 8
+MOST_PARAMETERS = 6
 MOST_BROAD_EXCEPTS_PER_1000_LINES = 0.3
-# Why these functions have more parameters. Elsewhere, a frozen dataclass takes their place.
-PUBLIC = "a public signature with keyword arguments"
-RECORD = "the fields of a record: an object for each record would cost more than the call"
-LONG_SIGNATURES = {
-    ("src/ottla/clients/producer/producer.py", "send"): PUBLIC,
-    ("src/ottla/clients/producer/producer.py", "_send_slowly"): RECORD,
-    ("src/ottla/clients/producer/base.py", "_append"): RECORD,
-    ("src/ottla/clients/producer/accumulator.py", "append"): RECORD,
-    ("src/ottla/clients/producer/_encoder.py", "try_append"): RECORD,
-    ("src/ottla/clients/producer/_encoder.py", "send"): PUBLIC,
-    ("src/ottla/clients/producer/_encoder.py", "_send_slowly"): RECORD,
-    ("src/ottla/streams/declarations.py", "stream"): PUBLIC,
-    ("src/ottla/streams/declarations.py", "to"): PUBLIC,
-    ("src/ottla/testing/faults.py", "fail"): PUBLIC,
-    ("src/ottla/testing/faults.py", "delay"): PUBLIC,
-    ("src/ottla/testing/faults.py", "swallow"): PUBLIC,
-    ("src/ottla/testing/groups.py", "__init__"): PUBLIC,
-    ("src/ottla/log/segment.py", "create"): "a constructor with keyword arguments",
+# Public functions whose options are keyword arguments: see docs/STYLE.md.
+PUBLIC_FUNCTIONS = {
+    ("src/ottla/clients/producer/producer.py", "send"),
+    ("src/ottla/clients/producer/_encoder.py", "send"),
+    ("src/ottla/streams/declarations.py", "stream"),
+    ("src/ottla/streams/declarations.py", "to"),
+    ("src/ottla/testing/faults.py", "fail"),
+    ("src/ottla/testing/faults.py", "delay"),
+    ("src/ottla/testing/faults.py", "swallow"),
 }
+# The path of a record from `send` into its batch: an object for each record would cost more than the call.
+CALLED_FOR_EACH_RECORD = {
+    ("src/ottla/clients/producer/_encoder.py", "try_append"),
+    ("src/ottla/clients/producer/_encoder.py", "_send_slowly"),
+    ("src/ottla/clients/producer/producer.py", "_send_slowly"),
+}
+LONG_SIGNATURES = PUBLIC_FUNCTIONS | CALLED_FOR_EACH_RECORD
 INLINED = "a compiled kernel: C inlines functions only within one file"
 LONG_FILES = {
     "src/ottla/records/_decode_columns.py": INLINED,
@@ -105,13 +103,13 @@ def test_nesting_is_shallow() -> None:
 
 
 def test_functions_have_few_parameters() -> None:
-    """Counts parameters without self. Constructors of value types may have two more."""
-    many = []
-    for file in source_files():
-        for function in file.functions:
-            limit = MOST_FIELDS if function.node.name == "__init__" else MOST_PARAMETERS
-            if function.parameters > limit and (relative(file.path), function.node.name) not in LONG_SIGNATURES:
-                many.append(f"{function.name} has {function.parameters} parameters")
+    """Counts parameters without self. The constructors of value types are generated from their fields."""
+    many = [
+        f"{function.name} has {function.parameters} parameters"
+        for file in source_files()
+        for function in file.functions
+        if function.parameters > MOST_PARAMETERS and (relative(file.path), function.node.name) not in LONG_SIGNATURES
+    ]
     assert not many, "pass a frozen dataclass, or split the function"
 
 
@@ -122,7 +120,7 @@ def test_exceptions_to_the_limits_are_needed() -> None:
         for function in file.functions
         if function.parameters > MOST_PARAMETERS
     }
-    assert LONG_SIGNATURES.keys() <= found
+    assert found >= LONG_SIGNATURES
     assert LONG_FILES.keys() <= {relative(file.path) for file in source_files() if file.lines > LONGEST_FILE}
 
 

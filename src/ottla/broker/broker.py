@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.control.connections import BrokerConnections
@@ -86,6 +86,14 @@ class FlushThreads:
         self._executor.shutdown(wait=True)
 
 
+class Schedulers(NamedTuple):
+    """Who runs work later: threads, timers of the event loop, and the worker that runs long requests in slices."""
+
+    flush_threads: FlushThreads
+    call_later: CallLater
+    worker: Worker
+
+
 class Broker:
     """The parts of one node, for handlers to use."""
 
@@ -97,10 +105,9 @@ class Broker:
         logs: LogManager,
         metadata: MetadataShell,
         cluster_id: str,
-        flush_threads: FlushThreads,
-        call_later: CallLater,
-        worker: Worker | None = None,
+        schedulers: Schedulers,
     ) -> None:
+        flush_threads, call_later, worker = schedulers
         self.static_config = config
         # The static settings with the dynamic ones applied.
         self.config = config
@@ -110,7 +117,7 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
         self.flush_threads = flush_threads
-        self.worker = Worker(clock) if worker is None else worker
+        self.worker = worker
         self.partitions = Partitions(
             node_id=self.node_id,
             logs=logs,

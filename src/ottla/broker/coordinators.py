@@ -59,7 +59,7 @@ class Coordinators:
         """The group coordinator."""
         # 10 ms of imports, which a broker without groups does not need.
         from ottla.broker.coordinator_shards import CoordinatorOptions
-        from ottla.broker.group_runtime import GroupRuntime
+        from ottla.broker.group_runtime import GroupPorts, GroupRuntime
         from ottla.broker.share_effects import ShareEffects
         from ottla.coordinators.group.config import GroupConfig
 
@@ -68,7 +68,7 @@ class Coordinators:
         groups = self._groups = GroupRuntime(
             GroupConfig.from_settings(config.__getitem__),
             self._internal_topic(OFFSETS_TOPIC),
-            broker.topic_id,
+            GroupPorts(broker.topic_id, ShareEffects(lambda: self.shares, broker.worker.submit)),
             clock=broker.clock,
             call_later=self._call_later,
             options=CoordinatorOptions(
@@ -76,7 +76,6 @@ class Coordinators:
                 commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
                 node_id=broker.node_id,
             ),
-            share_effects=ShareEffects(lambda: self.shares, broker.worker.submit),
         )
         groups.publish(broker.metadata.image)
         self._running[OFFSETS_TOPIC] = groups.shards

@@ -66,6 +66,16 @@ class FetchLimits(NamedTuple):
     """Whether a replica that this node follows may be read (KIP-392)."""
 
 
+class FetchNodes(NamedTuple):
+    """The nodes that a response names instead of this one.
+
+    `locate` returns the address of a node for this client, and `select` the replica to read from, or -1.
+    """
+
+    locate: Callable[[int], NodeEndpoint | None]
+    select: Callable[[Partition, int], int] | None = None
+
+
 class Look:
     """The result of one look at the changed partitions."""
 
@@ -103,18 +113,14 @@ class Fetch:
         limits: FetchLimits,
         worker: Worker,
         *,
-        locate: Callable[[int], NodeEndpoint | None] = lambda _: None,
-        select: Callable[[Partition, int], int] | None = None,
-        quota: ReplicationQuota | None = None,
+        nodes: FetchNodes,
+        quota: ReplicationQuota,
     ) -> None:
-        """`locate` returns the address of a node for this client; `select` the replica to read from, or -1.
-
-        `quota` limits what a follower receives.
-        """
-        self._quota = quota if session.replica_id >= 0 and quota is not None and quota.topics else None
-        self._select = select
+        """`quota` limits what a follower receives."""
+        self._quota = quota if session.replica_id >= 0 and quota.topics else None
+        self._select = nodes.select
         self._partitions = partitions
-        self._locate = locate
+        self._locate = nodes.locate
         # Leaders of partitions that moved away.
         self._leaders: set[int] = set()
         self._worker = worker

@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.coordinator_runtime import CoordinatorRuntime
 from ottla.broker.coordinator_shards import Coordinator, CoordinatorOptions
@@ -33,32 +33,35 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 
-class GroupRuntime:
-    """The group coordinator. `topic_id(name)` returns the id of any topic, None if it does not exist.
+class GroupPorts(NamedTuple):
+    """What the group coordinator needs besides its log. `share_effects` may be omitted without share groups."""
 
-    `share_effects` may be omitted in tests without share groups.
-    """
+    topic_id: Callable[[str], Uuid | None]
+    """Returns the id of any topic, None if it does not exist."""
+    share_effects: ShareEffects | None = None
+    random_bytes: Callable[[int], bytes] = os.urandom
+
+
+class GroupRuntime:
+    """The group coordinator."""
 
     def __init__(
         self,
         config: GroupConfig,
         topic: InternalTopic,
-        topic_id: Callable[[str], Uuid | None],
+        ports: GroupPorts,
         *,
         clock: Clock,
         call_later: CallLater,
         options: CoordinatorOptions,
-        share_effects: ShareEffects | None = None,
-        random_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self.config = config
-        self._topic_id = topic_id
-        self._share_effects = share_effects
+        self._ports = ports
         self._image = EMPTY_IMAGE
         coordinator = Coordinator(
             name="GroupCoordinator",
             logger=logging.getLogger("ottla.coordinators.group"),
-            new_shard=lambda _index, _epoch: self._new_shard(random_bytes or os.urandom),
+            new_shard=lambda _index, _epoch: self._new_shard(),
             loaded=self._loaded,
             error_response=error_response,
             execute=self._execute,
@@ -102,14 +105,14 @@ class GroupRuntime:
         for shard in self.shards.shards():
             shard.metadata_changed(image, has_new_topics=has_new_topics)
 
-    def _new_shard(self, random_bytes: Callable[[int], bytes]) -> GroupShard:
-        shard = GroupShard(self.config, random_bytes)
+    def _new_shard(self) -> GroupShard:
+        shard = GroupShard(self.config, self._ports.random_bytes)
         shard.metadata_changed(self._image)
         return shard
 
     def _execute(self, index: int, shard: GroupShard, effect: ParkedEffect) -> None:
-        assert self._share_effects is not None, "a share group without its effects"
-        self._share_effects.execute(effect, lambda outcome: self.shards.resume(index, shard, outcome))
+        assert self._ports.share_effects is not None, "a share group without its effects"
+        self._ports.share_effects.execute(effect, lambda outcome: self.shards.resume(index, shard, outcome))
 
     def _loaded(self, index: int, shard: GroupShard, now: Moment) -> Effects:
         if shard.unserved:
@@ -120,4 +123,4 @@ class GroupRuntime:
                 index,
                 ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
             )
-        return shard.loaded(now, self._topic_id)
+        return shard.loaded(now, self._ports.topic_id)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.partition_reading import (
     READ_COMMITTED,
@@ -24,7 +24,6 @@ from ottla.broker.partition_reading import (
     look_up,
     out_of_range,
 )
-from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
@@ -61,6 +60,13 @@ class FollowerWatcher(Protocol):
     def high_watermark_moved(self) -> None:
         """The high watermark advanced; the follower learns it with its next response."""
         ...
+
+
+class Replication(NamedTuple):
+    """The followers of a partition, and the function that sends a change of its ISR to the controller."""
+
+    leader: Leader
+    propose: Callable[[Partition, IsrProposal], None]
 
 
 class Partition:
@@ -100,12 +106,10 @@ class Partition:
         leader_epoch: int,
         rules: ProduceRules,
         min_insync_replicas: int,
-        clock: Clock,
         flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
-        replication: Leader | None = None,
-        propose: Callable[[Partition, IsrProposal], None] | None = None,
+        replication: Replication | None = None,
     ) -> None:
-        """Without `replication` there is one replica; otherwise `propose` sends a change of the ISR."""
+        """Without `replication` there is one replica."""
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
@@ -120,8 +124,8 @@ class Partition:
         # After a start, only a single replica may take all of its log as committed.
         self.high_watermark: int = self._local_end if replication is None else log.high_watermark
         log.high_watermark = self.high_watermark
-        self._replication = replication
-        self._propose = propose
+        self._replication = None if replication is None else replication.leader
+        self._propose = None if replication is None else replication.propose
         self.closed = False
         # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
@@ -133,7 +137,7 @@ class Partition:
         # Producers with acks=1, of a partition with several replicas, that wait for a flush.
         self._waiting_locally: list[tuple[int, int, Completion[None]]] = []
         self._sequence = count()
-        self._clock = clock
+        self._clock = log.context.clock
         self._flush_in_thread = flush_in_thread
         self._flushing = False
         # Appended since the watchers were last notified.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.broker.partition import Partition
+from ottla.broker.partition import Partition, Replication
 from ottla.broker.replication.followed import FollowedPartition, RoleListener
 from ottla.broker.topic_settings import TopicSettings
 from ottla.broker.work import SLICE_MS
@@ -345,15 +345,14 @@ class Partitions:
         self._lead(log, image, self._settings_of(log.topic_partition.topic))
 
     def _lead(self, log: Log, image: PartitionImage, settings: TopicSettings) -> None:
+        leader = self._replication(log, image, settings.min_insync_replicas)
         partition = Partition(
             log,
             leader_epoch=image.leader_epoch,
             rules=settings.rules,
             min_insync_replicas=settings.min_insync_replicas,
-            clock=self._clock,
             flush_in_thread=self._flush_in_thread,
-            replication=self._replication(log, image, settings.min_insync_replicas),
-            propose=self._propose,
+            replication=None if leader is None else Replication(leader, self._propose),
         )
         topic, index = log.topic_partition
         self._by_topic[topic][index] = partition

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import cache, cached_property
 
 from ottla import __version__
-from ottla.broker.broker import Broker, FlushThreads
+from ottla.broker.broker import Broker, FlushThreads, Schedulers
 from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.controller_log import log_changes
 from ottla.broker.descriptors import ReservedFiles
@@ -150,9 +150,7 @@ class Node:
             logs=self._logs,
             metadata=metadata,
             cluster_id=cluster_id,
-            flush_threads=self._threads,
-            call_later=self._loop.call_later,
-            worker=self._worker,
+            schedulers=Schedulers(self._threads, self._loop.call_later, self._worker),
         )
         self.broker.controller_endpoints = self._listeners.advertised_controllers
         if self._quorum is not None or config.controller_listeners:

@@ -13,6 +13,7 @@ from ottla.log.directory import DirectoryInfo, LogDirectory, Opening
 from ottla.log.files import Files
 from ottla.log.log import AppendInfo, Log
 from ottla.log.manager import LogManager
+from ottla.log.manager_ports import LogManagerPorts
 from ottla.log.recovery import open_log
 from ottla.log.storage import StorageError
 from ottla.log.txn_index import AbortedTransaction
@@ -27,6 +28,7 @@ __all__ = [
     "LogContext",
     "LogDirectory",
     "LogManager",
+    "LogManagerPorts",
     "Opening",
     "StorageError",
     "open_log",

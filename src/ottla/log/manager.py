@@ -1,7 +1,7 @@
 """`LogManager`: the log directories of one broker and the logs in them.
 
 A new partition is created in the online directory with the fewest partitions that is not cordoned, if there is one. A
-directory whose disk fails goes offline alone: its logs raise KAFKA_STORAGE_ERROR, and `on_directory_failed` is called.
+directory whose disk fails goes offline alone: its logs raise KAFKA_STORAGE_ERROR, and `directory_failed` is called.
 After `load`, one thread calls everything; `checkpoint` and `Log.flush` may run in another thread. Slow work without a
 result (deleting files) is passed to `in_background`.
 
@@ -33,6 +33,7 @@ from ottla.log.directory import DirectoryInfo, LogDirectory, Opening
 from ottla.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, marked_name, parse_name, suffix_of
 from ottla.log.files import Files
 from ottla.log.log import Log
+from ottla.log.manager_ports import NO_PORTS, LogManagerPorts
 from ottla.log.open_files import MOST_OPEN, OpenFiles
 from ottla.log.planned import PlannedLogs
 from ottla.log.recovery import create_log, open_log
@@ -51,10 +52,9 @@ class LogManager:
         directories: Iterable[str],
         clock: Clock,
         defaults: LogConfig | None = None,
-        on_directory_failed: Callable[[DirectoryInfo, OSError], None] | None = None,
+        ports: LogManagerPorts = NO_PORTS,
         *,
         files: Files | None = None,
-        in_background: Callable[[Callable[[], None]], object] | None = None,
         max_open_files: int = MOST_OPEN,
     ) -> None:
         self.clock = clock
@@ -62,8 +62,7 @@ class LogManager:
         self.files = files or Files()
         self.open_files = OpenFiles(max_open_files)
         self.files.release_descriptor = self.open_files.release_descriptor
-        self._on_directory_failed = on_directory_failed
-        self._in_background = in_background or (lambda work: work())
+        self._ports = ports
         paths = list(dict.fromkeys(path.rstrip("/") or "/" for path in directories))
         if not paths:
             raise storage.StorageError("log.dirs names no directory")
@@ -75,7 +74,7 @@ class LogManager:
         """Where to create the logs of partitions that come to this node."""
         self.retiring: set[str] = set()
         """Paths of logs that were moved away; their directories are about to be renamed."""
-        self.deletions = Deletions(self.files, clock, self._in_background, self.defaults.file_delete_delay_ms)
+        self.deletions = Deletions(self.files, clock, ports.in_background, self.defaults.file_delete_delay_ms)
         self.planned = PlannedLogs()
         self._acquired = False
         self.has_descriptor: Callable[[], bool] = lambda: True
@@ -339,7 +338,7 @@ class LogManager:
                 if self.deletions.set_aside(topic_partition, directory, each.directory, delay_ms):
                     directories[id(directory)] = directory
         if directories:
-            self._in_background(lambda: self.deletions.sync_names(directories.values()))
+            self._ports.in_background(lambda: self.deletions.sync_names(directories.values()))
         return count
 
     # Directories
@@ -362,8 +361,8 @@ class LogManager:
         return DirectoryInfo(directory.path, directory.directory_id, directory.online, total, usable)
 
     def _failed(self, directory: LogDirectory, error: OSError) -> None:
-        if self._on_directory_failed is not None:
-            self._on_directory_failed(DirectoryInfo(directory.path, directory.directory_id, False, -1, -1), error)
+        if self._ports.directory_failed is not None:
+            self._ports.directory_failed(DirectoryInfo(directory.path, directory.directory_id, False, -1, -1), error)
 
     # Maintenance
 

@@ -161,15 +161,13 @@ class Segment:
         now_ms: int,
         *,
         suffix: str = "",
-        fresh: bool = False,
     ) -> "Segment":
-        """Create an empty active segment. Existing files are truncated; with `fresh` there are none."""
+        """Create an empty active segment. Existing files are truncated."""
         segment = cls(files, directory, base_offset, open_files, suffix=suffix)
         segment.fd = files.open(segment.path(), create=True, truncate=True)
         try:
-            segment.start_indices(fresh=fresh)
-            if not fresh:
-                segment.txn_index.rewrite([])
+            segment.start_indices()
+            segment.txn_index.rewrite([])
         except OSError:
             # The next recovery would end the log at an empty segment left behind.
             segment.close_file()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from ottla.common.errors import ErrorCode
@@ -149,33 +149,22 @@ class GroupDriver:
         self.obey(self.shard.loaded(self._now()))
 
 
+@dataclass(eq=False)
 class Joiner:
     """One client of a group, from the coordinator's point of view."""
 
-    def __init__(
-        self,
-        driver: GroupDriver,
-        group_id: str = "g",
-        *,
-        instance_id: str | None = None,
-        client_id: str = "client",
-        version: int = 9,
-        protocols: tuple[tuple[str, bytes], ...] = (("range", b""),),
-        protocol_type: str = "consumer",
-        session_timeout_ms: int = 10_000,
-        rebalance_timeout_ms: int = 60_000,
-    ) -> None:
-        self.driver = driver
-        self.group_id = group_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.version = version
-        self.protocols = protocols
-        self.protocol_type = protocol_type
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.member_id = ""
-        self.generation = -1
+    driver: GroupDriver
+    group_id: str = "g"
+    _: KW_ONLY
+    instance_id: str | None = None
+    client_id: str = "client"
+    version: int = 9
+    protocols: tuple[tuple[str, bytes], ...] = (("range", b""),)
+    protocol_type: str = "consumer"
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    member_id: str = field(default="", init=False)
+    generation: int = field(default=-1, init=False)
 
     def join_request(self) -> JoinGroupRequest:
         """The client's next JoinGroup request."""

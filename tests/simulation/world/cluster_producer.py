@@ -74,7 +74,7 @@ class ClusterProducer:
     def send(self, topic: str, partition: int) -> None:
         """Send the next record."""
         value = f"{self.name}-{self._count}".encode()
-        delivery = self.core.accumulator.append(topic, partition, None, value, (), self.now_ms, Delivery)
+        delivery = self.core.accumulator.append(topic, partition, (None, value, (), self.now_ms), Delivery)
         if delivery is not None:  # otherwise the topic is not known yet
             self._count += 1
             self.sent.setdefault((topic, partition), []).append(value)

@@ -139,7 +139,7 @@ class World:
         self.run(until=lambda: self._seen)
 
     def send(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> Delivery | None:
-        delivery = self.core.accumulator.append(self.topic, partition, key, value, (), self.now_ms, Delivery)
+        delivery = self.core.accumulator.append(self.topic, partition, (key, value, (), self.now_ms), Delivery)
         if self.core.accumulator.needs_step:
             self.perform(self.core.step(self.now_ms))
         return delivery

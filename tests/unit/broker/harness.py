@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from ottla.broker.broker import Broker
+from ottla.broker.broker import Broker, Schedulers
 from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metadata_log import MetadataShell
@@ -25,7 +25,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
-from ottla.log import Files, LogConfig, LogManager
+from ottla.log import Files, LogConfig, LogManager, LogManagerPorts
 from ottla.protocol import frames, registry
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -164,7 +164,8 @@ class BrokerHarness:
         config = BrokerConfig(defaults | dict(settings or {}))
         files = HastyFiles()
         directories = directory.split(",")
-        logs = LogManager(directories, self.loop, LogConfig(), on_directory_failed=self._directory_failed, files=files)
+        ports = LogManagerPorts(self._directory_failed)
+        logs = LogManager(directories, self.loop, LogConfig(), ports, files=files)
         logs.acquire()
         for number, each in enumerate(logs.log_directories()):
             each.directory_id = bytes([number + 1] * 16)
@@ -184,8 +185,7 @@ class BrokerHarness:
             logs=logs,
             metadata=metadata,
             cluster_id="cluster",
-            flush_threads=self.threads,  # type: ignore[arg-type]
-            call_later=self.loop.call_later,
+            schedulers=Schedulers(self.threads, self.loop.call_later, Worker(self.loop)),  # type: ignore[arg-type]
         )
         logs.load()
         metadata.register(registration(1), clean_shutdown=True)

@@ -18,7 +18,7 @@ from ottla.log import LogConfig
 from ottla.log.open_files import OpenFiles
 from ottla.records import ProduceRules
 from tests.simulation.world.disk import SimulatedDisk
-from tests.storage.helpers import ManualClock, batch, open_at, values
+from tests.storage.helpers import batch, open_at, values
 
 RULES = ProduceRules("t", 1 << 20, "producer", None, "CreateTime", 1 << 62, 1 << 62, compacted=False)
 READ_UNCOMMITTED = 0
@@ -42,7 +42,6 @@ class SlowDisk:
             leader_epoch=0,
             rules=RULES,
             min_insync_replicas=1,
-            clock=ManualClock(),
             flush_in_thread=self._later,
         )
         self.acknowledged: list[bytes] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.partition import Partition
+from ottla.broker.partition import Partition, Replication
 from ottla.broker.partition_reading import READ_ALL, READ_UNCOMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -53,10 +53,8 @@ class Scene:
             leader_epoch=0,
             rules=ProduceRules("t"),
             min_insync_replicas=min_isr,
-            clock=self.clock,
             flush_in_thread=self.threads.run,
-            replication=leader,
-            propose=lambda _, proposal: self.proposals.append(proposal),
+            replication=Replication(leader, lambda _, proposal: self.proposals.append(proposal)),
         )
 
     def fetch(self, node_id: int, offset: int) -> None:

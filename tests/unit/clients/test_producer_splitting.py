@@ -58,7 +58,7 @@ def test_future_is_done_with_its_piece_and_callbacks_keep_their_order() -> None:
     deliveries = []
     for i in range(20):
         delivery = world.core.accumulator.append(
-            "t", 0, None, b"%040d" % i, (), world.now_ms, Delivery, lambda d: seen.append(d.peek().offset)
+            "t", 0, (None, b"%040d" % i, (), world.now_ms), Delivery, lambda d: seen.append(d.peek().offset)
         )
         assert delivery is not None
         deliveries.append(delivery)

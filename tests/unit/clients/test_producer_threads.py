@@ -56,13 +56,13 @@ def test_freed_memory_wakes_every_sender_that_waits() -> None:
     world.learn()
     world.run(for_ms=100)
     core = world.core
-    delivery = core.accumulator.append("t", 0, None, b"x" * 120, (), 1, Delivery)
+    delivery = core.accumulator.append("t", 0, (None, b"x" * 120, (), 1), Delivery)
     assert delivery is not None
     world.wait_for(delivery)
     woken: list[str] = []
-    assert core.accumulator.append("t", 0, None, b"y" * 120, (), 1, Delivery) is None
+    assert core.accumulator.append("t", 0, (None, b"y" * 120, (), 1), Delivery) is None
     core.accumulator.wait_for_change(lambda: woken.append("first"))
-    assert core.accumulator.append("unknown", 0, None, b"z", (), 1, Delivery) is None
+    assert core.accumulator.append("unknown", 0, (None, b"z", (), 1), Delivery) is None
     core.accumulator.wait_for_change(lambda: woken.append("second"))
     world.run(until=delivery.done)
     assert woken == ["first", "second"]
@@ -144,6 +144,6 @@ def test_next_callback_runs_after_one_raised(kind: type[BaseException]) -> None:
         return call
 
     for number in range(2):
-        world.core.accumulator.append("t", 0, None, b"x", (), 1, Delivery, callback(number))
+        world.core.accumulator.append("t", 0, (None, b"x", (), 1), Delivery, callback(number))
     world.run(until=lambda: bool(world.announced))
     assert called == [0, 1]

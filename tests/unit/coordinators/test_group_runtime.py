@@ -12,7 +12,7 @@ import pytest
 from ottla.broker import coordinator_runtime, internal_topic
 from ottla.broker.coordinator_loading import Loading
 from ottla.broker.coordinator_shards import CoordinatorOptions
-from ottla.broker.group_runtime import GroupRuntime
+from ottla.broker.group_runtime import GroupPorts, GroupRuntime
 from ottla.broker.internal_topic import InternalTopic, partition_of
 from ottla.broker.internal_topic_settings import InternalTopicSettings
 from ottla.common.completion import Completion, gather
@@ -149,11 +149,10 @@ class Node:
         self.runtime = GroupRuntime(
             GroupConfig(),
             topic,
-            self.topics.get,
+            GroupPorts(self.topics.get, random_bytes=lambda size: next(numbers).to_bytes(size, "big")),
             clock=self.loop,
             call_later=self.loop.call_later,
             options=CoordinatorOptions(),
-            random_bytes=lambda size: next(numbers).to_bytes(size, "big"),
         )
         return self.runtime
 

@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
-from ottla.broker.fetching import MOST_AT_ONCE, SLICE_PARTITIONS, TOPIC_IDS_SINCE_VERSION, Fetch, FetchLimits
+from ottla.broker.fetching import (
+    MOST_AT_ONCE,
+    SLICE_PARTITIONS,
+    TOPIC_IDS_SINCE_VERSION,
+    Fetch,
+    FetchLimits,
+    FetchNodes,
+)
 from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.broker.replication.selector import RackAwareSelector
 from ottla.common.completion import Completion
@@ -118,8 +125,8 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
     select = None
     if request.rack_id and session.replica_id < 0 and broker.config.text("replica.selector.class"):
         select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
-    quota = broker.replication_quotas.leader
-    return Fetch(broker.partitions, session, limits, broker.worker, locate=locate, select=select, quota=quota)
+    nodes, quota = FetchNodes(locate, select), broker.replication_quotas.leader
+    return Fetch(broker.partitions, session, limits, broker.worker, nodes=nodes, quota=quota)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:

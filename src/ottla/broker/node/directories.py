@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ottla.common.ids import Uuid, uuid_to_text
-from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
+from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, LogManagerPorts, StorageError
 from ottla.log.storage import check_meta, format_directory, read_meta, write_clean_shutdown
 from ottla.network.descriptors import cached_segments, open_file_limit
 
@@ -36,9 +36,8 @@ def open_directories(
         config.log_dirs,
         clock,
         LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
-        on_directory_failed=on_failed,
+        LogManagerPorts(on_failed, threads.run),
         files=files,
-        in_background=threads.run,
         max_open_files=cached_segments(open_file_limit()),
     )
     logs.acquire()

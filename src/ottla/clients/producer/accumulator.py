@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ottla.clients.cluster import check_topics
 from ottla.clients.errors import ClientError, MessageTooLarge
@@ -32,6 +32,8 @@ from ottla.clients.producer.transactions import Transactions
 from ottla.records.batch import HEADER_SIZE
 
 D = TypeVar("D", bound=Delivery)
+SerializedRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
+"""Key, value, headers and timestamp in ms, serialized and checked."""
 
 
 class RecordAccumulator:
@@ -65,10 +67,7 @@ class RecordAccumulator:
         self,
         topic: str,
         partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
+        record: SerializedRecord,
         make: type[D],
         callback: Callable[[D], object] | None = None,
     ) -> D | None:
@@ -77,6 +76,7 @@ class RecordAccumulator:
         None if the memory is full or the topic is unknown (see `wait_for_change`). Raises MessageTooLarge if no request
         could contain the record, and the error that stopped the producer.
         """
+        key, value, headers, timestamp_ms = record
         if self.transactions is not None:
             self.transactions.check_send()
         partitions = self.encoder.topics.get(topic)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
 from ottla.clients.errors import Closed
 from ottla.clients.options import merged
 from ottla.clients.producer._encoder import NO_HEADERS, Delivery, Encoded, Headers
+from ottla.clients.producer.accumulator import SerializedRecord
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.effects import Effect
 from ottla.clients.producer.metrics import metrics
@@ -56,22 +57,16 @@ class ProducerBase(Generic[D]):
         self._closed = False
 
     def _append(
-        self,
-        topic: str,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        callback: Callable[[D], object] | None,
+        self, topic: str, partition: int | None, record: SerializedRecord, callback: Callable[[D], object] | None
     ) -> D | None:
         """Try to append a record; needs the lock. None as for `RecordAccumulator.append`."""
         if self._partitioner is not None and partition is None:
             count = self._accumulator.partition_count(topic)
             if not count:
                 return None
+            key, value, *_ = record
             partition = checked_partition(self._partitioner(topic, key, value, count), topic, count)
-        return self._accumulator.append(topic, partition, key, value, headers, timestamp_ms, self._delivery, callback)
+        return self._accumulator.append(topic, partition, record, self._delivery, callback)
 
     def _append_encoded(self, topic: str, pieces: list[tuple[int, Encoded]], made: list[Batch]) -> bool | None:
         """Move batches from the front of `pieces` to the core and to `made`; needs the lock. None if some remain."""
@@ -130,10 +125,8 @@ class ProducerBase(Generic[D]):
         with self._lock:
             return self._core.purge(in_queue=in_queue, in_flight=in_flight)
 
-    def _prepare(
-        self, topic: str, key: object, value: object, headers: object, timestamp_ms: Any
-    ) -> tuple[bytes | None, bytes | None, Headers, int]:
-        """Serialize and check a record: key, value, headers and timestamp for the core."""
+    def _prepare(self, topic: str, key: object, value: object, headers: object, timestamp_ms: Any) -> SerializedRecord:
+        """Serialize and check a record."""
         self._check_open()
         if not isinstance(topic, str):
             raise TypeError(f"A topic must be a str, not {type(topic).__name__}")

@@ -117,19 +117,16 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
     ) -> BlockingDelivery:
         """Serialize, create a batch, wait for memory or metadata: all that `send` does not do itself."""
         if not self._is_fast or type(value) is not bytes or headers is not NO_HEADERS or self._closed:
-            key, value, headers, timestamp_ms = self._prepare(topic, key, value, headers, timestamp_ms)
+            record = self._prepare(topic, key, value, headers, timestamp_ms)
         else:
-            key, timestamp_ms = as_bytes(key, "key"), checked_timestamp(timestamp_ms)
+            record = (as_bytes(key, "key"), value, NO_HEADERS, checked_timestamp(timestamp_ms))
         with self._lock:
-            delivery = self._append(topic, partition, key, value, headers, timestamp_ms, callback)
+            delivery = self._append(topic, partition, record, callback)
         if delivery is None:
-            return self._append_in_time(topic, partition, key, value, headers, timestamp_ms, callback)
+            return self._append_or_wait(topic, partition, lambda: self._append(topic, partition, record, callback))
         if self._accumulator.needs_step:
             self._sender.wake()
         return delivery
-
-    def _append_in_time(self, topic: str, partition: int | None, *rest: Any) -> BlockingDelivery:
-        return self._append_or_wait(topic, partition, lambda: self._append(topic, partition, *rest))
 
     def send_batch(self, topic: str, rows: ArrowRows) -> BlockingBatches:
         """The future of all rows. They keep their order within each partition.
@@ -350,7 +347,7 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
     ) -> AsyncDelivery:
         """The future of the record: await it for its acknowledgement. As `Producer.send`; waits instead of blocking."""
         record = self._prepare(topic, key, value, headers, timestamp_ms)
-        return await self._append_or_wait(topic, partition, lambda: self._append(topic, partition, *record, callback))
+        return await self._append_or_wait(topic, partition, lambda: self._append(topic, partition, record, callback))
 
     async def send_batch(self, topic: str, rows: ArrowRows) -> AsyncBatches:
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
