@@ -89,6 +89,7 @@ def test_verb_takes_its_help_from_the_docstring() -> None:
     page = check.get_help(click.Context(check, info_name="check"))
     assert "Limits:\n  --most N  a limit" in page
     assert "--json" in page, "an option that all verbs share"
+    assert "show this help" in page
 
 
 def test_verb_without_a_result_succeeds() -> None:
