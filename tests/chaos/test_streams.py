@@ -28,14 +28,14 @@ from ottla.clients import Admin, Consumer, Producer
 from ottla.common.ids import TopicPartition
 from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka
 from tests.ottla_process import OttlaProcess
-from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, WORKER
+from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, SERVER, WORKER
 
 SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0")) * 60
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "5"))
 SOURCES, TARGETS = 3, 2
 PROGRAM = Path(__file__).parent / "streams_pipelines.py"
 NAMES = ("copied", "counted", "seconds") if SECONDS else ("counted",)
-FAULTS = {WORKER: 30, "paused worker": 10, DAEMON: 8, PLANNER: 8, "broker": 20, DRIVER: 3, JVM: 3, "all": 3}
+FAULTS = {WORKER: 30, "paused worker": 10, DAEMON: 8, PLANNER: 8, SERVER: 3, "broker": 20, DRIVER: 3, JVM: 3, "all": 3}
 FEW = ((WORKER, "broker"), ("all",))
 """Kills together, and then until the next batch."""
 SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}

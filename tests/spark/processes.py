@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DRIVER, JVM, EXECUTOR, DAEMON, WORKER, PLANNER = "driver", "driver's JVM", "executor", "daemon", "worker", "planner"
-
+SERVER = "server of forks"
+_SERVER = "ottla.spark.worker_server"
 
 ROUNDS = 100
 
@@ -26,7 +27,7 @@ class Process:
 
 def processes_of(leader: int) -> list[Process]:
     """All processes in the session of a driver; Python's workers are in process groups of their own."""
-    commands: dict[int, tuple[int, str]] = {}
+    commands: dict[int, tuple[int, str, str]] = {}
     for path in Path("/proc").iterdir():
         # A process may end while it is read.
         with contextlib.suppress(OSError, ValueError):
@@ -34,20 +35,23 @@ def processes_of(leader: int) -> list[Process]:
             if os.getsid(pid) == leader:
                 state, parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[:2]
                 if state != "Z":
-                    commands[pid] = int(parent), (path / "cmdline").read_text().replace("\0", " ")
-    daemons = {pid for pid, (_, command) in commands.items() if "pyspark.daemon" in command}
+                    command = (path / "cmdline").read_text().replace("\0", " ")
+                    commands[pid] = int(parent), command, (path / "comm").read_text().strip()
+    daemons = {pid for pid, (_, command, name) in commands.items() if "pyspark.daemon" in command or name == "daemon"}
     return [
-        Process(pid, parent, DRIVER if pid == leader else _kind(command, is_forked=parent in daemons))
-        for pid, (parent, command) in commands.items()
+        Process(pid, parent, DRIVER if pid == leader else _kind(command, name, is_forked=parent in daemons))
+        for pid, (parent, command, name) in commands.items()
     ]
 
 
-def _kind(command: str, *, is_forked: bool) -> str:
+def _kind(command: str, name: str, *, is_forked: bool) -> str:
     if "CoarseGrainedExecutorBackend" in command:
         return EXECUTOR
     if "org.apache.spark" in command:
         return JVM
-    if "pyspark.daemon" in command:
+    if _SERVER in command and name.startswith("python") and name != "python_streamin":
+        return SERVER
+    if "pyspark.daemon" in command or name == "daemon":
         return WORKER if is_forked else DAEMON
     return PLANNER
 

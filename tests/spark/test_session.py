@@ -20,7 +20,8 @@ spark = ottla.spark.session("own", "local[1]", **{
 })
 java = spark.sparkContext._jvm.System.getProperty("java.home")
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id long").count()  # through a Python worker
-print("|", spark.sparkContext.pythonExec, java, rows)
+python = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("sys").executable).first()
+print("|", python, java, rows)
 """
 
 

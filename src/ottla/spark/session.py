@@ -16,9 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ottla.spark import forked_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,8 +103,9 @@ def session(
         chosen = master = "local[*]"
     if "spark.remote" not in options and not under_submit:
         use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if chosen and _LOCAL.match(str(chosen)):
+    own_python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable) == sys.executable
+    is_local = bool(chosen and _LOCAL.match(str(chosen)))
+    if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about the host name
     if master:
         building = building.master(master)
@@ -110,7 +114,20 @@ def session(
             building = building.config(name, value)
     for name, given in conf.items():
         building = building.config(name, str(given).lower() if isinstance(given, bool) else str(given))
-    return building.getOrCreate()
+    with _forked_workers() if is_local and own_python and not under_submit else nullcontext():
+        return building.getOrCreate()
+
+
+@contextmanager
+def _forked_workers() -> Iterator[None]:
+    """Let a session that starts now start Python processes as forks. Spark reads the variable only at its start."""
+    launcher = forked_workers.start()
+    before = os.environ["PYSPARK_PYTHON"]
+    os.environ["PYSPARK_PYTHON"] = before if launcher is None else str(launcher)
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = before
 
 
 # --- Java -----------------------------------------------------------------------------------------------------------
