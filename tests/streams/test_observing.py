@@ -12,6 +12,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.clients import Admin, Producer
+from ottla.clients.errors import TopicAuthorizationFailed
 from ottla.common import units
 from ottla.common.ids import TopicPartition
 from ottla.streams.description import Stored
@@ -133,6 +134,33 @@ def test_why_names_the_transactional_id_that_holds_records_back(
         assert "`ottla txn abort --transactional-id billing-1` aborts it now." in answer.out
         assert json.loads(command("why", "shop", "--json").out.splitlines()[0])["cause"] == "open transaction"
         producer.abort_transaction()
+
+
+def test_why_names_the_key_that_most_records_of_a_partition_have(
+    ottla: Ottla, command: Command, publish: Callable[[Status], None]
+) -> None:
+    publish(status(ottla))
+    # Older than the sample.
+    ottla.produce("orders", *["x"] * 500, key="old", partition=0)
+    ottla.produce("orders", *["x"] * 400, key="few", partition=0)
+    ottla.produce("orders", *["x"] * 600, key="many \x1b[1m", partition=0)
+    ottla.produce("orders", *["x"] * 90, key="other", partition=1)
+    answer = command("why", "shop")
+    assert "Skewed key. Partition 0 of orders has 94 % of the lag." in answer.out
+    assert "60 % of its newest 1,000 records have the key 'many \\x1b[1m'." in answer.out
+
+
+def test_why_does_without_keys_that_it_may_not_read(
+    ottla: Ottla, command: Command, publish: Callable[[Status], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(status(ottla))
+    ottla.produce("orders", *["x"] * 1_500, key="many", partition=0)
+
+    def refuse(*_: object) -> None:
+        raise TopicAuthorizationFailed("orders")
+
+    monkeypatch.setattr("ottla.streams.observing._sample_keys", refuse)
+    assert "Skewed partition. Partition 0 of orders has 100 % of the lag." in command("why", "shop").out
 
 
 def test_why_names_the_record_that_stopped_a_pipeline(

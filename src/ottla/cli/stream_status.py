@@ -227,6 +227,7 @@ def explain_progress(options: Options) -> int:
         # The topics of a run that has ended are of no interest, except for one with --once.
         needs_facts = status.is_alive(now_ms) or status.phase == "done"
         facts = observing.gather_facts(admin, status, now_ms) if needs_facts else Facts(now_ms)
+        facts = observing.with_keys(client_settings(options, "consumer"), status, facts)
         findings = diagnose(status, facts)
         has_problem = has_problem or any(each.is_problem for each in findings)
         _show_findings(output, status, findings)

@@ -21,6 +21,9 @@ BEHIND_S: Final = 10.0
 """A query is behind if it needs longer than this for the records that wait, at its current rate."""
 SKEWED_SHARE: Final = 0.8
 SKEWED_RECORDS: Final = 1_000
+SKEWED_KEYS: Final = 0.5
+"""A key is a finding if it has more than this share of the newest records of a skewed partition."""
+LONGEST_KEY: Final = 60
 IDLE_MS: Final = 30_000
 """An input without records for so long may hold the event time back."""
 GROWTH_ROWS: Final = 10_000
@@ -50,6 +53,30 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True)
+class KeySample:
+    """The most frequent key among the newest records of a partition."""
+
+    partition: TopicPartition
+    records: int
+    """How many records were read."""
+    key: bytes | None
+    """None: records without a key are the most."""
+    count: int
+    """How many of the records have this key."""
+
+
+@dataclass(frozen=True)
+class Skew:
+    """A partition that has most of the records of its topic."""
+
+    partition: TopicPartition
+    share: int
+    """Of all partitions, in per cent."""
+    what: str
+    is_lag: bool
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the brokers say now."""
 
@@ -59,6 +86,8 @@ class Facts:
     transactions: Sequence[OpenTransaction] = ()
     missing: Sequence[str] = ()
     """The inputs that do not exist any more."""
+    keys: KeySample | None = None
+    """Of the skewed partition, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +278,8 @@ def _behind(status: Status, facts: Facts) -> Finding | None:
     )
 
 
-def _skewed(status: Status, facts: Facts) -> Finding | None:
+def find_skew(status: Status, facts: Facts) -> Skew | None:
+    """Return a partition that has most of the lag, or of the last micro-batch; None if no partition does."""
     for each in status.inputs:
         if len(each.partitions) < 2 or each.omitted:
             continue
@@ -259,15 +289,39 @@ def _skewed(status: Status, facts: Facts) -> Finding | None:
             partition = max(counts, key=counts.__getitem__)
             total = sum(counts.values())
             if total >= SKEWED_RECORDS and counts[partition] > SKEWED_SHARE * total:
-                share = 100 * counts[partition] // total
-                return Finding(
-                    "skewed partition",
-                    f"Partition {partition} of {each.topic} has {share} % of the {what}. One task reads a partition, "
-                    "so the other tasks have little to do.",
-                    ["Producers send too many records with one key, or to one partition."],
-                    is_problem=what == "lag",
-                )
+                place = TopicPartition(each.topic, partition)
+                return Skew(place, 100 * counts[partition] // total, what, what == "lag")
     return None
+
+
+def _skewed(status: Status, facts: Facts) -> Finding | None:
+    skew = find_skew(status, facts)
+    if skew is None:
+        return None
+    topic, partition = skew.partition
+    text = (
+        f"Partition {partition} of {topic} has {skew.share} % of the {skew.what}. One task reads a partition, so the "
+        "other tasks have little to do."
+    )
+    keys = facts.keys
+    if keys is None or keys.partition != skew.partition or keys.count <= SKEWED_KEYS * keys.records:
+        advice = "Producers send too many records with one key, or to one partition."
+        return Finding("skewed partition", text, [advice], is_problem=skew.is_lag)
+    share = f"{100 * keys.count // keys.records} % of its newest {_records(keys.records)}"
+    if keys.key is None:
+        advice = "Their producer chooses the partition: without a key, it can use all of them."
+        return Finding("skewed partition", f"{text} {share} have no key.", [advice], is_problem=skew.is_lag)
+    return Finding(
+        "skewed key",
+        f"{text} {share} have the key {_shown(keys.key)}.",
+        ["Producers can add a part to this key, so that its records are in several partitions; then aggregate twice."],
+        is_problem=skew.is_lag,
+    )
+
+
+def _shown(key: bytes) -> str:
+    text = repr(key.decode("utf-8", "backslashreplace"))
+    return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}..."
 
 
 def _future(status: Status, facts: Facts) -> Finding | None:

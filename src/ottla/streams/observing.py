@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.clients import Admin, Consumer, Producer
 from ottla.clients.admin import OffsetSpec
 from ottla.clients.admin.core import PartialFailure
-from ottla.clients.errors import RequestTimedOut, UnknownTopicOrPartition
+from ottla.clients.errors import ClientError, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common.ids import TopicPartition
-from ottla.streams.diagnosis import Facts, OpenTransaction
+from ottla.streams.diagnosis import Facts, KeySample, OpenTransaction, find_skew
 from ottla.streams.status import TOPIC, Status
 
 logger = logging.getLogger("ottla.streams")
 
 READ_S: Final = 30.0
+SAMPLE_RECORDS: Final = 1_000
+SAMPLE_BYTES: Final = 4 << 20
+SAMPLE_S: Final = 5.0
+"""The limits of a read of keys: offsets, bytes of keys and values, and time."""
 
 
 def read_statuses(client: Mapping[str, object]) -> list[Status]:
@@ -85,6 +91,37 @@ def gather_facts(admin: Admin, status: Status, now_ms: int) -> Facts:
     stable = {each: at.offset for each, at in admin.list_offsets(latest, read_committed=True).items()}
     held = [each for each in partitions if stable[each] < ends[each]]
     return Facts(now_ms, stable, _transactions(admin, held, ends), missing)
+
+
+def with_keys(client: Mapping[str, object], status: Status, facts: Facts) -> Facts:
+    """Add the most frequent key of the newest records of a skewed partition, if a query has one and it is readable."""
+    skew = find_skew(status, facts)
+    if skew is None or skew.partition not in facts.ends:
+        return facts
+    try:
+        return replace(facts, keys=_sample_keys(client, skew.partition, facts.ends[skew.partition]))
+    except ClientError as error:
+        logger.warning("Keys of %s not read: %s", skew.partition, error)
+        return facts
+
+
+def _sample_keys(client: Mapping[str, object], partition: TopicPartition, end: int) -> KeySample | None:
+    """Read at most 1,000 offsets before `end`, 4 MiB, or 5 s. Raises exceptions of clients."""
+    counts: Counter[bytes | None] = Counter()
+    size, deadline_s = 0, time.monotonic() + SAMPLE_S
+    settings: dict[str, Any] = {**client, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+    with Consumer(settings) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, max(0, end - SAMPLE_RECORDS))
+        while consumer.position(partition) < end and size < SAMPLE_BYTES and time.monotonic() < deadline_s:
+            for record in consumer.poll(0.5):
+                if record.offset < end:
+                    counts[record.key] += 1
+                    size += len(record.key or b"") + len(record.value or b"")
+    if not counts:
+        return None
+    key, count = counts.most_common(1)[0]
+    return KeySample(partition, counts.total(), key, count)
 
 
 def _partitions(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[str]]:
