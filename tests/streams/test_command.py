@@ -1,4 +1,4 @@
-"""`ottla stream run` as a process of its own, ended by SIGTERM."""
+"""`ottla stream run` and spark-submit with one file, each as a process of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
+
+from ottla.spark.session import use_java
 from tests.spark.cluster import QUICK_JAVA
 from tests.spark.processes import kill_session
 
@@ -16,11 +19,11 @@ if TYPE_CHECKING:
     from ottla.testing import Ottla
 
 PROGRAM = """
-from dataclasses import dataclass
 from pyspark.sql import functions as F
-from ottla.streams import pipeline, stream, to
+from pyspark.sql.types import StringType
+from ottla.streams import pipeline, run, stream, to
 
-@F.udf("STRING")
+@F.udf(StringType())
 def shout(text):
     return text.upper() + suffix()
 
@@ -30,11 +33,16 @@ def suffix():  # in this file only, which the workers do not import
 @pipeline(exactly_once=True)
 def loud(lines=stream("quiet", value="text")):
     return to("loud", lines.select(shout("value").alias("value")), value="text")
+
+if __name__ == "__main__":
+    (status,) = run(once=True)
+    print(f"processed: {status.records}")
 """
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 WAIT_S = 200
 
 
-def test_sigterm_ends_a_run_after_its_batch(ottla: Ottla, tmp_path: Path) -> None:
+def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla: Ottla, tmp_path: Path) -> None:
     ottla.topic("quiet", 2)
     ottla.topic("loud")
     (tmp_path / "loud_program.py").write_text(PROGRAM)
@@ -59,3 +67,25 @@ def test_sigterm_ends_a_run_after_its_batch(ottla: Ottla, tmp_path: Path) -> Non
     assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!"]
     assert "Stopping after the running batches: signal=SIGTERM" in text
     assert (tmp_path / "state" / "loud" / "ottla-program.json").exists()
+
+    ottla.produce("quiet", "c")
+    use_java()
+    submitted = subprocess.run(
+        [SUBMIT, "--master", "local[1]", tmp_path / "loud_program.py"],
+        env={
+            **os.environ,
+            **QUICK_JAVA,
+            "OTTLA_BOOTSTRAP": ottla.bootstrap,
+            "OTTLA_CHECKPOINTS": str(tmp_path / "state"),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(SUBMIT.parent.parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr[-4000:]
+    assert "processed: 1" in submitted.stdout
+    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"C!"]
