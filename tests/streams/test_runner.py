@@ -13,9 +13,14 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException
 
-from ottla.streams import PipelineFailed, runtime
+from ottla.clients.admin.core import PartialFailure
+from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, TlsFailed, TopicAuthorizationFailed
+from ottla.streams import Output, PipelineFailed, StreamsError, pipeline, planning, runtime, stream, to
+from ottla.streams.errors import TemporaryError
 from ottla.streams.failures import MOST_RESTARTS
+from ottla.streams.inputs import Inputs
 from ottla.streams.outputs import Query
+from ottla.streams.planning import make_plan
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 from ottla.streams.status import Run as RunOfQuery
@@ -162,6 +167,99 @@ def test_restarts_wait_for_a_query_that_is_starting(monkeypatch: pytest.MonkeyPa
         runner._queries.append(one)
     runner.watch(stop)
     assert started == [("failed", "Waiting for next trigger")]
+
+
+class Away:
+    """A cluster that fails a start some times, with these errors, and then has no problem."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.waited_s: list[float] = []
+
+    def checked(self) -> list[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return []
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, delay_s: float) -> bool:
+        self.waited_s.append(delay_s)
+        return False
+
+
+def started(monkeypatch: pytest.MonkeyPatch, away: Any) -> None:
+    monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
+    runner = Runner(cast("Any", None), [], Settings({}, "x"))
+    monkeypatch.setattr(runner, "_checked", away.checked)
+    runner.start(away)
+
+
+def test_start_waits_for_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = PartialFailure.of({"a": RequestTimedOut("late"), "b": BrokerUnavailable("no broker")}, {})
+    away = Away(BrokerUnavailable("no broker"), several, TemporaryError("stream('a'): no broker"))
+    started(monkeypatch, away)
+    assert (away.waited_s, away.errors) == ([1.0, 2.0, 4.0], [])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StreamsError("there is no column x"),
+        TopicAuthorizationFailed("a"),
+        TlsFailed("wrong certificate"),
+        PartialFailure.of({"a": RequestTimedOut("late"), "b": TopicAuthorizationFailed("b")}, {}),
+    ],
+)
+def test_start_of_a_wrong_program_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    away = Away(error)
+    with pytest.raises(type(error)):
+        started(monkeypatch, away)
+    assert away.waited_s == []
+
+
+def test_start_ends_after_the_last_restart_or_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(*[BrokerUnavailable("no broker")] * (MOST_RESTARTS + 1))
+    with pytest.raises(BrokerUnavailable):
+        started(monkeypatch, away)
+    assert len(away.waited_s) == MOST_RESTARTS
+    stopped = Away(BrokerUnavailable("no broker"))
+    monkeypatch.setattr(stopped, "wait", lambda _: True)
+    started(monkeypatch, stopped)
+    assert stopped.errors == []
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    ("org.apache.spark.SparkException: Python worker failed to connect back.", TemporaryError),
+    (UNAVAILABLE, TemporaryError),
+    ("x\nottla.spark.names.OptionError: wrong", StreamsError),
+    ("[UNRESOLVED_COLUMN] No column `x`", StreamsError),
+])  # fmt: skip
+def test_failed_plan_may_succeed_later_if_a_process_or_broker_was_away(text: str, kind: type[StreamsError]) -> None:
+    class Failing:
+        """A session of Spark, and a reader of it, that fails."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+        def __call__(self, *_: object, **__: object) -> Any:
+            return self
+
+        def load(self) -> None:
+            raise PySparkException(text)
+
+    @pipeline
+    def failing(lines: Any = stream("lines", value="text")) -> Output:
+        return to("copies", lines.load(), value="text")
+
+    for plan in (
+        lambda: make_plan(cast("Any", Failing()), failing, Settings({}, "x")),
+        lambda: planning._outputs(failing, Inputs({"lines": cast("Any", Failing())}, ())),
+    ):
+        with pytest.raises(StreamsError) as raised:
+            plan()
+        assert type(raised.value) is kind
 
 
 @pytest.mark.parametrize(("fake", "polls"), [

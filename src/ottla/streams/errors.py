@@ -13,5 +13,9 @@ class StreamsError(ValueError):
         self.problems: Sequence[str] = problems
 
 
+class TemporaryError(StreamsError):
+    """A program could not be checked, because a broker or a process was unavailable. It may succeed later."""
+
+
 class PipelineFailed(Exception):
     """A pipeline stopped, and a restart would not help. The message has its name and the reason."""

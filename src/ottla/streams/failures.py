@@ -26,8 +26,8 @@ _RETRIABLE: Final = frozenset(
     {
         "BrokerError", "BrokerUnavailable", "BufferExhausted", "ClusterError", "CommitError", "ConnectionLost",
         "DeliveryTimedOut", "InvalidProducerEpoch", "NotEnoughReplicas", "OutOfOrderSequence", "ProducerFenced",
-        "ProducerUnusable", "RequestTimedOut", "TransactionAborted", "TransactionFailed", "UnknownProducerId",
-        "WriteFailed",
+        "ProducerUnusable", "RequestTimedOut", "TemporaryError", "TransactionAborted", "TransactionFailed",
+        "UnknownProducerId", "WriteFailed",
     }
 )  # fmt: skip
 _OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
@@ -75,6 +75,14 @@ def classify(text: str) -> Failure:
         return Failure("retriable", "a Python process of Spark's driver has ended")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
+
+
+def classify_exception(error: Exception) -> Failure:
+    """Return the failure that an exception of this process describes; of a group, one that is not retriable."""
+    if isinstance(error, ExceptionGroup):
+        return min(map(classify_exception, error.exceptions), key=lambda each: each.is_retriable)
+    kind = type(error)
+    return classify(f"{kind.__module__}.{kind.__name__}: {error}")
 
 
 def _short(text: str) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType, TimestampType
 from ottla.spark.idle import TICK
 from ottla.spark.table_source import TableDataSource
 from ottla.streams.declarations import Pipeline, Stream, Table
-from ottla.streams.errors import StreamsError
+from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify
 from ottla.streams.resetting import TABLES
@@ -88,7 +88,9 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
     try:
         return spark.readStream.format("ottla").options(**options).load()
     except PySparkException as error:
-        raise StreamsError(f"stream({given.topic!r}): {classify(str(error)).reason}") from error
+        failure = classify(str(error))
+        kind = TemporaryError if failure.is_retriable else StreamsError
+        raise kind(f"stream({given.topic!r}): {failure.reason}") from error
 
 
 def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:

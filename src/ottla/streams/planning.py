@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
-from ottla.streams.errors import StreamsError
+from ottla.streams.errors import StreamsError, TemporaryError
+from ottla.streams.failures import classify
 from ottla.streams.inputs import Inputs, read_inputs
 from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, operators_of
 from ottla.streams.outputs import Query, shape
@@ -70,6 +71,8 @@ def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:
     try:
         return pipeline.outputs(**inputs.rows)
     except PySparkException as error:
+        if (failure := classify(str(error))).is_retriable:
+            raise TemporaryError(f"Pipeline {pipeline.name!r}: {failure.reason}") from error
         raise StreamsError(f"Pipeline {pipeline.name!r}: {str(error).strip().splitlines()[0]}") from error
 
 

@@ -25,15 +25,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.clients.admin import Admin
 from ottla.clients.admin.core import PartialFailure
-from ottla.clients.errors import UnknownTopicOrPartition
+from ottla.clients.errors import ClientError, UnknownTopicOrPartition
 from ottla.common import units
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints
 from ottla.streams.declarations import Pipeline, Table
-from ottla.streams.description import stored
+from ottla.streams.description import Stored, stored
 from ottla.streams.errors import PipelineFailed, StreamsError
-from ottla.streams.failures import Failure, Restarts, classify
+from ottla.streams.failures import Failure, Restarts, classify, classify_exception
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.observing import log_offsets
 from ottla.streams.outputs import Query, start_query
@@ -94,7 +94,7 @@ def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Setting
     runner = Runner(spark, pipelines, settings, publisher)
     with _signals(stop):  # not before the session exists: its start sets a handler of SIGINT
         try:
-            runner.start()
+            runner.start(stop)
             runner.watch(stop)
         finally:
             runner.stop()
@@ -145,6 +145,17 @@ class _Running:
         return replace(found, phase=self.phase, at_ms=now_ms, problem=self.problem, busy_since_ms=self.busy_since_ms)
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """A pipeline that is checked, and not started yet."""
+
+    plan: Plan
+    progress: Progress
+    starts: Starts
+    new: Stored | None
+    """What a new checkpoint says about the program; None for a checkpoint that exists."""
+
+
 class Runner:
     """The queries of some pipelines in one session of Spark. Call `start`, `watch`, then always `stop`."""
 
@@ -165,22 +176,59 @@ class Runner:
         self._ended_queries: list[_Running] = []
         self._sessions: list[tuple[SparkSession, Progress]] = []
 
-    def start(self) -> None:
-        """Check all pipelines, then start their queries. Raises StreamsError, and exceptions of Spark."""
+    def start(self, stop: threading.Event | None = None) -> None:
+        """Check all pipelines, then start their queries. Restarts as `watch` does, unless `stop` is set.
+
+        Raises StreamsError, and exceptions of clients and Spark.
+        """
         _ensure_active(self._spark)
+        for query in self._prepare(stop or threading.Event()):
+            self._queries.append(query)
+            self._start(query)
+
+    def _prepare(self, stop: threading.Event) -> list[_Running]:
+        """Return the queries of all pipelines; nothing if `stop` is set. Raises as `start` does."""
+        restarts = Restarts()
+        while True:
+            try:
+                return self._checked()
+            except (StreamsError, ClientError, PySparkException) as error:
+                self._end_sessions()
+                failure = classify_exception(error)
+                if not failure.is_retriable or restarts.are_over:
+                    raise
+                logger.warning("Starting again in %g s: %s", restarts.delay_s, failure.reason)
+            if stop.wait(restarts.delay_s):
+                return []
+            restarts = restarts.one_more()
+
+    def _checked(self) -> list[_Running]:
+        """Check all pipelines, and return their queries. Raises StreamsError, and exceptions of clients."""
         partitions = count_partitions(self._settings.client, self._pipelines)
         plans = [self._plan(each, partitions) for each in self._pipelines]
-        check(*(plan for plan, _, _ in plans))
-        for plan, progress, starts in plans:
-            topics = {each.topic: partitions[each.topic] for each in plan.pipeline.streams.values()}
-            offsets = {} if starts is None else log_offsets(self._settings.client, topics, starts)
-            for each in plan.pipeline.streams.values():
-                if each.start == "latest" and each.topic in offsets and each.topic not in (starts or ()):
-                    offsets[each.topic] = {number: (end, end) for number, (_, end) in offsets[each.topic].items()}
+        check(*(each.plan for each in plans))
+        found = []
+        for planned in plans:
+            plan, offsets = planned.plan, self._offsets(planned, partitions)
             for query in plan.queries:
-                progress.begin(at_start(run_of(plan, query, self._settings, self._identity), offsets))
-                self._queries.append(_Running(plan, query, progress))
-                self._start(self._queries[-1])
+                planned.progress.begin(at_start(run_of(plan, query, self._settings, self._identity), offsets))
+                found.append(_Running(plan, query, planned.progress))
+        for planned in plans:
+            if planned.new is not None:
+                checkpoints.store(self._spark, self._settings.checkpoint(planned.plan.pipeline), planned.new)
+        return found
+
+    def _offsets(self, planned: _Planned, partitions: Mapping[str, int]) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        """Return the start and end of each partition for a new checkpoint. Raises exceptions of clients."""
+        if planned.new is None:
+            return {}
+        streams = planned.plan.pipeline.streams.values()
+        topics = {each.topic: partitions[each.topic] for each in streams}
+        offsets = log_offsets(self._settings.client, topics, planned.starts)
+        for each in streams:
+            if each.start == "latest" and each.topic not in planned.starts:
+                offsets[each.topic] = {number: (end, end) for number, (_, end) in offsets[each.topic].items()}
+        return offsets
 
     def watch(self, stop: threading.Event) -> None:
         """Wait until all queries have ended or `stop` is set, and restart failed ones. Raises PipelineFailed."""
@@ -208,6 +256,9 @@ class Runner:
         self._publish(float("inf"))
         self._ended_queries += self._queries
         self._queries.clear()
+        self._end_sessions()
+
+    def _end_sessions(self) -> None:
         for session, progress in self._sessions:
             progress.end(session)
         self._sessions.clear()
@@ -268,8 +319,8 @@ class Runner:
         """How many rows were dropped because they were later than the watermark."""
         return sum(each.progress.late(each.query.name) for each in self._queries)
 
-    def _plan(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> tuple[Plan, Progress, Starts | None]:
-        """Return the plan of a pipeline, and without a checkpoint where it starts."""
+    def _plan(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> _Planned:
+        """Return the plan of a pipeline. Raises StreamsError."""
         directory = self._settings.checkpoint(pipeline)
         before = checkpoints.load(self._spark, directory)
         cores = self._spark.sparkContext.defaultParallelism
@@ -281,12 +332,10 @@ class Runner:
         now = stored(plan.description, shuffle_partitions)
         if before is not None:
             checkpoints.check_unchanged(before, now, directory)
-        elif not plan.description.problems:
-            checkpoints.store(self._spark, directory, now)
         progress = Progress()
         progress.listen(session)
         self._sessions.append((session, progress))
-        return plan, progress, starts if before is None else None
+        return _Planned(plan, progress, starts, now if before is None else None)
 
     def _start(self, each: _Running) -> None:
         each.batches = each.progress.batches(each.query.name)
