@@ -47,3 +47,15 @@ def test_races_that_a_page_names_exist() -> None:
     named = {race for races in re.findall(r'RACE="?([\w -]+)', text) for race in races.split()}
     assert len(named) > 5
     assert named <= set(RACES)
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    files = set((ROOT / "src/ottla").rglob("*.py"))
+    names = {path.name for path in files}
+    missing = []
+    for named in re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/ARCHITECTURE.md").read_text()):
+        is_path = "/" in named
+        exists = ROOT / "src/ottla" / named in files or (ROOT / named).exists() if is_path else named in names
+        if not exists:
+            missing.append(named)
+    assert missing == []
