@@ -1328,9 +1328,16 @@ SHORTAGES = (
         ),
     ),
     Mutation(
+        "a request gives a partition its newest role first",
+        "broker/partitions.py",
+        "        if self._unchanged:\n            self._change_now(topic, index)\n",
+        "",
+        (f"{UNIT}/broker/test_role_changes.py::test_requested_partition_takes_its_newest_role_at_once",),
+    ),
+    Mutation(
         "partitions that could not be opened for lack of descriptors are opened later",
         "broker/partitions.py",
-        "                self._postponed.setdefault(name, {})[index] = None\n",
+        "                self._postponed.add(name, (index,))\n",
         "                pass\n",
         (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
     ),

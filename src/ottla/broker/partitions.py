@@ -5,8 +5,13 @@ closes a partition, and its waiting requests fail with NOT_LEADER_OR_FOLLOWER. L
 
 `publish` is called with each new image, after its records were committed. It closes the partitions of deleted topics
 and passes changed settings on. Work on thousands of partitions is done a few at a time, between other work of the event
-loop: opening the logs of new partitions (earlier if a request needs one), setting aside the logs of deleted topics, and
-applying changed settings. A log on disk that the image does not contain is set aside and never deleted: it may be the
+loop: taking new roles and opening the logs of new partitions (both earlier if a request needs one), setting aside the
+logs of deleted topics, and applying changed settings.
+
+A partition whose new role waits acts on one older image (leader, epochs, replicas, ISR), as on a broker that has not
+received the newer records: epochs fence it. A request that looks the partition up gives it its newest role first.
+
+A log on disk that the image does not contain is set aside and never deleted: it may be the
 only copy of its records. The log of a partition that was reassigned to other nodes is deleted: they have its records.
 """
 
@@ -18,6 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.broker.partition import Partition, Replication
+from ottla.broker.partition_set import PartitionSet
 from ottla.broker.replication.followed import FollowedPartition, RoleListener
 from ottla.broker.topic_settings import TopicSettings
 from ottla.broker.work import SLICE_MS
@@ -41,6 +47,8 @@ TopicValues = Callable[[str], dict[str, object]]
 _OPENED_AT_ONCE = 16
 _DELETED_AT_ONCE = 64
 _CONFIGURED_AT_ONCE = 64
+# Changed roles take 10 us each.
+_CHANGED_AT_ONCE = 400
 
 
 class Partitions:
@@ -76,21 +84,23 @@ class Partitions:
         """Sends a change of in-sync replicas to the controller. Without it, the ISR stays as it is."""
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
-        # Partitions of the image that are not open yet, by topic, and the settings of their topics.
-        self._unopened: dict[str, dict[int, None]] = {}
+        self._unchanged = PartitionSet()  # those that have not taken the role of the newest image yet
+        # Partitions of the image that are not open yet, and the settings of their topics.
+        self._unopened = PartitionSet()
         self._settings: dict[str, TopicSettings] = {}
         self._is_scheduled = False
         # Partitions of deleted topics whose logs are not set aside yet.
         self._undeleted: dict[TopicPartition, None] = {}
         # Topics whose changed settings are not applied to their partitions yet.
         self._unconfigured: dict[str, None] = {}
-        # Partitions that could not be opened for lack of descriptors.
-        self._postponed: dict[str, dict[int, None]] = {}
+        self._postponed = PartitionSet()  # those that could not be opened for lack of descriptors
 
     # -- finding -----------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition:
         """The partition by its topic's name; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        if self._unchanged:
+            self._change_now(topic, index)
         try:
             return self._by_topic[topic][index]
         except KeyError:
@@ -101,6 +111,8 @@ class Partitions:
         partitions = self._by_id.get(topic_id)
         if partitions is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self._unchanged:
+            self._change_now(self._names[topic_id], index)
         try:
             return partitions[index]
         except KeyError:
@@ -127,11 +139,7 @@ class Partitions:
             yield from partitions.values()
 
     def _open_for(self, topic: str, index: int) -> Partition:
-        postponed = self._postponed.get(topic, {})
-        if index in postponed:
-            self._unopened.setdefault(topic, {})[index] = None
-        unopened = self._unopened.get(topic)
-        if unopened is not None and index in unopened:
+        if (topic, index) in self._unopened or (topic, index) in self._postponed:
             self._open(topic, index)
         partition = self._by_topic.get(topic, {}).get(index)
         if partition is None:
@@ -189,28 +197,30 @@ class Partitions:
                 known = old_topics.get(name)
                 if known is not topic:
                     self._update(topic, known)
+            self._change_some()
         if old is None and self.directory_is_missing:
             self._skip_missing()
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
         if old is not None and old.brokers is not new.brokers:
             for partition in self:
-                partition.check_joining()
+                if partition.topic_partition not in self._unchanged:  # the others check it with their new role
+                    partition.check_joining()
         if self._later is None:
             self._do_all()
         else:
             self._schedule_slice()
-        if not self._unopened:
+        self._forget_settings()
+
+    def _forget_settings(self) -> None:
+        if not self._unopened and not self._unchanged:
             self._settings.clear()
 
     def _skip_missing(self) -> None:
-        for name in list(self._unopened):
-            for index in list(self._unopened[name]):
-                if self._logs.get(TopicPartition(name, index)) is None:
-                    logger.error("Partition %s-%d is offline: its log directory is missing", name, index)
-                    del self._unopened[name][index]
-            if not self._unopened[name]:
-                del self._unopened[name]
+        for name, index in list(self._unopened):
+            if self._logs.get(TopicPartition(name, index)) is None:
+                logger.error("Partition %s-%d is offline: its log directory is missing", name, index)
+                self._unopened.discard(name, index)
 
     def open_all(self) -> None:
         """Open all partitions that are not open yet."""
@@ -222,25 +232,29 @@ class Partitions:
 
         A busy disk takes many milliseconds for one new log, and other nodes must not wait for all of them.
         """
+        if self._unchanged:  # This node may not have a replica any more.
+            self._change_some()
+            return True
         end_ms = self._clock.monotonic_ms() + SLICE_MS
         for _ in range(_OPENED_AT_ONCE):
             if not self._unopened:
                 return False
-            topic, indices = next(iter(self._unopened.items()))
-            self._open(topic, next(iter(indices)))
+            self._open(*next(iter(self._unopened)))
             if self._clock.monotonic_ms() >= end_ms:
                 break
         return True
 
     def _schedule_slice(self) -> None:
-        is_left = self._unopened or self._undeleted or self._unconfigured
+        is_left = self._unchanged or self._unopened or self._undeleted or self._unconfigured
         if self._later is not None and is_left and not self._is_scheduled:
             self._is_scheduled = True
             self._later(self._do_slice)
 
     def _do_slice(self) -> None:
         self._is_scheduled = False
-        if self._unconfigured:
+        if self._unchanged:
+            self._change_some()
+        elif self._unconfigured:
             self._configure_some()
         elif self._undeleted:
             self._delete_some()
@@ -263,6 +277,7 @@ class Partitions:
 
     def close(self) -> None:
         """Open no more partitions: the logs are about to be closed."""
+        self._unchanged.clear()
         self._unopened.clear()
         while self._undeleted:
             self._delete_some()
@@ -277,8 +292,8 @@ class Partitions:
             self._resigned(partition)
         for index in topic.partitions:
             self._unfollow(TopicPartition(topic.name, index))
-        self._unopened.pop(topic.name, None)
-        self._postponed.pop(topic.name, None)
+        for waiting in (self._unchanged, self._unopened, self._postponed):
+            waiting.discard_topic(topic.name)
         # This includes partitions that are not open yet (after a start their logs exist) and offline partitions: a new
         # topic of the same name is created on a disk that works.
         self._undeleted.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partitions))
@@ -288,9 +303,20 @@ class Partitions:
         self._by_id[topic.topic_id] = self._by_topic[topic.name]
         self._names[topic.topic_id] = topic.name
         before = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
-        for index, image in topic.partitions.items():
-            if before.get(index) is not image:
-                self._change(topic, index, image)
+        changed = (index for index, image in topic.partitions.items() if before.get(index) is not image)
+        self._unchanged.add(topic.name, changed)
+
+    def _change_some(self) -> None:
+        for name, index in self._unchanged.first(_CHANGED_AT_ONCE):
+            self._change_now(name, index)
+        self._forget_settings()
+
+    def _change_now(self, name: str, index: int) -> None:
+        """Give a partition its new role, unless it has it."""
+        if self._image is not None and (name, index) in self._unchanged:
+            self._unchanged.discard(name, index)
+            topic = self._image.topics_by_name[name]
+            self._change(topic, index, topic.partitions[index])
 
     def _change(self, topic: TopicImage, index: int, image: PartitionImage) -> None:
         """Take the role that a new or changed partition of the image gives to this node."""
@@ -307,7 +333,7 @@ class Partitions:
                 self._resign(led, self._missing(topic.name, index))
                 self._follow(led.log, image)
         elif followed is None:
-            self._unopened.setdefault(topic.name, {})[index] = None
+            self._unopened.add(topic.name, (index,))
         elif image.leader == self._node_id:
             self._unfollow(topic_partition)
             self._promote(followed, image)
@@ -392,11 +418,8 @@ class Partitions:
         if led is not None:
             self._resign(led, self._missing(topic, index))
         self._unfollow(topic_partition)
-        for waiting in (self._unopened, self._postponed):
-            indices = waiting.get(topic, {})
-            indices.pop(index, None)
-            if not indices:
-                waiting.pop(topic, None)
+        self._unopened.discard(topic, index)
+        self._postponed.discard(topic, index)
         if self._logs.get(topic_partition) is not None:
             self._undeleted[topic_partition] = None
 
@@ -404,11 +427,10 @@ class Partitions:
         assert self._image is not None
         topic = self._image.topics_by_name[name]
         settings = self._settings_of(name)
-        unopened = self._unopened[name]
-        del unopened[index]
-        self._postponed.get(name, {}).pop(index, None)
-        if not unopened:
-            del self._unopened[name], self._settings[name]
+        self._unopened.discard(name, index)
+        self._postponed.discard(name, index)
+        if not self._unopened.has_topic(name):
+            self._settings.pop(name, None)
         topic_partition = TopicPartition(name, index)
         if topic_partition in self._undeleted:  # of a deleted topic with the same name
             del self._undeleted[topic_partition]
@@ -425,7 +447,7 @@ class Partitions:
         except (KafkaError, OSError) as error:
             if isinstance(error, ShortageError) or (isinstance(error, OSError) and is_shortage(error)):
                 # Opened when a client requests it and a descriptor is free.
-                self._postponed.setdefault(name, {})[index] = None
+                self._postponed.add(name, (index,))
             logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - an operator needs no traceback
             return
         image = topic.partitions[index]

@@ -48,7 +48,7 @@ def test_preload_loads_the_served_apis_before_their_first_requests(
         loaded.append(name.rpartition(".")[2])
         return load(name)
 
-    monkeypatch.setattr(dispatch.importlib, "import_module", note)
+    monkeypatch.setattr(importlib, "import_module", note)
     controller = dispatch.Dispatcher(harness.broker, served.CONTROLLER_SERVED, served.CONTROLLER_HANDLERS)
     harness.dispatch.preload(served.NEEDED_AT_FAILOVER)
     assert {"produce", "fetch", "init_producer_id", "find_coordinator"} <= set(loaded)

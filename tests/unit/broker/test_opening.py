@@ -92,7 +92,7 @@ def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path:
         partitions = harness.broker.partitions
         for index in (1, 2):
             del partitions._by_topic["t"][index]
-        partitions._unopened["t"] = {1: None, 2: None}
+        partitions._unopened.add("t", (1, 2))
         harness.delete("t")
         assert on_disk(tmp_path) == set()
         harness.create("t", 3)
