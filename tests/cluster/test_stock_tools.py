@@ -344,6 +344,13 @@ def test_features_are_downgraded_and_upgraded(tools: Tools, controllers: bool) -
     words = ("downgrade", "--release-version", "4.0-IV0", "--dry-run")
     assert "might delete metadata information" in tools.fails("features", *words, controllers=controllers)
     assert level("kraft.version") == "1"
+    # As with stock Kafka 4.3. Clients receive the served level of streams.version.
+    levels = {"eligible.leader.replicas": 1, "group": 1, "kraft": 1, "metadata": 30, "share": 1, "streams": 1}
+    levels["transaction"] = 2
+    for release in ("4.3", "4.3-IV0"):
+        lines = change("upgrade", "--release-version", release).splitlines()
+        assert lines == [f"{name}.version was upgraded to {number}." for name, number in levels.items()]
+    assert level("streams.version") == "0"
 
 
 def test_settings_of_each_broker_are_changed_by_any_node(tools: Tools) -> None:

@@ -19,6 +19,7 @@ from ottla.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
+    is_retained,
     served_level,
 )
 from ottla.metadata.image import BROKER
@@ -43,6 +44,11 @@ def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Ou
         refuse(ErrorCode.INVALID_REQUEST, "Each feature must appear at most once.")
     records: list[Message] = []
     for item in request.feature_updates:
+        # kafka-features upgrade --release-version names all features of the release, also those that are not served.
+        if METADATA_VERSION in names and is_retained(item.feature, item.max_version_level):
+            if item.max_version_level != state.image.features.get(item.feature, 0):
+                records.append(m.FeatureLevelRecord(name=item.feature, feature_level=item.max_version_level))
+            continue
         try:
             records += _update(state, item, api_version)
         except KafkaError as error:

@@ -45,6 +45,11 @@ def served_level(name: str, level: int) -> int:
     return min(level, SUPPORTED_FEATURES[name][1]) if name in SUPPORTED_FEATURES else 0
 
 
+def is_retained(name: str, level: int) -> bool:
+    """Whether a default level of stock Kafka is not served: the log retains it, and clients receive a lower one."""
+    return served_level(name, level) < level <= REGISTERED_FEATURES.get(name, (0, 0))[1]
+
+
 METADATA_VERSION_NAMES: dict[int, str] = {
     7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0", 13: "3.6-IV1",
     14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3", 19: "3.7-IV4", 20: "3.8-IV0",

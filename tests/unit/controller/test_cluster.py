@@ -196,6 +196,21 @@ def test_retained_level_can_only_be_downgraded_to_a_served_level(level: int, upg
     assert cluster.controller.image.features["streams.version"] == 1
 
 
+def test_upgrade_to_a_release_finalizes_the_levels_of_stock_kafka() -> None:
+    cluster = Cluster()
+    finalize(cluster, metadata_version=28)
+    levels = {name.replace("_", "."): level for name, level in (KAFKA_LEVELS | {"metadata_version": 30}).items()}
+    updates = [FeatureUpdateKey(name, level, False, 1) for name, level in levels.items()]
+    assert (
+        cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates))).error_code == 0
+    )
+    assert dict(cluster.controller.image.features) == levels
+    assert cluster.controller.check_features() == {"streams.version": (1, 0)}
+    updates = [FeatureUpdateKey("metadata.version", 30, False, 1), FeatureUpdateKey("streams.version", 2, False, 1)]
+    response = cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates)))
+    assert "Local controller 1 only supports versions 0-0" in response.error_message
+
+
 def test_transaction_version_is_lowered_and_raised() -> None:
     cluster = Cluster()
     for level, upgrade_type in ((1, 2), (0, 2), (2, 1)):
