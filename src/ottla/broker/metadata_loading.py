@@ -61,6 +61,9 @@ def load_or_start_over(log: Log) -> Loaded:
     """Load as `load` does, but empty a log that cannot be read: this node fetches all of it again.
 
     Only for a node that cannot be a voter: a voter that forgot its log could elect a leader without committed records.
+    For that reason it does not fetch a snapshot in place of a damaged one either, which begins with an empty log. A
+    controller of Kafka stops, too. A snapshot of another controller has only committed records, so that an operator can
+    copy it.
     """
     try:
         return load(log)
@@ -163,7 +166,8 @@ def _load(log: Log) -> Loaded:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"The metadata log in {log.directory} begins at {log.log_start_offset} and no snapshot reaches there:"
-            " restore the directory from a copy, or format the node with a new one",
+            " copy a .checkpoint file with at least that offset from the same directory of another controller."
+            " Without one, restore the directory from a copy, or format the node with a new one",
         )
     synced = read_synced(log.files, log.directory)
     if log.log_end_offset < synced:

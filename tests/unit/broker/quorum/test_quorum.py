@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ def _snapshot(node: QuorumNode) -> None:
     end_offset = max(int(path.name[:20]) for path in node.path.glob("*-0/*.checkpoint"))
     shell.log.roll()
     shell.log.delete_records_before(end_offset, "test")
+    shell.log.delete_old_segments(0)
     shell.quorum.snapshots_changed()
 
 
@@ -170,6 +172,34 @@ def test_new_voter_fetches_a_snapshot_in_parts_and_old_voters_are_removed(tmp_pa
             await new.kill()
             new.start()
             await quorum.published("topic-0", "topic-29", "later", "last")
+
+    run(story())
+
+
+def test_voter_with_a_damaged_snapshot_continues_with_the_one_of_another_voter(tmp_path: Path, run: Run) -> None:
+    async def story() -> None:
+        async with Quorum(tmp_path) as quorum:
+            await quorum.create(*(f"topic-{i}" for i in range(10)))
+            await quorum.published("topic-9")
+            leader = await quorum.leader()
+            voter = next(node for node in quorum.nodes.values() if node is not leader)
+            _snapshot(voter)
+            await quorum.create("later")
+            await quorum.published("later")
+            await voter.kill()
+            (damaged,) = [path for path in voter.path.glob("*-0/*.checkpoint") if int(path.name[:20])]
+            damaged.write_bytes(damaged.read_bytes()[:-10])
+            with pytest.raises(KafkaError, match=r"copy a \.checkpoint file with at least that offset"):
+                voter.start()
+            _snapshot(leader)
+            newest = max(leader.path.glob("*-0/*.checkpoint"))
+            shutil.copy(newest, damaged.parent)
+            voter.start()
+            await quorum.create("last")
+            await quorum.published("topic-0", "topic-9", "later", "last")
+            assert voter.running.raft.is_voter
+            await leader.kill()
+            await quorum.create("without the old leader")
 
     run(story())
 
