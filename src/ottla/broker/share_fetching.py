@@ -160,10 +160,11 @@ class ShareRequests:
     def fetch(self, request: ShareFetchRequest, version: int, connection: Connection) -> Slices[ShareFetchResponse]:
         """Acknowledge and acquire records; open, use or end the member's session."""
         member = session_key(request.group_id, request.member_id)
-        refusal = member if isinstance(member, Refusal) else _check_renewal(request, version)
-        if refusal is not None or isinstance(member, Refusal):
-            assert refusal is not None
-            return ShareFetchResponse(error_code=refusal.error, error_message=refusal.message)
+        if isinstance(member, Refusal):
+            return _refused(member)
+        refusal = _check_renewal(request, version)
+        if refusal is not None:
+            return _refused(refusal)
         batches = yield from batches_of(request.topics)
         acknowledged: Batches = {name: rows for name, rows in batches.items() if rows}
         try:
@@ -379,6 +380,10 @@ def _log_unhandled(done: Completion[None]) -> None:
 class _Zero(NamedTuple):
     name: str
     value: int
+
+
+def _refused(refusal: Refusal) -> ShareFetchResponse:
+    return ShareFetchResponse(error_code=refusal.error, error_message=refusal.message)
 
 
 def _check_renewal(request: ShareFetchRequest, version: int) -> Refusal | None:

@@ -32,9 +32,10 @@ class OpenFiles:
         self.limit = limit
         self._thread = threading.get_ident()
         self._segments: OrderedDict[int, FileOwner] = OrderedDict()
-        # Number of slices that read from a descriptor, and the descriptors that were closed meanwhile.
+        # Number of slices that read from a descriptor.
         self._pins: dict[int, int] = {}
-        self._left: set[int] = set()
+        # Descriptors whose segments were closed meanwhile; the last `unpin` closes them.
+        self._closed_while_pinned: set[int] = set()
 
     @property
     def count(self) -> int:
@@ -90,13 +91,13 @@ class OpenFiles:
         pins = self._pins.pop(fd) - 1
         if pins:
             self._pins[fd] = pins
-        elif fd in self._left:
-            self._left.remove(fd)
+        elif fd in self._closed_while_pinned:
+            self._closed_while_pinned.remove(fd)
             files.close(fd)
 
     def close(self, files: Files, fd: int) -> None:
         """Close a segment's descriptor, now or when its last reader unpins it."""
         if fd in self._pins:
-            self._left.add(fd)
+            self._closed_while_pinned.add(fd)
         else:
             files.close(fd)

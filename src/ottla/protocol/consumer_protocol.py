@@ -1,7 +1,7 @@
-"""What members of a classic group of consumers tell each other through JoinGroup and SyncGroup, unseen by most brokers.
+"""The messages that members of a classic consumer group exchange in JoinGroup and SyncGroup.
 
-Before the message stands its version as a 16-bit number. A newer version than ours is read as our newest: versions only
-append.
+Each message begins with its version, a 16-bit number. A newer version is decoded as the newest known one, because
+versions only append fields.
 """
 
 from __future__ import annotations

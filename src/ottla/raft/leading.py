@@ -124,7 +124,7 @@ def _is_news(request: FetchRequest, response: FetchResponse) -> bool:
 
 
 def _park(q: QuorumState, leader: Leader, fetch: ParkedFetch) -> None:
-    """Keep a fetch. A newer fetch of the same replica, or too many fetches, answer the oldest at once."""
+    """Park a fetch. An older one of the same replica is answered at once, and the oldest ones if there are too many."""
     replica = fetch.request.replica
     for token, other in list(leader.parked.items()):
         same = other.request.replica == replica and not is_anonymous(replica)
