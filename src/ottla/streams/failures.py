@@ -35,7 +35,7 @@ _SPARKS: Final = re.compile(
     r"[^\n]*(?:ExecutorLostFailure|FetchFailedException|worker node lost"
     r"|Python worker (?:exited unexpectedly|failed to connect back)|java\.io\.EOFException)[^\n]*"
 )
-_WITHOUT_MESSAGE: Final = "terminated with exception: null"
+_WITHOUT_MESSAGE: Final = ("terminated with exception: null", "(no cause message)")
 """A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
 _PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
 _LONGEST: Final = 500
@@ -71,7 +71,7 @@ def classify(text: str) -> Failure:
     if lost is not None:
         return Failure("retriable", _short(lost.group().strip()))
     raised = _PYTHONS.findall(text)
-    if not raised and _WITHOUT_MESSAGE in text:
+    if not raised and any(each in text for each in _WITHOUT_MESSAGE):
         return Failure("retriable", "a Python process of Spark's driver has ended")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))

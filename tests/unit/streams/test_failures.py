@@ -40,6 +40,11 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "retriable",
             "a Python process of Spark's driver has ended",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception:  SQLSTATE: XXKST (no cause message)\n===",
+            "retriable",
+            "a Python process of Spark's driver has ended",
+        ),
         ("java.io.EOFException\n\tat java.base", "retriable", "java.io.EOFException"),
         ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
         ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
