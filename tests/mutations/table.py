@@ -2311,7 +2311,7 @@ SPARK_TABLES = (
         "streams/resetting.py",
         "dump_starts(reset.starts, reset.groups)",
         "dump_starts(reset.starts)",
-        ("tests/streams/test_reset_crashes.py",),
+        ("tests/streams/test_reset_crashes.py::test_reset_that_crashed_at_any_step_is_completed_by_the_next_one",),
         OTTLA_ONLY,
     ),
 )
