@@ -196,6 +196,7 @@ def test_reset_deletes_checkpoint_offsets_and_status(
     with Admin(bootstrap_servers=ottla.bootstrap) as admin:
         admin.alter_group_offsets("shop", {TopicPartition("orders", 0): 3})
         dry = command("reset", "shop", "--dry-run")
+        assert "committed offsets of shop: would be deleted" in dry.out
         assert "would be deleted" in dry.out
         assert "Nothing was changed" in dry.err
         assert (found / PROGRAM_FILE).exists()

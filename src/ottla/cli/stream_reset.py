@@ -135,11 +135,12 @@ def _show(output: Output, planned: Any, *, executed: bool) -> None:
         "starts": [{**partition._asdict(), "offset": offset} for partition, offset in planned.starts.items()],
         "changed": executed,
     }
-    deleted = "deleted" if executed else "would be deleted"
+    would_be = "" if executed else "would be "
+    deleted = f"{would_be}deleted"
     what = f"checkpoint {planned.checkpoint} {deleted}" if planned.has_checkpoint else "there was no checkpoint"
     output.changed(f"{planned.pipeline}: {what}", row, made=executed)
     if planned.groups:
-        moved = "set to the offsets below" if planned.starts else "deleted"
+        moved = f"{would_be}set to the offsets below" if planned.starts else deleted
         output.line(f"committed offsets of {', '.join(planned.groups)}: {moved}")
     if planned.table_groups:
         output.line(f"ends of tables: {units.plural(len(planned.table_groups), 'group')} {deleted}")
