@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
@@ -28,6 +27,7 @@ from rich.table import Table
 
 from benchmarks import results, spark_memory
 from benchmarks.brokers import Broker
+from benchmarks.process_times import ProcessTimes, children_of
 from benchmarks.wire import DEADLINE_S, Figures, new_topic
 from ottla.clients import Admin, Producer, TopicPartition
 from ottla.clients.admin import OffsetSpec
@@ -40,7 +40,7 @@ OURS, THEIRS = "ottla", "kafka"
 PEER = "JVM connector"
 WARM_UPS = 3
 PARTITIONS = 6
-_TICKS = os.sysconf("SC_CLK_TCK")
+BROKER = "broker"
 ROWS_S, CPU, MS = "rows/s", "CPU s per million", "ms"
 WITHIN, IDLE_MS, IDLE_CPU = "rows/s within", "ms of a trigger", "CPU ms per trigger"
 IDLE_S, IDLE_TRIGGERS_S = 5.0, 10
@@ -53,6 +53,7 @@ class Stage:
     spark: SparkSession
     broker: Broker
     rows: int
+    processes: ProcessTimes
     topics: dict[str, str] = field(default_factory=dict)
 
     def filled(self, what: str, rows: Callable[[int], bytes]) -> str:
@@ -77,22 +78,11 @@ class Stage:
 
     def cpu_seconds(self) -> float:
         """What Spark's processes and the broker have used so far."""
-        rows = {}
-        for process in Path("/proc").iterdir():
-            try:
-                fields = (process / "stat").read_text().rsplit(")", 1)[1].split() if process.name.isdigit() else None
-            except OSError:  # it ended
-                continue
-            if fields is not None:
-                rows[int(process.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / _TICKS)
-        total = 0.0
-        for process_id, (_, used) in rows.items():
-            above = process_id
-            while above in rows and above not in (os.getpid(), self.broker.pid):
-                above = rows[above][0]
-            if process_id != os.getpid() and above == os.getpid():
-                total += used
-        return total + self.broker.cpu_seconds()
+        return sum(self.cpu_parts().values())
+
+    def cpu_parts(self) -> dict[str, float]:
+        """The same by part."""
+        return {**self.processes.seconds(), BROKER: self.broker.cpu_seconds()}
 
 
 Run = Callable[[Stage, str], Figures]
@@ -121,9 +111,13 @@ def open_stage(broker: Broker, rows: int) -> Iterator[Stage]:
                 "spark.log.level": "FATAL", "spark.driver.memory": "3g", "spark.local.dir": local,
             },
         )  # fmt: skip
+        is_open = True
+        times = ProcessTimes(children_of(os.getpid(), broker.pid))
+        times.watch(lambda: is_open)
         try:
-            yield Stage(spark, broker, rows)
+            yield Stage(spark, broker, rows, times)
         finally:
+            is_open = False
             spark.stop()
 
 

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from benchmarks import results, streams_latency
 from benchmarks.brokers import start_ottla
+from benchmarks.process_times import spent
 from benchmarks.streams_contenders import AT_LEAST_ONCE, EXACTLY_ONCE, OTTLA, PEER
 from benchmarks.streams_stage import Stage
 from benchmarks.wire import Figures
@@ -69,16 +70,18 @@ def process(stage: Stage, who: str, kind: str, records: int, keys: int, guarante
     source = stage.filled(records, keys)
     contender = stage.contender(who)
     with stage.program(kind, source, guarantee) as program:
-        used, broker, begin = contender.cpu_seconds(), stage.broker.cpu_seconds(), time.perf_counter()
+        before, broker, begin = contender.cpu_parts(), stage.broker.cpu_seconds(), time.perf_counter()
         contender.start(program)
         stage.wait_until_committed(program, contender)
         seconds = time.perf_counter() - begin
-        used, broker = contender.cpu_seconds() - used, stage.broker.cpu_seconds() - broker
+        parts, broker = spent(before, contender.cpu_parts()), stage.broker.cpu_seconds() - broker
+        used = sum(parts.values())
         batches = contender.stop()
         stage.check(program, records, keys)
     figures = {
         PER_CPU: records / used, CPU: used * MILLION / records, RATE: records / seconds,
         BROKER_CPU: broker * MILLION / records,
+        **{f"{part}: {CPU}": seconds * MILLION / records for part, seconds in parts.items()},
     }  # fmt: skip
     return figures | ({"micro-batches": float(len(batches))} if batches else {})
 
@@ -86,7 +89,7 @@ def process(stage: Stage, who: str, kind: str, records: int, keys: int, guarante
 def _guarantees(stage: Stage, who: str, scale: float) -> Figures:
     """`who` is a guarantee; both run on Ottla's side."""
     figures = process(stage, OTTLA, "stateless", int(MILLION * scale), 1_000, who)
-    return {CPU: figures[CPU], RATE: figures[RATE]}
+    return {name: figure for name, figure in figures.items() if name != PER_CPU}
 
 
 def _small_batches(stage: Stage, who: str, scale: float) -> Figures:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,13 +17,13 @@ from typing import Any
 from tests.peers.__main__ import fetch_streams
 from tests.peers.cache import STREAMS
 
+from benchmarks.process_times import ProcessTimes, session_of
+
 OTTLA, PEER = "ottla", "Kafka Streams"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
 STOP_S = 90.0
-NOTE_S = 0.1
 THREADS = 2
 PROGRAM = Path(__file__).with_name("streams_program.py")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,8 @@ class Contender:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 start_new_session=True, env={**os.environ, **(environment or {})},
             )  # fmt: skip
-        self._lock = threading.Lock()
-        self._times: dict[tuple[int, str], float] = {}
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._processes = ProcessTimes(session_of(self._process.pid))
+        self._processes.watch(lambda: self.is_running)
 
     def start(self, program: Program) -> None:
         """Start a program, and return when it has been started."""
@@ -91,31 +89,12 @@ class Contender:
         return self.log.read_text(errors="replace")[-3000:]
 
     def cpu_seconds(self) -> float:
-        """User and system time so far of all processes of the session, also of those that have ended.
+        """User and system time so far of all processes of the session, also of those that have ended."""
+        return sum(self.cpu_parts().values())
 
-        Spark's daemons ignore SIGCHLD, so that the time of their workers does not become theirs: a thread notes the
-        times of all processes. It misses processes that live shorter than its interval, such as `chmod`.
-        """
-        self._note_times()
-        with self._lock:
-            return sum(self._times.values())
-
-    def _watch(self) -> None:
-        while self.is_running:
-            self._note_times()
-            time.sleep(NOTE_S)
-
-    def _note_times(self) -> None:
-        found: dict[tuple[int, str], float] = {}
-        for process in Path("/proc").iterdir():
-            with suppress(OSError, ValueError):  # it ended, or has no number
-                fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(fields[3]) == self._process.pid:
-                    # A later process may get the same number, but not the same start.
-                    found[int(process.name), fields[19]] = sum(map(int, fields[11:13])) / _TICKS
-        with self._lock:
-            for key, used in found.items():
-                self._times[key] = max(used, self._times.get(key, 0.0))
+    def cpu_parts(self) -> dict[str, float]:
+        """The same by part."""
+        return self._processes.seconds()
 
     def wait_for_end(self) -> None:
         """Until it has ended by itself. Raises RuntimeError if it failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -37,6 +38,30 @@ def test_garbage_collector_of_a_worker_skips_modules() -> None:
     assert again == pytest.approx(first, rel=0.01)
     assert more > again + 100
     assert others < 500
+
+
+MEMORY = """
+import resource
+from ottla.spark.workers import tune_worker
+tune_worker()
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    kept = [b"x" * 500_000 for _ in range(40)]
+    del kept
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(**environment: str) -> int:
+    """Count the page faults of a task that allocates and frees 20 MB, after three such tasks."""
+    command, worker = [sys.executable, "-c", MEMORY], os.environ | {"SPARK_REUSE_WORKER": "1"} | environment
+    return int(subprocess.run(command, env=worker, capture_output=True, text=True, timeout=30, check=True).stdout)
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="mallopt is glibc's")
+def test_a_worker_keeps_its_memory_for_the_next_task() -> None:
+    assert page_faults() < 1_000
+    assert page_faults(MALLOC_TRIM_THRESHOLD_="131072") > 4_000  # the user's setting stays
 
 
 TASK = """
