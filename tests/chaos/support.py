@@ -44,14 +44,20 @@ class WatchedProcess(OttlaProcess):
     def wait_for_reports(self) -> None:
         """Wait until the broker has reported all event loop iterations that ended before this call."""
         # Of two timers that are both late, either may run first: the next report may lack the last iteration.
-        goal, deadline = len(self.held()) + 2, time.monotonic() + WAIT_S
-        while len(self.held()) < goal:
+        position, deadline = self.reported(), time.monotonic() + WAIT_S
+        while len(self.held(position)) < 2:
             assert time.monotonic() < deadline, "the broker reports nothing"
             time.sleep(self.period_s / 4)
 
-    def held(self) -> list[dict[str, float]]:
-        lines = (self.directory / "held.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    def reported(self) -> int:
+        """The position after the last report, for `held`."""
+        return (self.directory / "held.jsonl").stat().st_size
+
+    def held(self, position: int = 0) -> list[dict[str, float]]:
+        """The reports since that position."""
+        with (self.directory / "held.jsonl").open("rb") as file:
+            file.seek(position)
+            return [json.loads(line) for line in file]
 
 
 class HurriedProcess(OttlaProcess):

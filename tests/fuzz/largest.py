@@ -5,7 +5,8 @@ The requests are generated from the declarations, so that a new API or field is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.served import SERVED
@@ -25,8 +26,8 @@ _NULLS = {"transactional_id", "group_instance_id", "rack_id"}
 _GROUPS = {"groups", "groups_names", "group_id", "coordinator_keys"}
 
 
-# The fields of a struct: equal values of all elements, and the fields that differ, with their paths.
-Parts: TypeAlias = tuple[dict[str, Any], list[tuple[Plan, tuple[str, ...]]]]
+# Makes the value of an element with this number.
+Make: TypeAlias = Callable[[int], Any]
 
 
 class Request(NamedTuple):
@@ -53,8 +54,13 @@ def largest_requests(key: int, world: World) -> Iterator[Request]:
         for same in (True, False):
             maker = _Maker(version, world, path, same=same)
             maker.most = MAX_PRODUCE_ELEMENTS if key == PRODUCE else MAX_REQUEST_ELEMENTS
-            message = maker.message(cls)
-            frame = b"".join(frames.encode_request(message, version, 7, "largest"))[4:]
+            gc.disable()  # it would search the growing list of elements again and again
+            try:
+                message = maker.message(cls)
+                frame = b"".join(frames.encode_request(message, version, 7, "largest"))[4:]
+                del message
+            finally:
+                gc.enable()
             what = "the same" if same else "different ones"
             yield Request(f"{registry.API[key].name} {'.'.join(path) or '-'}, {what}", key, version, frame)
 
@@ -75,7 +81,11 @@ def _find(cls: type[Struct], version: int) -> Iterator[tuple[str, ...]]:
 
 
 class _Maker:
-    """Fills one array, and puts one element into each array above and below it."""
+    """Fills one array, and puts one element into each array above and below it.
+
+    A request has up to 150,000 elements. All that does not depend on the number of an element is therefore decided
+    once, in functions that return a function of the number.
+    """
 
     def __init__(self, version: int, world: World, path: tuple[str, ...], *, same: bool) -> None:
         self.version = version
@@ -84,86 +94,88 @@ class _Maker:
         self.same = same
         self.most = MAX_REQUEST_ELEMENTS
         self.batch = encode_batch([(1_700_000_000_000, b"k", b"v", [])])
-        self._parts: dict[tuple[str, ...], Parts] = {}
 
     def message(self, cls: type[Struct]) -> Any:
-        return self._struct(cls, (), 0)
+        return self._struct(cls, ())(0)
 
-    def _struct(self, cls: type[Struct], at: tuple[str, ...], number: int) -> Any:
-        """Make an element. Fields that do not depend on `number` are made once for all elements of the array."""
-        constants, changing = self._parts.get(at) or self._parts_of(cls, at)
-        made = cls(**constants)
-        for plan, below in changing:
-            setattr(made, plan.name, self._field(plan, below, number))
-        if hasattr(made, "resource_type"):
-            self._resource(made, number)
-        return made
-
-    def _parts_of(self, cls: type[Struct], at: tuple[str, ...]) -> Parts:
+    def _struct(self, cls: type[Struct], at: tuple[str, ...]) -> Make:
+        """Make elements. Fields that do not depend on the number are made once for all elements of the array."""
         constants: dict[str, Any] = {}
-        changing = []
+        changing: list[tuple[str, Make]] = []
         for plan in plans_of(cls):
             if plan.exists(self.version) and plan.tag is None:
                 below = (*at, plan.name)
-                if below == self.path[: len(below)]:
-                    changing.append((plan, below))  # the array, or an element around it
-                    continue
-                first, second = (self._field(plan, below, number) for number in (1, 2))
-                if first == second:
-                    constants[plan.name] = first
+                make = self._field(plan, below)
+                # Not the array, nor an element around it, which are large.
+                if below != self.path[: len(below)] and (value := make(1)) == make(2):
+                    constants[plan.name] = value
                 else:
-                    changing.append((plan, below))
-        self._parts[at] = constants, changing
-        return constants, changing
+                    changing.append((plan.name, make))
+        is_resource = any(plan.name == "resource_type" for plan in plans_of(cls))
+
+        def element(number: int) -> Any:
+            made = cls(**constants)
+            for name, make in changing:
+                setattr(made, name, make(number))
+            if is_resource:
+                self._resource(made, number)
+            return made
+
+        return element
 
     def _resource(self, made: Any, number: int) -> None:
         made.resource_type = BROKER_RESOURCE if self.same else (TOPIC_RESOURCE, GROUP_RESOURCE)[number % 2]
         made.resource_name = NODE if self.same else f"some-{number}"
 
-    def _field(self, plan: Plan, at: tuple[str, ...], number: int) -> Any:
+    def _field(self, plan: Plan, at: tuple[str, ...]) -> Make:
+        make = self._value(plan, at)
         if not plan.is_list:
-            return self._value(plan, at, number)
+            return make
         if at == self.path:
             below = 1 + (_below(plan.struct, self.version) if plan.struct is not None else 0)
             count = (self.most - len(at) - 10) // below
             if self.same:
-                return [self._value(plan, at, 0)] * count
-            return [self._value(plan, at, i) for i in range(count)]
+                return lambda _: [make(0)] * count
+            return lambda _: [make(i) for i in range(count)]
         if at == self.path[: len(at)]:
-            return [self._value(plan, at, number)]
+            return lambda number: [make(number)]
         is_optional = plan.name in ("configuration_keys", "assignments", "configs")
         if is_optional or at[: len(self.path)] != self.path:
-            return None if plan.may_be_null(self.version) and is_optional else []
-        return [self._value(plan, at, number)]
+            return _always(None if plan.may_be_null(self.version) and is_optional else [])
+        return lambda number: [make(number)]
 
-    def _value(self, plan: Plan, at: tuple[str, ...], number: int) -> Any:
+    def _value(self, plan: Plan, at: tuple[str, ...]) -> Make:
         if plan.struct is not None:
-            return self._struct(plan.struct, at, number)
+            return self._struct(plan.struct, at)
         name = plan.name
         if plan.kind == "str":
-            return None if plan.may_be_null(self.version) and name in _NULLS else self._text(name, number)
+            return _always(None) if plan.may_be_null(self.version) and name in _NULLS else self._text(name)
         if plan.kind == "Uuid":
-            return self.world.topic_id if self.same else number.to_bytes(16, "big")
+            return _always(self.world.topic_id) if self.same else lambda number: number.to_bytes(16, "big")
         if plan.kind == "Records":
-            return self.batch
+            return _always(self.batch)
         if plan.kind.startswith("Int") and ("partition" in name or "index" in name):
-            return 1 if name == "num_partitions" else 0 if self.same else number % (2 * self.world.partitions)
+            if name == "num_partitions":
+                return _always(1)
+            partitions = 2 * self.world.partitions
+            return _always(0) if self.same else lambda number: number % partitions
         if name in ("session_id", "session_epoch"):
-            return 0
+            return _always(0)
         if name == "replication_factor":
-            return 1
+            return _always(1)
         if name == "acks":
-            return -1
+            return _always(-1)
         if name == "resource_types":
-            return TOPIC_RESOURCE
-        return ZERO[plan.kind] if plan.is_list else _PATIENCE.get(name, plan.default)
+            return _always(TOPIC_RESOURCE)
+        return _always(ZERO[plan.kind] if plan.is_list else _PATIENCE.get(name, plan.default))
 
-    def _text(self, name: str, number: int) -> str | None:
-        if name in _TOPICS:
-            return TOPIC if self.same else f"unknown-{number}"
-        if name in _GROUPS:
-            return GROUP if self.same else f"group-{number}"
-        return name if self.same else f"{name}-{number}"
+    def _text(self, name: str) -> Make:
+        known, prefix = (TOPIC, "unknown") if name in _TOPICS else (GROUP, "group") if name in _GROUPS else (name, name)
+        return _always(known) if self.same else lambda number: f"{prefix}-{number}"
+
+
+def _always(value: Any) -> Make:
+    return lambda _: value
 
 
 def _below(cls: type[Struct], version: int) -> int:
