@@ -2,13 +2,22 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.mutations.table import MUTATIONS, Mutation
 
+# One process parses the files for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def functions_of(path: str) -> set[str]:
+    """The functions of a module."""
+    return {node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.protection)
@@ -25,8 +34,7 @@ def test_the_tests_that_must_fail_are_there(mutation: Mutation) -> None:
     assert mutation.tests
     for test in mutation.tests:
         path, _, name = test.partition("[")[0].partition("::")
-        names = {node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)}
-        assert name in names
+        assert name in functions_of(path)
 
 
 def test_every_promise_has_a_protection_that_was_taken_out() -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tools import metrics
 
+# One process parses the sources for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
 CORES = ("raft", "metadata", "controller", "coordinators")
 LONGEST_FUNCTION = 70
 LONGEST_FILE = 500
@@ -59,6 +60,11 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def source_files() -> list[metrics.SourceFile]:
+    return metrics.files(metrics.SOURCES)
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_cores_take_time_and_chance_as_arguments(core: str) -> None:
     offences = [
@@ -71,15 +77,8 @@ def test_cores_take_time_and_chance_as_arguments(core: str) -> None:
 
 
 def test_every_module_opens_with_its_contract() -> None:
-    missing = [
-        relative(path) for path in SOURCES if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    missing = [relative(file.path) for file in source_files() if file.text and not ast.get_docstring(file.tree)]
     assert not missing, "say in the module's docstring what it is and promises"
-
-
-@cache
-def source_files() -> list[metrics.SourceFile]:
-    return metrics.files(metrics.SOURCES)
 
 
 def test_functions_fit_a_screen() -> None:
@@ -156,10 +155,8 @@ def test_nothing_swallows_errors() -> None:
 
 def test_modules_import_each_other_without_cycles() -> None:
     """Considers imports at module level. Imports for type checking have no effect at run time."""
-    modules = {module_name(path): path for path in SOURCES}
-    graph = {
-        name: imported_modules(ast.parse(path.read_text()).body, modules) - {name} for name, path in modules.items()
-    }
+    modules = {module_name(file.path): file for file in source_files()}
+    graph = {name: imported_modules(file.tree.body, modules) - {name} for name, file in modules.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -171,7 +168,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_modules(body: Iterable[ast.stmt], modules: Mapping[str, Path]) -> set[str]:
+def imported_modules(body: Iterable[ast.stmt], modules: Mapping[str, metrics.SourceFile]) -> set[str]:
     """The project's modules that these statements import when they run."""
     found: set[str] = set()
     for node in body:

@@ -16,6 +16,8 @@ from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 from ottla.log import LogConfig
 
+# One process parses the sources for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src/ottla"
 # These modules describe settings without using them.
