@@ -115,7 +115,7 @@ def _drive(address: str, frame: bytes, deadline: float, sent: list[int]) -> None
                 size = 4 + int.from_bytes(buffer[:4], "big")
             left = size * IN_FLIGHT
             while left:
-                got = connection.recv_into(buffer, min(left, len(buffer)))
+                got = connection.recv_into(buffer, min(left, len(buffer)), socket.MSG_WAITALL)
                 if not got:
                     raise RuntimeError(f"{address} closed the connection")
                 left -= got

@@ -231,7 +231,8 @@ class Connection(asyncio.BufferedProtocol):
         elif self._pending is not None:
             self._retain(READ_AHEAD_BYTES)
         else:
-            self._retain(PIPELINE_BUFFER_BYTES if handled else LEAST_BUFFER_BYTES)
+            pipelined = READ_AHEAD_BYTES if self._reader.is_full else PIPELINE_BUFFER_BYTES
+            self._retain(pipelined if handled else LEAST_BUFFER_BYTES)
         if self._has_backlog and not self.closed:
             self._pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -28,6 +28,7 @@ LEAST_BUFFER_BYTES: Final = 1024
 # A client that pipelines has more to send: a buffer of a kilobyte would cost a read and a write for every few requests.
 PIPELINE_BUFFER_BYTES: Final = 16 * 1024
 # Bytes that are received while a request is in progress. The rest stays in the socket and in the client.
+# Also the buffer of a client that fills a smaller one: 16 KB would cost a read and a write for each request of 10 KB.
 READ_AHEAD_BYTES: Final = 64 * 1024
 _NO_BYTES: Final = memoryview(b"")
 _read_size = struct.Struct(">i").unpack_from
@@ -63,6 +64,11 @@ class FrameReader:
             return False
         size: int = _read_size(self._data, self._position)[0]
         return available - SIZE_BYTES >= size or size > self._memory.max_frame_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the last read filled its memory, so that the client probably has sent more."""
+        return self._end == len(self._data)
 
     def get_buffer(self) -> memoryview:
         """The memory for the next bytes."""

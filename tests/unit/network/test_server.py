@@ -205,6 +205,28 @@ def test_pipelining_connection_gets_a_larger_receive_buffer(run: Run) -> None:
     run(story())
 
 
+def test_pipelined_requests_of_10_kb_are_read_several_at_a_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    updated = Connection.buffer_updated
+
+    def note(connection: Connection, nbytes: int) -> None:
+        reads.append(nbytes)
+        updated(connection, nbytes)
+
+    monkeypatch.setattr(Connection, "buffer_updated", note)
+
+    async def story() -> None:
+        async with serving(lambda _, frame: [framed(bytes(frame[:1]))]) as broker:
+            client = await broker.connect()
+            client.writer.write(framed(b"m" * 10_000) * 100)
+            for _ in range(100):
+                assert await client.receive() == b"m"
+            assert broker.server.memory.used_bytes == 0
+
+    run(story())
+    assert len(reads) <= 50
+
+
 @pytest.mark.parametrize("size", [262_139, 262_140, 262_144, 1 << 20, 5 << 20])
 def test_large_frames_between_small_ones_arrive_whole(run: Run, size: int) -> None:
     def measure(connection: Connection, frame: memoryview) -> Frames:
