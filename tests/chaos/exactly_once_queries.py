@@ -15,20 +15,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import ottla.spark
+from ottla.spark.session import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 bootstrap, home = sys.argv[1:]
-JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 spark = ottla.spark.session(
     "chaos", "local-cluster[2,1,512]",
     **{
         "spark.ui.enabled": False, "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": 2,
-        "spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JAVA,
-        "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": JAVA,
+        "spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": QUICK_JAVA,
         # Executors are killed more often than Spark expects.
         "spark.deploy.maxExecutorRetries": -1, "spark.worker.cleanup.enabled": True,
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",

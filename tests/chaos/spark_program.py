@@ -10,14 +10,14 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyspark
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from ottla.clients import Consumer
+from ottla.clients import Admin, Consumer
 from ottla.common.ids import TopicPartition
 from tests.chaos.load import Own
 from tests.ottla_process import OttlaProcess
@@ -101,6 +101,27 @@ class Program:
     def _last(self, name: str) -> int:
         commits = self.directory / self.queries[name] / "commits"
         return max((int(path.name) for path in commits.glob("[0-9]*")), default=-1)
+
+
+def start_load(bootstrap: str, outputs: Sequence[str], sources: int, targets: int) -> Numbers:
+    """Create the topic `source` and those of the outputs, and begin to send to the source."""
+    with Admin(bootstrap) as admin:
+        admin.create_topic("source", partitions=sources)
+        for name in outputs:
+            admin.create_topic(name, partitions=targets)
+    load = Numbers(bootstrap, "source", sources)
+    load.start()
+    return load
+
+
+def run_until(program: Program, is_done: Callable[[], bool]) -> None:
+    """Let the program finish, and kill it then; it is started again if it ends before."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_done():
+        assert time.monotonic() < deadline, f"the queries do not end: {program.log()[-6000:]}"
+        program.ensure_running()
+        time.sleep(0.2)
+    program.kill()
 
 
 class Chaos:

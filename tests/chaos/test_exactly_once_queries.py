@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.clients import Admin
-from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka
+from tests.chaos.spark_program import WAIT_S, Chaos, Program, read, read_by_librdkafka, run_until, start_load
 from tests.conftest import KAFKA
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
@@ -69,24 +67,14 @@ def program(process: OttlaProcess | StockKafka, tmp_path: Path) -> Iterator[Prog
 def test_each_record_is_read_once_and_in_order_whatever_is_killed(
     process: OttlaProcess | StockKafka, program: Program
 ) -> None:
-    with Admin(process.bootstrap) as admin:
-        admin.create_topic("source", partitions=SOURCES)
-        for name in QUERIES:
-            admin.create_topic(name, partitions=TARGETS)
-    load = Numbers(process.bootstrap, "source", SOURCES)
-    load.start()
+    load = start_load(process.bootstrap, QUERIES, SOURCES, TARGETS)
     chaos = Chaos(program, process, FAULTS, SEED)
     program.ensure_running()
     chaos.wait_for_batches()
     chaos.run(SECONDS)
     load.finish()
     assert not load.failures
-    deadline = time.monotonic() + WAIT_S
-    while any(program.positions(name) != load.sent for name in QUERIES):
-        assert time.monotonic() < deadline, f"the queries do not end: {program.log()[-6000:]}"
-        program.ensure_running()
-        time.sleep(0.1)
-    program.kill()
+    run_until(program, lambda: all(program.positions(name) == load.sent for name in QUERIES))
     assert "ExactlyOnceError" not in program.log(), "no batch was taken for a changed one"
     batches = program.batches()
     for name in QUERIES:

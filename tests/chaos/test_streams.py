@@ -24,9 +24,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.clients import Admin, Consumer, Producer
+from ottla.clients import Consumer, Producer
 from ottla.common.ids import TopicPartition
-from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka
+from ottla.spark.session import QUICK_JAVA
+from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka, run_until, start_load
 from tests.ottla_process import OttlaProcess
 from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, SERVER, WORKER
 
@@ -44,7 +45,7 @@ AHEAD_MS = 30 * 60_000
 # Short-lived JVMs.
 SPARK = (
     "--driver-memory 768m "
-    "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC' "
+    f"--driver-java-options '{QUICK_JAVA}' "
     "--conf spark.ui.enabled=false --conf spark.log.level=ERROR pyspark-shell"
 )
 
@@ -74,12 +75,7 @@ def program(process: OttlaProcess, tmp_path: Path) -> Iterator[Program]:
 
 
 def test_each_result_is_read_once_whatever_is_killed(process: OttlaProcess, program: Program) -> None:
-    with Admin(process.bootstrap) as admin:
-        admin.create_topic("source", partitions=SOURCES)
-        for name in NAMES:
-            admin.create_topic(name, partitions=TARGETS)
-    load = Numbers(process.bootstrap, "source", SOURCES)
-    load.start()
+    load = start_load(process.bootstrap, NAMES, SOURCES, TARGETS)
     chaos = Chaos(program, process, FAULTS, SEED)
     program.ensure_running()
     chaos.wait_for_batches()
@@ -91,12 +87,7 @@ def test_each_result_is_read_once_whatever_is_killed(process: OttlaProcess, prog
     load.finish()
     assert not load.failures
     end_windows(process.bootstrap, load)
-    deadline = time.monotonic() + WAIT_S
-    while not is_done(process.bootstrap, program, load.sent):
-        assert time.monotonic() < deadline, f"the pipelines do not end: {program.log()[-6000:]}"
-        program.ensure_running()
-        time.sleep(0.2)
-    program.kill()
+    run_until(program, lambda: is_done(process.bootstrap, program, load.sent))
     # A supervisor starts it again only where the driver or its JVM was killed.
     failed = re.search(r"Pipeline '\w+' failed", program.log())
     assert failed is None, f"all of this can be retried: {program.log()[failed.start() :][:4000]}"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
+from ottla.common.control_types import ControlType
 from ottla.log.files import Files
 from ottla.log.storage import read_meta
-from ottla.protocol.control_records import ControlType, decode_control_key
+from ottla.protocol.control_records import decode_control_key
 from ottla.records import decode_batch, iter_batches
 from tests.peers.kafka import tool
 

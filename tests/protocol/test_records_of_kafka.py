@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from ottla.common.control_types import ControlType
 from ottla.protocol import control_records, group_records, metadata_records, share_records, transaction_records
-from ottla.protocol.control_records import ControlType, LeaderChangeMessage
+from ottla.protocol.control_records import LeaderChangeMessage
 from ottla.protocol.keyed import RecordTypes, decode_keyed, encode_key, encode_value
 from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla.spark
+from ottla.spark.session import QUICK_JAVA
 from tests.clients.secured import secured  # noqa: F401 - a fixture
 from tests.peers.cache import connector_jars
 
@@ -54,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.enabled": False,
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.jars": ",".join(connector_jars()),
         "spark.local.dir": directory / "local",
         "spark.sql.warehouse.dir": directory / "warehouse",

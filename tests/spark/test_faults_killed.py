@@ -30,12 +30,13 @@ DRIVER = '''
 import json, sys, time
 from pathlib import Path
 import ottla.spark
+from ottla.spark.session import QUICK_JAVA
 
 bootstrap, topic, group, home = sys.argv[1:]
 home = Path(home)
 spark = ottla.spark.session("killed", "local[2]", **{
     "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
 })
 
 def keep(rows, batch):

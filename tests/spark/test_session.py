@@ -14,9 +14,10 @@ import ottla.spark
 
 OWN_PROCESS = """
 import ottla.spark
+from ottla.spark.session import QUICK_JAVA
 spark = ottla.spark.session("own", "local[1]", **{
     "spark.ui.enabled": False, "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
 })
 java = spark.sparkContext._jvm.System.getProperty("java.home")
 rows = spark.range(5).mapInArrow(lambda batches: batches, "id long").count()  # through a Python worker

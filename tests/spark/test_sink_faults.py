@@ -33,6 +33,7 @@ ROWS = 10
 DRIVER = '''
 import json, os, sys, time
 import ottla.spark
+from ottla.spark.session import QUICK_JAVA
 from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.source import OttlaDataSource
 
@@ -80,7 +81,7 @@ class Source(OttlaDataSource):
 spark = ottla.spark.session("killed", "local[3,3]", **{
     "spark.sql.adaptive.enabled": False,
     "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
 })
 spark.dataSource.register(Source)
 brokers = {"kafka.bootstrap.servers": bootstrap}

@@ -15,7 +15,7 @@ import pytest
 from ottla.clients import Admin, Consumer
 from tests.conftest import RunningBroker
 
-from .cluster import QUICK_JAVA, StandaloneCluster
+from .cluster import QUICK_ENV, StandaloneCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAYS = 2
@@ -50,7 +50,12 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
         with StandaloneCluster(tmp_path) as cluster:
             ran = subprocess.run(
                 [sys.executable, "-m", "ottla.cli.main", *command, "--master", cluster.master],
-                env={**os.environ, **QUICK_JAVA, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+                env={
+                    **os.environ,
+                    **QUICK_ENV,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_PYTHON": sys.executable,
+                },
                 capture_output=True,
                 text=True,
                 timeout=240,

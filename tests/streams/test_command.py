@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from ottla.spark.session import use_java
-from tests.spark.cluster import QUICK_JAVA
+from tests.spark.cluster import QUICK_ENV
 from tests.spark.processes import kill_session
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla:
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "ottla.cli.main", *command, "--checkpoints", tmp_path / "state"],
-            env={**os.environ, **QUICK_JAVA, "MASTER": "local[1]", "PYSPARK_PYTHON": sys.executable},
+            env={**os.environ, **QUICK_ENV, "MASTER": "local[1]", "PYSPARK_PYTHON": sys.executable},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -74,7 +74,7 @@ def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla:
         [SUBMIT, "--master", "local[1]", tmp_path / "loud_program.py"],
         env={
             **os.environ,
-            **QUICK_JAVA,
+            **QUICK_ENV,
             "OTTLA_BOOTSTRAP": ottla.bootstrap,
             "OTTLA_CHECKPOINTS": str(tmp_path / "state"),
             "PYSPARK_PYTHON": sys.executable,

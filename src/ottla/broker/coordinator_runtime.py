@@ -32,6 +32,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.request import Request
+from ottla.common.slices import Slices, result_of
 from ottla.coordinators.errors import from_append_error
 from ottla.coordinators.events import Append, Appended, Call, Effect, LogLine, Moment, ParkedEffect, Reply
 from ottla.records import BatchProducer, encode_batch
@@ -134,6 +135,19 @@ class CoordinatorRuntime(Generic[S]):
         completion: Completion[R] = Completion()
         self._dispatch(index, Call(question, token=completion))
         return completion
+
+    def collect(self, question: Request[list[R] | ErrorCode]) -> Slices[tuple[ErrorCode, list[R]]]:
+        """Return (error, rows) of all shards of this node. An error of one, e.g. while it loads, is that of all."""
+        rows: list[R] = []
+        for index in self.topic.led():
+            yield
+            answer = yield from result_of(self.ask(index, question))
+            if answer is ErrorCode.NOT_COORDINATOR and self.topic.leader_epoch(index) is None:
+                continue  # another node has become its leader
+            if isinstance(answer, ErrorCode):
+                return answer, []
+            rows += answer
+        return ErrorCode.NONE, rows
 
     def settled(self, key: str) -> S | None:
         """The shard of `key`, if it is loaded and everything that it decided is committed, so that it may be shown."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
+from ottla.common.control_types import ControlType
 from ottla.common.ids import METADATA_TOPIC, Uuid, uuid_from_text
 from ottla.config.listeners import IN_BRACKETS
 from ottla.log.files import Files
@@ -27,7 +28,6 @@ from ottla.metadata.features import (
     feature_dependency,
     metadata_version_of,
 )
-from ottla.protocol.control_records import ControlType
 from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet, control
 from ottla.raft.voters import DYNAMIC_VOTERS, VersionRange
 

@@ -78,17 +78,7 @@ class GroupRuntime:
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
         """Return (error, groups) over the shards of this node. An error of one, e.g. while it loads, is that of all."""
-        question = ListGroups(states, types)
-        groups: list[ListedGroup] = []
-        for index in self.shards.topic.led():
-            yield
-            answer = yield from result_of(self.shards.ask(index, question))
-            if answer is ErrorCode.NOT_COORDINATOR and self.shards.topic.leader_epoch(index) is None:
-                continue  # another node has become its leader
-            if isinstance(answer, ErrorCode):
-                return answer, []
-            groups += answer
-        return ErrorCode.NONE, groups
+        return (yield from self.shards.collect(ListGroups(states, types)))
 
     def topics_deleted(self, names: Iterable[str]) -> Slices[None]:
         """Delete the offsets of deleted topics. A shard that is loading compares its topics when it has loaded."""

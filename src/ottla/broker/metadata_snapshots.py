@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_NAMES
 from ottla.protocol.control_records import (
-    ControlType,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     decode_control_key,

@@ -23,8 +23,8 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.snapshot import snapshot_records
 
 if TYPE_CHECKING:
+    from ottla.common.control_types import ControlType
     from ottla.config import BrokerConfig
-    from ottla.protocol.control_records import ControlType
 
 logger = logging.getLogger(__name__)
 

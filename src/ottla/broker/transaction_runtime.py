@@ -19,7 +19,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.request import Request
-from ottla.common.slices import Slices, result_of
+from ottla.common.slices import Slices
 from ottla.coordinators.events import Effects, Moment, ParkedEffect
 from ottla.coordinators.transaction.config import TransactionConfig
 from ottla.coordinators.transaction.errors import error_response
@@ -112,16 +112,7 @@ class TransactionRuntime:
 
     def list_transactions(self, question: ListTransactions) -> Slices[tuple[ErrorCode, list[TransactionState]]]:
         """Return (error, transactions) over the shards of this node. An error of one shard is the error of all."""
-        rows: list[TransactionState] = []
-        for index in self.shards.topic.led():
-            yield
-            answer = yield from result_of(self.shards.ask(index, question))
-            if answer is ErrorCode.NOT_COORDINATOR and self.shards.topic.leader_epoch(index) is None:
-                continue  # another node has become its leader
-            if isinstance(answer, ErrorCode):
-                return answer, []
-            rows += answer
-        return ErrorCode.NONE, rows
+        return (yield from self.shards.collect(question))
 
     def pause(self, duration_ms: int) -> Completion[None]:
         """Complete after this time."""

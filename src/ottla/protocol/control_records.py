@@ -5,8 +5,7 @@ The key of a control record is its version (0) and its type, 16 bits each. KIP-9
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from ottla.common.control_types import ControlType
 from ottla.common.ids import ZERO_UUID
 from ottla.protocol.message import Int16, Int32, Int64, Message, Struct, UInt16, Uuid, field, since
 from ottla.protocol.wire import Buffer, DecodeError
@@ -83,18 +82,6 @@ class KRaftVersionFeature(Struct):
 
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
-
-
-class ControlType(IntEnum):
-    """The type in a control record's key."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
 
 
 BODIES: dict[ControlType, type[Message]] = {

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.common.control_types import ControlType
 from ottla.protocol import control_records as wire
-from ottla.protocol.control_records import ControlType, decode_control_key, encode_control_key
+from ottla.protocol.control_records import decode_control_key, encode_control_key
 from ottla.protocol.message import Message
 from ottla.protocol.wire import Buffer
 from ottla.raft.values import Endpoint, ReplicaKey

@@ -7,6 +7,7 @@ Reading order: batch (header), reader and builder (records), validation (produce
 kernels (compiled or not), murmur2 (partitioner).
 """
 
+from ottla.common.control_types import ControlType
 from ottla.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -26,7 +27,6 @@ from ottla.records.batch import (
 )
 from ottla.records.builder import (
     BatchProducer,
-    ControlType,
     decode_control_key,
     encode_batch,
     encode_control_batch,

@@ -5,10 +5,10 @@ and epoch with `batch.patch`, and the CRC does not cover these.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ottla.common.control_types import ControlType
 from ottla.records import kernels
 from ottla.records.batch import (
     CONTROL,
@@ -43,18 +43,6 @@ class BatchProducer(NamedTuple):
 
 
 NO_PRODUCER: Final = BatchProducer(NO_PRODUCER_ID)
-
-
-class ControlType(IntEnum):
-    """The type of a control record. KIP-98 (markers), KIP-595, KIP-630, KIP-853."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
 
 
 def encode_batch(

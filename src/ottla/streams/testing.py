@@ -19,6 +19,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester as TwsTester  # noqa: PLC
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.spark.idle import TICK
+from ottla.spark.session import QUICK_JAVA
 from ottla.spark.session import session as spark_session
 from ottla.streams.declarations import Input, Pipeline
 from ottla.streams.errors import StreamsError
@@ -31,17 +32,13 @@ if TYPE_CHECKING:
 
 
 def session() -> SparkSession:
-    """Start a session of Spark for tests on two cores.
-
-    Java uses only its first compiler, because tests are short. Its code cache would then have 48 MB, which Spark fills
-    in a minute; without space, Java interprets.
-    """
+    """Start a session of Spark for tests on two cores."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings: dict[str, Any] = {
         "spark.ui.enabled": False,
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
     }
     return spark_session("tests", "local[2]", **settings)
 

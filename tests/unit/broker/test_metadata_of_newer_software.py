@@ -8,12 +8,12 @@ import pytest
 
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.metadata_log import MetadataShell
+from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.metadata.features import bootstrap_records
 from ottla.protocol import metadata_records as m
 from ottla.protocol.control_records import (
-    ControlType,
     KRaftVersionRecord,
     LeaderChangeMessage,
     VotersRecord,

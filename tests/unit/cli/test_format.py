@@ -9,11 +9,12 @@ import pytest
 from ottla.broker import metadata_snapshots as snapshots
 from ottla.broker.formatting import feature_levels
 from ottla.cli.main import main
+from ottla.common.control_types import ControlType
 from ottla.common.ids import uuid_from_text
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, default_levels
-from ottla.protocol.control_records import ControlType, KRaftVersionRecord, VotersRecord
+from ottla.protocol.control_records import KRaftVersionRecord, VotersRecord
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 FIRST, SECOND = "JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -26,11 +27,4 @@ def handle(
     """Pass the request to the group's shard."""
     if not broker.serves_consumer_groups():
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return broker.groups.submit(
-        request.group_id,
-        request,
-        api_version=context.api_version,
-        client_id=context.client_id or "",
-        # With a slash, as Java formats an address: tools show the text unchanged.
-        client_host=f"/{context.client_host}",
-    )
+    return submit(broker.groups, context, request.group_id, request)

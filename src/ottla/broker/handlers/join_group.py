@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -27,11 +28,4 @@ def handle(
     """Pass the request to the group's shard. Too many protocols are an INCONSISTENT_GROUP_PROTOCOL error."""
     if len(request.protocols) > MOST_PROTOCOLS:
         return JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
-    return broker.groups.submit(
-        request.group_id,
-        request,
-        api_version=context.api_version,
-        client_id=context.client_id or "",
-        # With a slash, as Java formats an address: tools show the text unchanged.
-        client_host=f"/{context.client_host}",
-    )
+    return submit(broker.groups, context, request.group_id, request)

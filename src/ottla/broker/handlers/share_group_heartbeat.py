@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -19,11 +20,4 @@ def handle(
     """Pass the request to the group's shard; UNSUPPORTED_VERSION without the finalized feature share.version."""
     if not broker.serves_share_groups():
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return broker.groups.submit(
-        request.group_id,
-        request,
-        api_version=context.api_version,
-        client_id=context.client_id or "",
-        # With a slash, as Java formats an address: tools show the text unchanged.
-        client_host=f"/{context.client_host}",
-    )
+    return submit(broker.groups, context, request.group_id, request)

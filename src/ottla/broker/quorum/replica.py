@@ -28,11 +28,12 @@ from ottla.broker.quorum.requests import QuorumRequests
 from ottla.broker.quorum.sender import Sender
 from ottla.broker.quorum.timer import DeadlineTimer
 from ottla.common.completion import Completion
+from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.common.shortage import ShortageError
 from ottla.metadata.delta import MetadataError
-from ottla.protocol.control_records import ControlType, decode_control_key
+from ottla.protocol.control_records import decode_control_key
 from ottla.protocol.wire import DecodeError
 from ottla.raft import Election, LogEnd, QuorumConfig, QuorumError, RaftCore, Role, VoterSet, control, wire_responses
 from ottla.raft import events as e

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.coordinators.group.share.config import ShareGroupConfig
+from ottla.coordinators.settings import whole_numbers
 
 MINUTE_MS = 60_000
 # The minimum initial rebalance delay, which is extended while members join. Without a delay, the first of many members
@@ -36,13 +37,7 @@ class GroupConfig:
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value is not an integer."""
-
-        def number(name: str) -> int:
-            value = setting(name)
-            if not isinstance(value, int):
-                raise TypeError(f"{name} is {value!r}, not a whole number")
-            return value
-
+        number = whole_numbers(setting)
         return cls(
             min_session_timeout_ms=number("group.min.session.timeout.ms"),
             max_session_timeout_ms=number("group.max.session.timeout.ms"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ottla.coordinators.settings import whole_numbers
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
@@ -24,13 +26,7 @@ class TransactionConfig:
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> TransactionConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value has the wrong type."""
-
-        def number(name: str) -> int:
-            value = setting(name)
-            if not isinstance(value, int):
-                raise TypeError(f"{name} is {value!r}, not a whole number")
-            return value
-
+        number = whole_numbers(setting)
         return cls(
             id_expiration_ms=number("transactional.id.expiration.ms"),
             max_timeout_ms=number("transaction.max.timeout.ms"),

@@ -101,7 +101,8 @@ def _keyed(decode: Any, record: Record) -> dict[str, Any]:
 
 def control_meaning(record: Record) -> dict[str, Any]:
     """Decode a control record."""
-    from ottla.protocol.control_records import BODIES, ControlType, decode_control_key, decode_marker
+    from ottla.common.control_types import ControlType
+    from ottla.protocol.control_records import BODIES, decode_control_key, decode_marker
 
     try:
         kind = decode_control_key(record.key or b"")

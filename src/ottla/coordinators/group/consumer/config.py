@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ottla.coordinators.settings import whole_numbers
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
@@ -25,13 +27,7 @@ class ConsumerGroupConfig:
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> ConsumerGroupConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value has another type."""
-
-        def number(name: str) -> int:
-            value = setting(name)
-            if not isinstance(value, int):
-                raise TypeError(f"{name} is {value!r}, not a whole number")
-            return value
-
+        number = whole_numbers(setting)
         assignors = setting("group.consumer.assignors")
         if not isinstance(assignors, tuple | list):
             raise TypeError(f"group.consumer.assignors is {assignors!r}, not a list")

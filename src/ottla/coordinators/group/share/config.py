@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ottla.coordinators.settings import whole_numbers
+
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupConfig:
@@ -20,13 +22,7 @@ class ShareGroupConfig:
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> ShareGroupConfig:
         """Read the broker's settings through `setting(name)`; raises TypeError if a value is not an integer."""
-
-        def number(name: str) -> int:
-            value = setting(name)
-            if not isinstance(value, int):
-                raise TypeError(f"{name} is {value!r}, not a whole number")
-            return value
-
+        number = whole_numbers(setting)
         return cls(
             session_timeout_ms=number("group.share.session.timeout.ms"),
             heartbeat_interval_ms=number("group.share.heartbeat.interval.ms"),
