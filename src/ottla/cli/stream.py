@@ -15,7 +15,8 @@ from ottla.cli.output import Output, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
-from ottla.streams.description import mermaid, text
+from ottla.streams.description import text
+from ottla.streams.drawing import mermaid, svg
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.status import Status
 
@@ -97,10 +98,12 @@ def _summary(status: Status) -> str:
     _file(),
     _names(),
     Option("--mermaid", "print a drawing for Mermaid"),
+    Option("--svg", "print a drawing as SVG, for a browser"),
     *output_options(),
     examples="""
     ottla stream explain wordcount.py
     ottla stream explain shop.py --mermaid
+    ottla stream explain shop.py --svg > shop.svg
     """,
 )
 def _explain(options: Options) -> int:
@@ -109,8 +112,8 @@ def _explain(options: Options) -> int:
     output.note("Starting Spark, which takes some seconds")
     with _explained():
         found = streams.explain_file(Path(options.file), options.pipelines)
-    if options.mermaid:
-        output.line(mermaid(found))
+    if options.mermaid or options.svg:
+        output.line((svg if options.svg else mermaid)(found))
     elif output.json:
         for each in found:
             output.object(each.as_json())

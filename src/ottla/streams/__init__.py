@@ -6,7 +6,7 @@ Spark.
 
 Reading order:
 
-1. Values and decisions, without Spark: declarations, schemas, settings, description, failures.
+1. Values and decisions, without Spark: declarations, schemas, settings, description, drawing, failures.
 2. From declarations to DataFrames and queries: inputs, operators, planning, outputs.
 3. Running: runtime, with checkpoints, progress and loading; commands for the command line.
 4. lookup: one key of a table; testing: a pipeline in a test.

@@ -1,4 +1,4 @@
-"""A pipeline in words and as a drawing: its inputs, stateful operators and outputs. Without Spark.
+"""A pipeline in words: its inputs, stateful operators and outputs. Without Spark.
 
 `explain` prints a Description; a checkpoint contains one, so that a changed program is refused with the difference.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -93,31 +92,6 @@ def _lines(description: Description) -> Iterator[str]:
         yield f"  run  {query.name}: {query.mode} mode, {state}"
     yield from (f"  out  {line}" for line in description.outputs)
     yield from (f"  !    {problem}" for problem in description.problems)
-
-
-def mermaid(descriptions: Sequence[Description]) -> str:
-    """Return a drawing of pipelines for Mermaid. A topic that several pipelines use is one node."""
-    lines = ["flowchart LR"]
-    topics: dict[str, str] = {}
-
-    def topic(name: str) -> str:
-        if name not in topics:
-            topics[name] = f"t{len(topics)}"
-            lines.append(f'    {topics[name]}[("{name}")]')
-        return topics[name]
-
-    for number, description in enumerate(descriptions):
-        for index, query in enumerate(description.queries):
-            node = f"q{number}_{index}"
-            state = "".join(f"<br/>{_escaped(str(each))}" for each in query.operators)
-            lines.append(f'    {node}["{query.name}{state}"]')
-            lines += [f"    {topic(name)} --> {node}" for name in description.sources.values()]
-            lines += [f"    {node} --> {topic(name)}" for name in query.topics]
-    return "\n".join(lines)
-
-
-def _escaped(label: str) -> str:
-    return re.sub(r'["<>#]', " ", label)  # '#' begins an entity
 
 
 # -- the description in a checkpoint -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A pipeline in words, as a drawing, and in a checkpoint."""
+"""A pipeline in words, and in a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ottla.streams.description import (
     Stored,
     differences,
     input_line,
-    mermaid,
     stored,
     text,
 )
@@ -45,24 +44,6 @@ def test_lines_of_inputs() -> None:
     assert input_line(Table("a", "carrier", "json", "name STRING")) == (
         "a: table of json by carrier (name STRING), current in each micro-batch"
     )
-
-
-def test_drawing_has_each_topic_once() -> None:
-    doubled = Description(
-        "alarms", False, {}, [], [QueryDescription("alarms", "append", ("out",))], {"counts": "counts"}
-    )
-    assert mermaid([COUNTS, doubled]).splitlines() == [
-        "flowchart LR",
-        '    q0_0["wordcount<br/>aggregate by word"]',
-        '    t0[("lines")]',
-        "    t0 --> q0_0",
-        '    t1[("counts")]',
-        "    q0_0 --> t1",
-        '    q1_0["alarms"]',
-        "    t1 --> q1_0",
-        '    t2[("out")]',
-        "    q1_0 --> t2",
-    ]
 
 
 def test_stored_program_is_read_again() -> None:

@@ -1,0 +1,143 @@
+"""Drawings of pipelines: topics and queries as boxes, and arrows between them; for Mermaid, and as SVG. Without Spark.
+
+The SVG has layers from left to right: a box is to the right of those that it gets records from. It needs no font of its
+own, since the width of a box is that of its longest line in a font of fixed width.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Final
+
+from ottla.streams.description import Description
+
+CHARACTER, LINE, PADDING, GAP, COLUMN, MARGIN = 7.3, 17, 12, 22, 56, 16
+"""Width of a character, height of a line, and distances: in a box, between boxes, between layers, at the edge."""
+_HEAD: Final = (
+    "<style>text{font:12px monospace;fill:#222}rect{fill:#fff;stroke:#666}.topic{fill:#e8f1fb;stroke:#4a7ab0}"
+    "path{fill:none;stroke:#666}</style>"
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+    '<path d="M0 0L8 4L0 8z" style="fill:#666"/></marker></defs>'
+)
+
+
+@dataclass
+class Graph:
+    """Topics and queries, in the order of their declaration. A topic that several pipelines use is one node."""
+
+    topics: dict[str, str] = field(default_factory=dict)
+    """The identifier of each topic, by name."""
+    boxes: dict[str, Sequence[str]] = field(default_factory=dict)
+    """The lines of each node, by identifier."""
+    arrows: list[tuple[str, str]] = field(default_factory=list)
+
+    def topic(self, name: str) -> str:
+        """Return the identifier of a topic, and add it if it is new."""
+        if name not in self.topics:
+            self.topics[name] = f"t{len(self.topics)}"
+            self.boxes[self.topics[name]] = (name,)
+        return self.topics[name]
+
+
+def graph_of(descriptions: Sequence[Description]) -> Graph:
+    """Return the topics and queries of pipelines."""
+    graph = Graph()
+    for number, description in enumerate(descriptions):
+        sources = [graph.topic(name) for name in dict.fromkeys(description.sources.values())]
+        for index, query in enumerate(description.queries):
+            node = f"q{number}_{index}"
+            graph.boxes[node] = (query.name, *map(str, query.operators))
+            graph.arrows += [(source, node) for source in sources]
+            graph.arrows += [(node, graph.topic(name)) for name in query.topics]
+    return graph
+
+
+def mermaid(descriptions: Sequence[Description]) -> str:
+    """Return a drawing of pipelines for Mermaid."""
+    graph = graph_of(descriptions)
+    lines = ["flowchart LR"]
+    for node, box in graph.boxes.items():
+        label = "<br/>".join(re.sub(r'["<>#]', " ", line) for line in box)  # '#' begins an entity
+        lines.append(f'    {node}[("{label}")]' if node in graph.topics.values() else f'    {node}["{label}"]')
+    lines += [f"    {start} --> {end}" for start, end in graph.arrows]
+    return "\n".join(lines)
+
+
+def layers(graph: Graph) -> list[list[str]]:
+    """Return the nodes by layer, each to the right of its predecessors, unless these form a cycle."""
+    before: dict[str, list[str]] = {node: [] for node in graph.boxes}
+    for start, end in graph.arrows:
+        before[end].append(start)
+    found: dict[str, int] = {}
+    while len(found) < len(before):
+        waiting = [node for node in before if node not in found]
+        ready = [node for node in waiting if all(each in found for each in before[node])]
+        # In a cycle, the first node that is declared begins.
+        for node in ready or waiting[:1]:
+            found[node] = 1 + max((found[each] for each in before[node] if each in found), default=-1)
+    for node, sources in before.items():
+        after = [found[end] for start, end in graph.arrows if start == node]
+        if after and not sources:
+            # Beside its readers: an arrow over several layers would pass behind boxes.
+            found[node] = max(0, min(after) - 1)
+    rows: list[list[str]] = [[] for _ in range(1 + max(found.values(), default=-1))]
+    places: dict[str, float] = {}
+    for node in sorted(found, key=found.__getitem__):
+        rows[found[node]].append(node)
+    for row in rows:
+        # Next to its predecessors, so that few arrows cross.
+        for place, node in enumerate(row):
+            known = [places[each] for each in before[node] if each in places]
+            places[node] = sum(known) / len(known) if known else place
+        row.sort(key=places.__getitem__)
+        places |= {node: place - len(row) / 2 for place, node in enumerate(row)}
+    return rows
+
+
+@dataclass(frozen=True)
+class Box:
+    """The place of a node."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def place(graph: Graph) -> tuple[Mapping[str, Box], float, float]:
+    """Return the place of each node, and the width and height of the drawing."""
+    rows = layers(graph)
+    heights = {node: len(lines) * LINE + PADDING for node, lines in graph.boxes.items()}
+    tall = max((sum(heights[node] + GAP for node in row) - GAP for row in rows), default=0)
+    boxes, x = {}, float(MARGIN)
+    for row in rows:
+        width = max((len(line) for node in row for line in graph.boxes[node]), default=0) * CHARACTER + 2 * PADDING
+        y = MARGIN + (tall - sum(heights[node] + GAP for node in row) + GAP) / 2
+        for node in row:
+            boxes[node] = Box(x, y, width, heights[node])
+            y += heights[node] + GAP
+        x += width + COLUMN
+    return boxes, max(x - COLUMN, MARGIN) + MARGIN, tall + 2 * MARGIN
+
+
+def svg(descriptions: Sequence[Description]) -> str:
+    """Return a drawing of pipelines as an SVG document."""
+    graph = graph_of(descriptions)
+    boxes, width, height = place(graph)
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}">', _HEAD]
+    for start, end in graph.arrows:
+        one, other = boxes[start], boxes[end]
+        x, y, to_x, to_y = one.x + one.width, one.y + one.height / 2, other.x, other.y + other.height / 2
+        bend = COLUMN / 2
+        curve = f"M{x:.0f} {y:.0f}C{x + bend:.0f} {y:.0f} {to_x - bend:.0f} {to_y:.0f} {to_x:.0f} {to_y:.0f}"
+        lines.append(f'<path d="{curve}" marker-end="url(#arrow)"/>')
+    for node, box in boxes.items():
+        size = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
+        lines.append(f'<rect {size} rx="14" class="topic"/>' if node in graph.topics.values() else f"<rect {size}/>")
+        for number, line in enumerate(graph.boxes[node]):
+            x, y = box.x + PADDING, box.y + PADDING / 2 + LINE * number + 13
+            lines.append(f'<text x="{x:.0f}" y="{y:.0f}">{escape(line)}</text>')
+    return "\n".join([*lines, "</svg>"])
