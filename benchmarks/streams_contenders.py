@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from tests.peers.__main__ import fetch_streams
 from tests.peers.cache import STREAMS
 
 from benchmarks.process_times import ProcessTimes, session_of
+from ottla.spark import class_archive
 
 OTTLA, PEER = "ottla", "Kafka Streams"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
 STOP_S = 90.0
 THREADS = 2
+BYTECODE = STREAMS.parent / "bytecode"
 PROGRAM = Path(__file__).with_name("streams_program.py")
+OTTLA_STREAM = [sys.executable, "-m", "ottla.cli.main", "stream"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Contender:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                start_new_session=True, env={**os.environ, **(environment or {})},
+                start_new_session=True, env=_installed() | (environment or {}),
             )  # fmt: skip
         self._processes = ProcessTimes(session_of(self._process.pid))
         self._processes.watch(lambda: self.is_running)
@@ -122,6 +126,19 @@ class Contender:
             self.kill()
 
 
+def _installed() -> dict[str, str]:
+    """The environment, in which Python stores and finds its bytecode, as pip installs it."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(BYTECODE)}
+
+
+@cache
+def _prepare() -> None:
+    """Store the classes of Spark, if they are not."""
+    place = class_archive.place()
+    if place is not None and not place.is_file():
+        subprocess.run([*OTTLA_STREAM, "prepare"], env=_installed(), check=True, stdout=subprocess.DEVNULL)
+
+
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -153,6 +170,7 @@ def start_alone(who: str, program: Program, bootstrap: str, home: Path, *, once:
         contender = Contender(_command(who, bootstrap, home / "state"), home / "log")
         contender.send(program)
         return contender
-    command = [sys.executable, "-m", "ottla.cli.main", "stream", "run", str(PROGRAM), "--bootstrap-server", bootstrap]
+    _prepare()
+    command = [*OTTLA_STREAM, "run", str(PROGRAM), "--bootstrap-server", bootstrap]
     command += ["--checkpoints", str(home / "state"), "--master", "local[2]", *(["--once"] if once else [])]
     return Contender(command, home / "log", {"OTTLA_RACE": program.words()})

@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark import forked_workers
+from ottla.spark import class_archive, forked_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +33,8 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSer
 Java then uses only its first compiler, which takes half as much processor time until the first results. Its code cache
 would have 48 MB, which Spark fills in a minute; without space, Java interprets.
 """
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+"""The setting with options of Java that come before those of the user."""
 _VERSION_WAIT_S = 20.0
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -120,6 +122,9 @@ def session(
             building = building.config(name, value)
     for name, given in conf.items():
         building = building.config(name, str(given).lower() if isinstance(given, bool) else str(given))
+    archive = class_archive.java_options()
+    if archive and not under_submit and JAVA_OPTIONS not in options and JAVA_OPTIONS not in conf:
+        building = building.config(JAVA_OPTIONS, archive)
     with _forked_workers() if is_local and own_python and not under_submit else nullcontext():
         return building.getOrCreate()
 

@@ -1,4 +1,4 @@
-"""What `ottla stream` does: run the pipelines of a file, or explain them.
+"""What `ottla stream` does: run the pipelines of a file, explain them, or prepare the start of Spark.
 
 The session of Spark is started before the file is imported, since `udf("STRING")` needs one.
 """
@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.session import session
+from ottla.spark import class_archive
+from ottla.spark.session import JAVA_OPTIONS, JavaMissing, session, use_java
 from ottla.streams.description import Description
+from ottla.streams.errors import StreamsError
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.planning import make_plan
 from ottla.streams.runtime import run_in
@@ -30,8 +32,22 @@ def run_file(
     """
     find_neighbours(path)
     logger.info("Starting Spark: the first micro-batch can take half a minute")
-    spark = session(path.stem, master)
+    spark = session(path.stem, master, **(_short_run() if once else {}))
     return run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
+
+
+def _short_run() -> dict[str, Any]:
+    """Settings for a run that ends: no web pages of Spark, and Java compiles only what runs very often."""
+    return {"spark.ui.enabled": False, JAVA_OPTIONS: f"{class_archive.java_options()} -XX:CompileThresholdScaling=4"}
+
+
+def prepare() -> Path:
+    """Store Spark's classes for later starts. Returns the file. Raises StreamsError."""
+    try:
+        use_java()
+        return class_archive.create()
+    except (class_archive.ArchiveFailed, JavaMissing) as error:
+        raise StreamsError(f"Spark's classes were not stored: {error}") from error
 
 
 def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
