@@ -70,15 +70,20 @@ class SourceFile:
         return ast.parse(self.text)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree. A walk takes longer than parsing."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def functions(self) -> list[Function]:
-        methods = {id(item) for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef) for item in node.body}
-        nodes = [node for node in ast.walk(self.tree) if isinstance(node, Definition)]
-        return [Function(self.path, node, id(node) in methods) for node in nodes]
+        methods = {id(item) for node in self.nodes if isinstance(node, ast.ClassDef) for item in node.body}
+        definitions = [node for node in self.nodes if isinstance(node, Definition)]
+        return [Function(self.path, node, id(node) in methods) for node in definitions]
 
     @property
     def broad_excepts(self) -> Iterator[int]:
         """The lines of handlers that catch everything and do not re-raise it."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ExceptHandler):
                 types = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
                 raises = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
@@ -92,7 +97,7 @@ class SourceFile:
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
         comments = sum(token.type == tokenize.COMMENT for token in tokens)
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        bodies = [node.body for node in ast.walk(self.tree) if isinstance(node, documented) and node.body]
+        bodies = [node.body for node in self.nodes if isinstance(node, documented) and node.body]
         first = [body[0] for body in bodies]
         return comments + sum(
             (node.end_lineno or node.lineno) - node.lineno + 1

@@ -29,6 +29,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
+# One broker for all of them.
+pytestmark = pytest.mark.xdist_group("transactions-and-deletion")
 SEGMENT_BYTES = 1 << 20
 BIG = "." * 400_000  # a segment has two records of this size
 HOUR_MS = 3_600_000
