@@ -21,6 +21,7 @@ from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
 from ottla.launch import settings as broker_settings
 from ottla.launch.console import NOT_COMPILED, announce, start_logging
+from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 from ottla.launch.storage import directories_of, unusable
 from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats that of the terminal.
-ONE_REQUEST_S = 0.5
 _GC_THRESHOLDS = (20_000, 10, 50)
-SUPERVISED = "OTTLA_SUPERVISED"
-"""The environment variable that makes a node stop when its standard input ends."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level")
 

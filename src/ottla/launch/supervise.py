@@ -17,7 +17,7 @@ from ottla.common.failure import Failure
 from ottla.common.style import Style
 from ottla.launch.console import announce, start_logging
 from ottla.launch.local_nodes import MOST_BROKERS, LocalNode, prepare
-from ottla.launch.serve import ONE_REQUEST_S, SUPERVISED
+from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 
 logger = logging.getLogger("ottla.up")
 

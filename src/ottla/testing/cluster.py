@@ -19,7 +19,7 @@ from typing import IO
 from ottla.clients import Admin
 from ottla.config import format_properties
 from ottla.launch.local_nodes import LocalNode, format_nodes, free_ports, node_settings
-from ottla.launch.serve import SUPERVISED
+from ottla.launch.stopping import SUPERVISED
 from ottla.testing.base import BrokerError
 from ottla.testing.waiting import wait_until
 
