@@ -372,6 +372,7 @@ class Machines:
         if not process.dead:
             process.dead = True
             self._ended_tasks += asyncio.all_tasks(process)
+            process.close_unstarted()
             if power:
                 self.network.down.add(process.host)
             self.network.process_ended(process, says_so=not power)

@@ -112,6 +112,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.slowness_us = 0
         """How long work of its threads takes at most, because the disk is slow."""
         self.after_event: Callable[[], None] | None = None
+        self._unstarted: list[Coroutine[Any, Any, Any]] = []
         self._rate = rate
         self._offset_us = machines.random.randrange(100 * US)
         self._start_us = self.schedule.now_us
@@ -196,9 +197,16 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         """Run a coroutine as a task of this process; an exception of it is a failure of the run."""
+        self._unstarted.append(coroutine)
         self.soon(lambda: self._main(coroutine, name))
 
+    def close_unstarted(self) -> None:
+        """Close the coroutines that did not begin before the process was killed; Python would warn of them."""
+        while self._unstarted:
+            self._unstarted.pop().close()
+
     def _main(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        self._unstarted.remove(coroutine)
         task = self.create_task(coroutine, name=name)
         task.add_done_callback(self._ended)
 
