@@ -39,7 +39,8 @@ class GroupPorts(NamedTuple):
     topic_id: Callable[[str], Uuid | None]
     """Returns the id of any topic, None if it does not exist."""
     share_effects: ShareEffects | None = None
-    random_bytes: Callable[[int], bytes] = os.urandom
+    # Looked up at each call: simulations replace it.
+    random_bytes: Callable[[int], bytes] = lambda count: os.urandom(count)
 
 
 class GroupRuntime:
