@@ -100,9 +100,9 @@ class ProcessTimes:
             for row in self._choose(processes()):
                 key = row.pid, row.start
                 part = self._parts.get(key)
-                if part is None or part == OTHERS:  # a process is a copy of its parent before it runs its program
+                if part not in (JVM, WORKERS):  # a process is a copy of its parent before it runs its program
+                    self._times.pop((*key, part or OTHERS), None)
                     part = self._parts[key] = _part_of(row.pid)
-                    self._times.pop((*key, OTHERS), None)
                 used = row.used_s
                 if part == JVM:
                     for name, seconds in _jvm_threads(row.pid).items():
@@ -121,15 +121,18 @@ def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
 
 
 def _part_of(pid: int) -> str:
+    """By the command line, or for a fork of `ottla.spark.worker_server` by the name that it gives itself."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:  # it ended
         return OTHERS
     if words[0].endswith("java"):
         return JVM
-    if "pyspark.daemon" in words:
+    is_fork = "ottla.spark.worker_server" in words
+    if "pyspark.daemon" in words or (is_fork and name == "daemon"):
         return WORKERS
-    return PLANNERS if any(word.startswith("pyspark.") for word in words) else OTHERS
+    return PLANNERS if is_fork or any(word.startswith("pyspark.") for word in words) else OTHERS
 
 
 def _jvm_threads(pid: int) -> dict[str, float]:
