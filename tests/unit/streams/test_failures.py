@@ -45,6 +45,16 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "retriable",
             "a Python process of Spark's driver has ended",
         ),
+        (
+            "Job aborted: Lost task 0.0 in stage 9.0: java.io.IOException: Broken pipe\n\tat x\njava.io.IOException: x",
+            "retriable",
+            "a process has ended, or the network failed: java.io.IOException: Broken pipe",
+        ),
+        (
+            "Job aborted\nZeroDivisionError: by zero\nCaused by: java.net.SocketException: Connection reset",
+            "program",
+            "ZeroDivisionError: by zero",
+        ),
         ("java.io.EOFException\n\tat java.base", "retriable", "java.io.EOFException"),
         ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
         ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
