@@ -38,8 +38,11 @@ _SPARKS: Final = re.compile(
 _WITHOUT_MESSAGE: Final = ("terminated with exception: null", "(no cause message)")
 """A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
 _PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
-_CUT_OFF: Final = re.compile(r"java\.(?:io\.IO|net\.Socket)Exception: (?:Broken pipe|Connection reset)")
-"""Spark wrote to a Python worker that was killed, or the network failed."""
+_CUT_OFF: Final = re.compile(
+    r"(?:^|terminated with exception: |java\.(?:io\.IO|net\.Socket)Exception: )(Broken pipe|Connection reset)",
+    re.MULTILINE,
+)
+"""Spark wrote to a Python process that was killed, or the network failed."""
 _JAVAS: Final = ("java.", "org.", "scala.", "py4j.")
 _LONGEST: Final = 500
 
@@ -79,7 +82,7 @@ def classify(text: str) -> Failure:
     cut_off = _CUT_OFF.search(text)
     # A worker whose function raised an exception closes its connection, too.
     if cut_off is not None and all(each.startswith(_JAVAS) for each in raised):
-        return Failure("retriable", f"a process has ended, or the network failed: {cut_off.group()}")
+        return Failure("retriable", f"a process has ended, or the network failed: {cut_off[1]}")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
 

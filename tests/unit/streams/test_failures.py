@@ -48,7 +48,13 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
         (
             "Job aborted: Lost task 0.0 in stage 9.0: java.io.IOException: Broken pipe\n\tat x\njava.io.IOException: x",
             "retriable",
-            "a process has ended, or the network failed: java.io.IOException: Broken pipe",
+            "a process has ended, or the network failed: Broken pipe",
+        ),
+        ("Broken pipe\n\nJVM stacktrace", "retriable", "a process has ended, or the network failed: Broken pipe"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Connection reset by peer SQLSTATE: XXKST",
+            "retriable",
+            "a process has ended, or the network failed: Connection reset",
         ),
         (
             "Job aborted\nZeroDivisionError: by zero\nCaused by: java.net.SocketException: Connection reset",
