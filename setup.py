@@ -52,7 +52,7 @@ class BuildAllOrNone(build_ext):
 def extensions() -> list[Extension]:
     """The kernels, or nothing without Cython."""
     try:
-        from Cython.Build import cythonize
+        from Cython.Build import cythonize  # noqa: PLC0415 - optional
     except ImportError:
         return []
     declarations = [str(path) for path in sorted(RECORDS.glob("*.pxd"))]

@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command; returns the exit code."""
     try:
-        from ottla.cli.main import main as run
+        from ottla.cli.main import main as run  # noqa: PLC0415 - Ctrl-C may arrive here
 
         return run()
     except KeyboardInterrupt:

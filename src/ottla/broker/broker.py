@@ -35,6 +35,7 @@ from ottla.metadata.image import BROKER, TOPIC
 from ottla.network.closing_order import ClosedFirst
 from ottla.network.node_channel import NodeChannels
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from ottla.broker.control.envelope import Client
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
     from ottla.protocol.frames import RequestHeader
-    from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
+    from ottla.protocol.messages.create_topics import CreateTopicsResponse
+
 
 logger = logging.getLogger(__name__)
 
@@ -283,8 +285,6 @@ class Broker:
 
     def auto_create_topics(self, names: Iterable[str]) -> Completion[dict[str, KafkaError]]:
         """Create topics with the broker's defaults; completes with the errors by topic, except TOPIC_ALREADY_EXISTS."""
-        from ottla.protocol.messages.create_topics import CreateTopicsRequest
-
         request = CreateTopicsRequest(topics=[self._topic_to_create(name) for name in names])
         return self.controller.send(request, timeout_s=CONTROLLER_TIMEOUT_S).then(_failures)
 
@@ -321,8 +321,6 @@ class Broker:
         return self.auto_create_topics([name]).then(created)
 
     def _topic_to_create(self, name: str) -> CreatableTopic:
-        from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-
         if name not in INTERNAL_TOPIC_SETTINGS:
             return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
         wanted = InternalTopicSettings.of(name, self.config.__getitem__)

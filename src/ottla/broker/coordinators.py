@@ -11,6 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.broker import late
+from ottla.broker.internal_topic import CallLater, InternalTopic
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.records import Codec
@@ -18,7 +20,6 @@ from ottla.records import Codec
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.group_runtime import GroupRuntime
-    from ottla.broker.internal_topic import CallLater, InternalTopic
     from ottla.broker.peers.requests import PeerConnections, PeerRequests
     from ottla.broker.share_groups import ShareGroups
     from ottla.broker.transaction_runtime import TransactionRuntime
@@ -57,21 +58,17 @@ class Coordinators:
     @cached_property
     def groups(self) -> GroupRuntime:
         """The group coordinator."""
-        # 10 ms of imports, which a broker without groups does not need.
-        from ottla.broker.coordinator_shards import CoordinatorOptions
-        from ottla.broker.group_runtime import GroupPorts, GroupRuntime
-        from ottla.broker.share_effects import ShareEffects
-        from ottla.coordinators.group.config import GroupConfig
-
         broker = self._broker
         config = broker.static_config
-        groups = self._groups = GroupRuntime(
-            GroupConfig.from_settings(config.__getitem__),
+        groups = self._groups = late.group_runtime.GroupRuntime(
+            late.group_config.GroupConfig.from_settings(config.__getitem__),
             self._internal_topic(OFFSETS_TOPIC),
-            GroupPorts(broker.topic_id, ShareEffects(lambda: self.shares, broker.worker.submit)),
+            late.group_runtime.GroupPorts(
+                broker.topic_id, late.share_effects.ShareEffects(lambda: self.shares, broker.worker.submit)
+            ),
             clock=broker.clock,
             call_later=self._call_later,
-            options=CoordinatorOptions(
+            options=late.coordinator_shards.CoordinatorOptions(
                 codec=Codec(config.int("offsets.topic.compression.codec")),
                 commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
                 node_id=broker.node_id,
@@ -84,33 +81,30 @@ class Coordinators:
     @cached_property
     def shares(self) -> ShareGroups:
         """What this node does for share groups."""
-        from ottla.broker.share_groups import ShareGroups
-
-        shares = self._shares = ShareGroups(self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later)
+        shares = self._shares = late.share_groups.ShareGroups(
+            self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later
+        )
         self._running[SHARE_STATE_TOPIC] = shares.coordinator.shards
         return shares
 
     @cached_property
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
-        from ottla.broker.coordinator_shards import CoordinatorOptions
-        from ottla.broker.peers.markers import write_everywhere
-        from ottla.broker.transaction_runtime import TransactionPorts, TransactionRuntime
-        from ottla.coordinators.transaction.config import TransactionConfig
-
         broker = self._broker
-        transactions = TransactionRuntime(
-            TransactionConfig.from_settings(broker.static_config.__getitem__),
+        transactions = late.transaction_runtime.TransactionRuntime(
+            late.transaction_config.TransactionConfig.from_settings(broker.static_config.__getitem__),
             self._internal_topic(TRANSACTIONS_TOPIC),
-            TransactionPorts(
+            late.transaction_runtime.TransactionPorts(
                 next_producer_id=broker.producer_ids.next_id,
-                write_markers=lambda end, partitions: broker.worker.submit(write_everywhere(broker, end, partitions)),
+                write_markers=lambda end, partitions: broker.worker.submit(
+                    late.markers.write_everywhere(broker, end, partitions)
+                ),
                 add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
                 transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
             ),
             clock=broker.clock,
             call_later=self._call_later,
-            options=CoordinatorOptions(node_id=broker.node_id),
+            options=late.coordinator_shards.CoordinatorOptions(node_id=broker.node_id),
         )
         self._running[TRANSACTIONS_TOPIC] = transactions.shards
         return transactions
@@ -118,18 +112,16 @@ class Coordinators:
     @cached_property
     def peers(self) -> PeerRequests:
         """What this broker asks of other brokers. A broker that is alone never needs it."""
-        from ottla.broker.peers.requests import PeerConnections, PeerRequests
-
         broker = self._broker
         listener = broker.static_config.inter_broker_listener
-        connections = self._connections = PeerConnections(
+        connections = self._connections = late.peer_requests.PeerConnections(
             broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
         )
-        return PeerRequests(connections.connect, broker.static_config.int("request.timeout.ms") / 1000)
+        return late.peer_requests.PeerRequests(
+            connections.connect, broker.static_config.int("request.timeout.ms") / 1000
+        )
 
     def _internal_topic(self, name: str) -> InternalTopic:
-        from ottla.broker.internal_topic import InternalTopic
-
         broker = self._broker
         return InternalTopic(
             name,

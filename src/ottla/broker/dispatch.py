@@ -24,17 +24,20 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.context import RequestContext
 from ottla.broker.control.envelope import FORWARDABLE, FORWARDED, Client
 from ottla.broker.control.forwarding import handled_by_controller
+from ottla.broker.handlers.api_versions import served_apis
 from ottla.broker.served import HANDLERS, SERVED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersionsResponse
 from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.network.connection import Connection
+
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 # Decoding a larger frame can take a millisecond or more, so that other requests may have to go first.
@@ -177,8 +180,5 @@ def _encode_result(header: frames.RequestHeader, done: Completion[Answer]) -> Fr
 
 def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:
     """The response to an unknown version of ApiVersions: version 0, which any client can read and retry (KIP-511)."""
-    from ottla.broker.handlers.api_versions import served_apis
-    from ottla.protocol.messages.api_versions import ApiVersionsResponse
-
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_apis(served))
     return frames.encode_response(header._replace(api_version=0), answer)

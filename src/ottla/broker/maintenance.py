@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
+from ottla.broker import late
 from ottla.broker.work import SLICE_MS
 from ottla.common.completion import Completion
 
@@ -156,9 +157,7 @@ class MaintenanceTasks:
 
     def _compact(self) -> None:
         if self._cleaner is None:
-            from ottla.log.cleaner import Cleaner  # 9 ms of imports that must not delay the start
-
-            self._cleaner = Cleaner(self._broker.logs, **cleaner_settings(self._broker.config))
+            self._cleaner = late.cleaner.Cleaner(self._broker.logs, **cleaner_settings(self._broker.config))
         self._cleaner.step(self._clock.wall_ms())
 
     def _flush(self) -> None:

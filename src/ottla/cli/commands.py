@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.late import completion
 from ottla.common.failure import Failure
 from ottla.tools.suggestions import nearest
 
@@ -99,9 +100,7 @@ def _completion(metavar: str, attributes: dict[str, Any]) -> Any:
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
         del parameter
-        from ottla.cli.completion import values  # needed only when a shell completes a word
-
-        return values(metavar, context, incomplete)
+        return completion.values(metavar, context, incomplete)
 
     return complete
 

@@ -17,7 +17,7 @@ from ottla.cli.commands import Option, Options, section
 from ottla.cli.terminal import warn_of_clients
 from ottla.clients.errors import BrokerUnavailable
 from ottla.common.failure import Failure
-from ottla.tools import profile_file
+from ottla.tools import client_kinds, profile_file
 from ottla.tools.late import api
 from ottla.tools.values import read_properties
 
@@ -72,8 +72,6 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     `kind` is "admin", "producer" or "consumer". All commands share a file or profile: its settings for other kinds are
     skipped. Each setting of `-X` must belong to a client that the command uses.
     """
-    from ottla.tools import client_kinds
-
     warn_of_clients()
     shared = _of_profile(options)
     if options.command_config:

@@ -1,5 +1,7 @@
 """Modules that take long to import, beyond those of `ottla.tools.late`.
 
+`completion` is needed only when a shell completes a word, and imports the commands. `failures` explains errors of
+clients. `root` has the commands; `ottla up` starts without it, and other commands start without the broker (`serve`).
 `streams` runs pipelines and needs pyspark, as does `lookup`, which reads tables; `observing` reads their statuses with
 a consumer, `resetting` changes where they start.
 """
@@ -9,12 +11,18 @@ from typing import TYPE_CHECKING
 from ottla.common.lazy import LazyModule
 
 if TYPE_CHECKING:
+    from ottla.cli import completion, failures, root
+    from ottla.launch import serve
     from ottla.streams import commands as streams
     from ottla.streams import lookup, observing, resetting
 else:
+    completion = LazyModule("ottla.cli.completion")
+    failures = LazyModule("ottla.cli.failures")
+    root = LazyModule("ottla.cli.root")
+    serve = LazyModule("ottla.launch.serve")
     resetting = LazyModule("ottla.streams.resetting")
     observing = LazyModule("ottla.streams.observing")
     streams = LazyModule("ottla.streams.commands")
     lookup = LazyModule("ottla.streams.lookup")
 
-__all__ = ["lookup", "observing", "resetting", "streams"]
+__all__ = ["completion", "failures", "lookup", "observing", "resetting", "root", "serve", "streams"]

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted
 import sys
 from collections.abc import Sequence
 
+from ottla.cli.late import failures, root, serve
 from ottla.cli.terminal import open_closed_streams, quiet_pipe
 from ottla.common.failure import Failure
 from ottla.common.style import Style
@@ -28,21 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clients = sys.modules.get("ottla.clients.errors")
             if clients is None or not isinstance(error, clients.ClientError):
                 raise
-            from ottla.cli.failures import explain
-
-            return _report(explain(error))
+            return _report(failures.explain(error))
 
 
 def _run(words: list[str]) -> int:
-    # The imports are here because `ottla up` must start without click, and other commands without the broker.
     if words[:1] == ["up"]:
-        from ottla.launch import serve
-
         options = serve.plain_options(words[1:])
         if options is not None:
             return serve.run(options)
-    from ottla.cli import root
-
     return root.run(words)
 
 

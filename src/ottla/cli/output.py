@@ -4,6 +4,7 @@ Notes, warnings and progress go to standard error, so that standard output holds
 for tables and a key for JSON. Times in JSON are milliseconds, sizes are bytes.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -150,8 +151,6 @@ class Output:
 
     def object(self, row: Mapping[str, Any]) -> None:
         """Print a JSON object on a line."""
-        import json
-
         self._write(json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str))
 
     def done(self, text: str, row: Mapping[str, Any]) -> None:

@@ -35,6 +35,7 @@ from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import MAX_INT32
+from ottla.config import TOPIC_SETTINGS
 from ottla.tools import values
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import facts_of
@@ -101,8 +102,6 @@ def _create(options: Options) -> None:
 
 def _check_settings(names: Iterable[str]) -> None:
     """Raise Failure for a setting that is similar to a topic's setting: the broker's error has no suggestion."""
-    from ottla.config import TOPIC_SETTINGS  # needed only after an error
-
     for name in names:
         if name not in TOPIC_SETTINGS and (advice := did_you_mean(name, TOPIC_SETTINGS)):
             raise Failure(f"topics have no setting {name!r}", *advice)

@@ -6,6 +6,7 @@ from importlib import metadata
 from ottla import __version__
 from ottla.cli.commands import Command, Options
 from ottla.launch.console import NOT_COMPILED
+from ottla.records.kernels import COMPILED
 
 KAFKA = "4.3"
 
@@ -19,8 +20,6 @@ def run(options: Options) -> int:  # noqa: ARG001 - every command receives its o
             print(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             print(f"{name} is not installed")
-    from ottla.records.kernels import COMPILED
-
     print("kernels are compiled" if COMPILED else f"kernels are {NOT_COMPILED}")
     return 0
 

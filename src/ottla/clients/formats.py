@@ -6,14 +6,14 @@ determines once whether a function of the program has the parameters `topic` and
 
 from __future__ import annotations
 
+import inspect
+import json
 import struct
+import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.clients.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    import uuid
 
 # json, uuid and inspect are imported where they are used, because most clients do not need them.
 
@@ -31,14 +31,10 @@ def _number(code: str) -> Format:
 
 
 def _json(value: object) -> bytes:
-    import json
-
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _from_json(data: bytes) -> object:
-    import json
-
     return json.loads(data)
 
 
@@ -49,16 +45,12 @@ def _text(value: str) -> bytes:
 
 
 def _uuid(value: uuid.UUID) -> bytes:
-    import uuid
-
     if not isinstance(value, uuid.UUID):
         raise TypeError(f"{value!r} is not a UUID")
     return str(value).encode()
 
 
 def _from_uuid(data: bytes) -> uuid.UUID:
-    import uuid
-
     return uuid.UUID(data.decode())
 
 
@@ -127,8 +119,6 @@ def as_call(setting: str, given: object) -> Callable[[Any], Any] | Call:
     """Return the function itself if it takes only the data, else a Call. Raises ConfigurationError."""
     if not callable(given):
         raise ConfigurationError(f"{setting} is {given!r}; it must be a callable or one of {', '.join(FORMATS)}")
-    import inspect
-
     try:
         parameters = inspect.signature(given).parameters
     except (TypeError, ValueError):  # a C function without a signature

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.clients import late
 from ottla.clients.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -50,14 +51,9 @@ def read_security(options: Mapping[str, Any]) -> Security:
                 raise ConfigurationError(
                     f"{name} is set, but security.protocol is {protocol}, which does not use it: set it to {instead}"
                 )
-    # Imported late: `ssl` takes milliseconds, and clients without TLS and SASL do not need it.
     tls = sasl = None
     if is_tls:
-        from ottla.clients.tls import tls_context
-
-        tls = tls_context(options)
+        tls = late.tls.tls_context(options)
     if is_sasl:
-        from ottla.clients.sasl import sasl_source
-
-        sasl = sasl_source(options)
+        sasl = late.sasl.sasl_source(options)
     return Security(tls, sasl)

@@ -8,6 +8,7 @@ Immutable; `with_dynamic` returns a copy with dynamic settings.
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from ottla.common.errors import KafkaError
 from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
@@ -335,8 +336,6 @@ def no_effect(setting: ServerSetting, value: Value) -> str | None:
 
 def suggest(name: str) -> str | None:
     """Return the most similar setting, or None."""
-    from difflib import get_close_matches  # imported late: 5 ms that only a misspelt name needs
-
     topic_synonym = TOPIC_SYNONYMS.get(name)
     if topic_synonym:
         return topic_synonym[0].name

@@ -16,15 +16,14 @@ from ottla.metadata.features import CONTROLLERS_FROM, DIRECTORIES_FROM, served_l
 from ottla.metadata.image import BrokerImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.protocol.messages.controller_registration import ControllerRegistrationResponse
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-    from ottla.protocol.messages.controller_registration import (
-        ControllerRegistrationRequest,
-        ControllerRegistrationResponse,
-    )
-    from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
+    from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
+
 
 RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
 PRODUCER_ID_BLOCK = 1000
@@ -195,8 +194,6 @@ def unregister(state: State, broker_id: int) -> Slices[Outcome[UnregisterBrokerR
     broker = _registered(state, broker_id)
     if broker_id == state.node_id:
         refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")
-    from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
-
     records = yield from leaders.records_for_departure(state, broker_id)
     records.append(m.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Outcome(records, UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
@@ -211,8 +208,6 @@ def register_controller(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
-    from ottla.protocol.messages.controller_registration import ControllerRegistrationResponse
-
     record = m.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -234,8 +229,6 @@ def allocate_producer_ids(state: State, broker_id: int, epoch: int) -> Outcome[A
     first = state.image.producer_ids_next
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
         refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds as the next block's end is too large.")
-    from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-
     record = m.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=first + PRODUCER_ID_BLOCK)
     response = AllocateProducerIdsResponse(
         error_code=ErrorCode.NONE, producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK

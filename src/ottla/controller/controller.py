@@ -9,7 +9,7 @@ The caller's duties, in this order:
 
 Operations see records that are appended but not committed yet, because later batches commit only after earlier ones.
 An operation whose work grows with its request is a generator (see `common/slices.py`); the caller must finish it before
-it starts another operation. Modules that a start does not need are imported at their first use.
+it starts another operation.
 
 Errors of single topics, resources or partitions are in the response; KafkaError is raised for the request as a whole.
 """
@@ -21,6 +21,15 @@ from typing import TYPE_CHECKING
 
 from ottla.common.slices import Slices, finish
 from ottla.controller import brokers, features, leaders
+from ottla.controller.late import (
+    alter_partition,
+    balancing,
+    configs,
+    directories,
+    heartbeats,
+    reassignment,
+    topics,
+)
 from ottla.controller.rules import ConfigRules
 from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
 from ottla.metadata.delta import MetadataDelta
@@ -113,22 +122,16 @@ class Controller:
 
     def create_topics(self, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
         """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
-        from ottla.controller import topics
-
         return topics.create_topics(self._state, request)
 
     def create_partitions(self, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
         """Add partitions to topics."""
-        from ottla.controller import topics
-
         return topics.create_partitions(self._state, request)
 
     def delete_topics(
         self, request: DeleteTopicsRequest, api_version: int = 6
     ) -> Slices[Outcome[DeleteTopicsResponse]]:
         """Delete topics by name or id."""
-        from ottla.controller import topics
-
         return topics.delete_topics(self._state, request, api_version)
 
     # -- settings ----------------------------------------------------------------------------------------------
@@ -137,16 +140,12 @@ class Controller:
         self, request: AlterConfigsRequest, *, is_direct: bool = False
     ) -> Slices[Outcome[AlterConfigsResponse]]:
         """Replace the settings of resources. `is_direct`: no broker has checked those about its own directories."""
-        from ottla.controller import configs
-
         return configs.alter(self._state, request, is_direct=is_direct)
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, is_direct: bool = False
     ) -> Slices[Outcome[IncrementalAlterConfigsResponse]]:
         """Change single settings of resources. `is_direct`: no broker has checked those about its own directories."""
-        from ottla.controller import configs
-
         return configs.incremental_alter(self._state, request, is_direct=is_direct)
 
     def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
@@ -184,20 +183,14 @@ class Controller:
 
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Slices[Outcome[BrokerHeartbeatResponse]]:
         """Extend a broker's session; fence, unfence or stop it. Raises STALE_BROKER_EPOCH."""
-        from ottla.controller import heartbeats
-
         return heartbeats.heartbeat(self._state, request, now_ms)
 
     def fence_one_expired_broker(self, now_ms: int) -> Slices[Outcome[bool]]:
         """Fence one broker without a heartbeat for `broker.session.timeout.ms`; True if the caller must call again."""
-        from ottla.controller import heartbeats
-
         return heartbeats.fence_one_expired(self._state, now_ms)
 
     def fence_dead_broker(self, broker_id: int, epoch: int) -> Slices[Outcome[bool]]:
         """Fence a broker whose process has evidently ended, and end its session; False if it is not registered so."""
-        from ottla.controller import heartbeats
-
         return heartbeats.fence_dead(self._state, broker_id, epoch)
 
     def note_disconnected(self, broker_id: int) -> Outcome[None]:
@@ -219,14 +212,10 @@ class Controller:
 
     def balance_leaders(self) -> Slices[Outcome[bool]]:
         """Return leadership to preferred replicas; True if the caller must call again."""
-        from ottla.controller import balancing
-
         return balancing.balance_leaders(self._state)
 
     def elect_unclean_leaders(self) -> Slices[Outcome[bool]]:
         """Elect out-of-sync leaders where `unclean.leader.election.enable` allows it; True to call again."""
-        from ottla.controller import balancing
-
         return balancing.elect_unclean_leaders(self._state)
 
     def fence_broker(self, broker_id: int) -> Slices[Outcome[None]]:
@@ -249,8 +238,6 @@ class Controller:
         self, request: AssignReplicasToDirsRequest
     ) -> Slices[Outcome[AssignReplicasToDirsResponse]]:
         """Change the log directories of a broker's replicas. Raises STALE_BROKER_EPOCH and UNSUPPORTED_VERSION."""
-        from ottla.controller import directories
-
         return directories.assign_replicas(self._state, request)
 
     def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
@@ -261,8 +248,6 @@ class Controller:
         self, request: AlterPartitionRequest, api_version: int = 3
     ) -> Slices[Outcome[AlterPartitionResponse]]:
         """Change the in-sync replicas of partitions as their leader asks. Raises STALE_BROKER_EPOCH."""
-        from ottla.controller import alter_partition
-
         return alter_partition.alter_partition(self._state, request, api_version)
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
@@ -273,14 +258,10 @@ class Controller:
         self, request: AlterPartitionReassignmentsRequest
     ) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
         """Start or cancel reassignments of partitions."""
-        from ottla.controller import reassignment
-
         return reassignment.alter(self._state, request)
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
         """List reassignments in progress."""
-        from ottla.controller import reassignment
-
         return reassignment.ongoing(self._state, request)

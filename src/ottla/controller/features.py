@@ -25,9 +25,11 @@ from ottla.metadata.features import (
 from ottla.metadata.image import BROKER
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
+from ottla.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 # Metadata versions that changed records. A downgrade below such a version may lose metadata.
@@ -37,8 +39,6 @@ RESULTS_UNTIL_VERSION = 1
 
 def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Outcome[UpdateFeaturesResponse]:
     """Change all named features, or none if a change is invalid."""
-    from ottla.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
-
     names = [item.feature for item in request.feature_updates]
     if len(set(names)) < len(names):
         refuse(ErrorCode.INVALID_REQUEST, "Each feature must appear at most once.")

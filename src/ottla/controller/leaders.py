@@ -21,9 +21,11 @@ from ottla.metadata.features import DIRECTORIES_FROM, ELIGIBLE_LEADER_REPLICAS_V
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, PartitionImage, TopicImage
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
+from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
 if TYPE_CHECKING:
-    from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+
 
 PREFERRED, UNCLEAN = 0, 1
 UNCLEAN_SETTING = "unclean.leader.election.enable"
@@ -207,8 +209,6 @@ def _effective(state: State, topic: str, setting: str) -> str | None:
 
 def elect_leaders(state: State, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
     """Elect preferred or unclean leaders. A request for all partitions omits those that need no election."""
-    from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-
     if request.election_type not in (PREFERRED, UNCLEAN):
         refuse(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     everything = request.topic_partitions is None

@@ -21,10 +21,12 @@ from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
 from ottla.launch import settings as broker_settings
 from ottla.launch.console import NOT_COMPILED, announce, start_logging
+from ottla.launch.late import server, supervise
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 from ottla.launch.storage import directories_of, unusable
 from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError
+from ottla.records.kernels import COMPILED
 
 if TYPE_CHECKING:
     from ottla.broker.node.bootstrap import Bootstrap
@@ -60,8 +62,6 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 def run(options: SimpleNamespace) -> int:
     """Run a node until a signal arrives, or a cluster of several nodes."""
     if options.brokers is not None and options.brokers != "1":
-        from ottla.launch import supervise
-
         return supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
     start_logging(options.log_level)
@@ -88,9 +88,6 @@ def _refuse_cluster(config: BrokerConfig) -> None:
 
 
 async def _serve(config: BrokerConfig) -> None:
-    from ottla.broker.server import serve
-    from ottla.records.kernels import COMPILED
-
     if not COMPILED:
         logger.warning("The record kernels are %s", NOT_COMPILED)
     stop = asyncio.Event()
@@ -122,7 +119,7 @@ async def _serve(config: BrokerConfig) -> None:
 
     if os.environ.get(SUPERVISED):
         loop.add_reader(sys.stdin.fileno(), stop_with_cluster)
-    await serve(config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends)
+    await server.serve(config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends)
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)

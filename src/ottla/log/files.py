@@ -8,9 +8,11 @@ content in any case, and the new content is durable when it returns.
 # The docstring explains why this file uses string paths and system calls.
 # ruff: noqa: PTH103, PTH104, PTH108, PTH112
 
+import ctypes
 import errno
 import os
 from collections.abc import Callable
+from shutil import rmtree
 
 from ottla.common.shortage import DESCRIPTOR_SHORTAGES, SyncError
 from ottla.log.read_buffers import ReadBuffers
@@ -160,8 +162,6 @@ class Files:
 
     def remove_tree(self, path: str) -> None:
         """Delete a directory and its content if it exists."""
-        from shutil import rmtree  # its import takes 4 ms at start
-
         if os.path.isdir(path):
             rmtree(path)
 
@@ -208,8 +208,6 @@ class Files:
 
 def _system_fallocate() -> Callable[[int, int, int, int], object]:
     """The system call: Python's `posix_fallocate` changes the file's length."""
-    import ctypes  # its import takes 2 ms, and only a large segment needs it
-
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "fallocate"):
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

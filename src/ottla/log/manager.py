@@ -12,6 +12,7 @@ Compaction is the `Cleaner`'s.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ottla.common.clock import Clock
@@ -470,8 +471,6 @@ class LogManager:
             for log in logs:
                 flush(log)
             return
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(_SYNCING_THREADS, thread_name_prefix="ottla-sync") as threads:
             list(threads.map(flush, logs))
 

@@ -39,6 +39,7 @@ from ottla.log.segment import (
     file_name,
 )
 from ottla.log.segment_list import SegmentList
+from ottla.log.segment_recovery import SegmentRecovery
 
 logger = logging.getLogger(__name__)
 
@@ -204,8 +205,6 @@ class _Loader:
 
     def _recover_segment(self, i: int) -> tuple[int, bool]:
         """Read a whole segment; (offset after its last good batch, whether anything was cut off)."""
-        from ottla.log.segment_recovery import SegmentRecovery  # not needed after a clean shutdown
-
         segment = self.segments[i]
         logger.info("%s Recovering unflushed segment %d.", self._prefix, segment.base_offset)
         self._bring_producers_to(segment)

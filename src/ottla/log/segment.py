@@ -20,9 +20,7 @@ from ottla.log.open_files import OpenFiles
 from ottla.log.txn_index import TxnIndex
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer, check_crc, iter_batches, read_header
 from ottla.records.batch import MAGIC, MAGIC_POSITION
-
-if TYPE_CHECKING:
-    from ottla.records.survey import Survey
+from ottla.records.survey import Survey
 
 INT32_MAX = 0x7FFFFFFF
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -348,8 +346,6 @@ class Segment:
 
     def survey(self, position: int, expected: int, *, gaps: bool, known_to: int, epoch: int, interval: int) -> "Survey":
         """Create a survey that continues the indices, which are in memory; `take` returns its results to them."""
-        from ottla.records.survey import Survey
-
         survey = Survey(self.base_offset, position, expected, gaps, known_to, epoch)
         survey.index_interval = interval
         survey.max_timestamp, survey.max_offset = self.largest_timestamp()

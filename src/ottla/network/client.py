@@ -19,6 +19,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ottla import __version__
 from ottla.common.jitter import random_share
 from ottla.network.errors import (
     AuthenticationRefused,
@@ -42,6 +43,7 @@ from ottla.network.response_reader import (
     ResponseReader,
     ResponseSizeError,
 )
+from ottla.network.sasl import log_in, renewal_delay_s
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -51,6 +53,7 @@ from ottla.protocol.wire import DecodeError
 if TYPE_CHECKING:
     from ottla.network.sasl import SaslSource
     from ottla.security.mechanism import SaslClient
+
 
 __all__ = [
     "AuthenticationRefused",
@@ -209,8 +212,6 @@ class ClientConnection(asyncio.BufferedProtocol):
                 await asyncio.sleep(0)
 
     async def _ask_versions(self, timeout_s: float) -> None:
-        from ottla import __version__
-
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
         answer: ApiVersionsResponse = await self.send(request, version=4, timeout_s=timeout_s)
         if answer.error_code == UNSUPPORTED_VERSION:
@@ -228,8 +229,6 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
         """Authenticate, and set the timer for the session's renewal. Raises AuthenticationRefused."""
-        # Imported here, so that a client without SASL does not pay for the import.
-        from ottla.network.sasl import log_in, renewal_delay_s
 
         def ask(request: Message, version: int) -> asyncio.Future[Message | None]:
             held = self._transport

@@ -101,7 +101,7 @@ class _Codecs(dict[int, Any]):
             raise VersionError(
                 f"{owner.__name__} has versions {owner.MIN_VERSION} to {owner.MAX_VERSION}, not {version}"
             )
-        from ottla.protocol import compiler
+        from ottla.protocol import compiler  # noqa: PLC0415 - imports this module
 
         function = self[version] = getattr(compiler, self.build)(owner, version)
         return function
@@ -152,13 +152,13 @@ class Struct(metaclass=_Declared):
     if not TYPE_CHECKING:  # for type checkers, the declaration is the signature
 
         def __init__(self, *args, **kwargs):
-            from ottla.protocol import compiler
+            from ottla.protocol import compiler  # noqa: PLC0415 - imports this module
 
             type(self).__init__ = compiler.build_init(type(self))
             self.__init__(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
-        from ottla.protocol import compiler
+        from ottla.protocol import compiler  # noqa: PLC0415 - imports this module
 
         type(self).__eq__ = compiler.build_eq(type(self))  # type: ignore[method-assign]
         return self == other

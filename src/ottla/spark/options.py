@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import ConfigurationError
-from ottla.clients.options import Option, read_options
+from ottla.clients.options import COMMON_OPTIONS, Option, read_options
+from ottla.clients.producer.settings import PRODUCER_OPTIONS, read_settings
 from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
 from ottla.spark import exactly_once
@@ -444,8 +446,6 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _check_transactional(client: Mapping[str, str]) -> None:
-    from ottla.clients.producer.settings import read_settings
-
     try:
         read_settings({**client, "transactional.id": exactly_once.PREFIX})
     except ConfigurationError as error:
@@ -456,14 +456,10 @@ def _check_transactional(client: Mapping[str, str]) -> None:
 
 
 def _consumer_rows() -> tuple[Option, ...]:
-    from ottla.clients.consumer.settings import CONSUMER_OPTIONS
-
     return CONSUMER_OPTIONS
 
 
 def _producer_rows() -> tuple[Option, ...]:
-    from ottla.clients.producer.settings import PRODUCER_OPTIONS
-
     return PRODUCER_OPTIONS
 
 
@@ -473,8 +469,6 @@ def _names(rows: tuple[Option, ...]) -> set[str]:
 
 def common_settings(client: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that all clients have, for an admin client."""
-    from ottla.clients.options import COMMON_OPTIONS
-
     known = _names(COMMON_OPTIONS)
     return {name: value for name, value in client.items() if name in known}
 

@@ -13,6 +13,8 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from ottla.common.errors import KafkaError
+from ottla.config import TOPIC_SETTINGS
+from ottla.config.synonyms import TOPIC_SYNONYMS
 from ottla.testing.base import BrokerError
 from ottla.testing.waiting import NotInTime
 
@@ -64,9 +66,6 @@ def check(helper: str, given: Iterable[str], known: Iterable[str]) -> None:
 def check_topic_configs(configs: Iterable[str], arguments: Iterable[str]) -> None:
     """Check the topic configs among the keywords of `topic()`: Kafka's names, with underscores or dots."""
     __tracebackhide__ = True
-    from ottla.config import TOPIC_SETTINGS
-    from ottla.config.synonyms import TOPIC_SYNONYMS
-
     unknown = next((name for name in configs if name.replace("_", ".") not in TOPIC_SETTINGS), None)
     if unknown is None:
         return

@@ -10,9 +10,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.common.completion import Completion
+from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, TopicPartition
+from ottla.coordinators.group import DeleteGroup, DescribeGroup, FetchOffsets
+from ottla.coordinators.group.events import ForceRebalance
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.records import decode_batch, encode_batch, iter_batches
+from ottla.records.murmur2 import partition_for_key
 from ottla.testing.clock import MovableClock
 from ottla.testing.interceptor import Interceptor
 from ottla.testing.listeners import CLIENT_ID, Listeners, Unclosed
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.server import Node
     from ottla.protocol.messages.create_topics import CreateTopicsResponse
     from ottla.records import Buffer
+
 
 READ_BYTES = 4 * 1024 * 1024
 READ_UNCOMMITTED = 0
@@ -59,8 +67,6 @@ class Control:
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Completion[None]:
         """Create a topic; fails with the KafkaError of CreateTopics."""
-        from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -85,8 +91,6 @@ class Control:
 
     def delete_topics(self, names: list[str]) -> Completion[Any]:
         """Delete the existing ones of these topics, in the background."""
-        from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
         return self._node().broker.metadata.submit(lambda controller: controller.delete_topics(request, 6))
 
@@ -97,9 +101,6 @@ class Control:
 
     def produce(self, topic: str, records: list[Sent]) -> list[tuple[int, int]]:
         """Append records and return (partition, offset) of each. Default partition: by key, else round robin."""
-        from ottla.records import encode_batch
-        from ottla.records.murmur2 import partition_for_key
-
         count = self.partitions(topic)
         if not count:
             raise KafkaError(
@@ -167,16 +168,10 @@ class Control:
 
     def delete_group(self, name: str) -> Completion[Any]:
         """Delete a group without members."""
-        from ottla.coordinators.group import DeleteGroup
-
         return self._node().broker.groups.submit(name, DeleteGroup(name))
 
     def group(self, name: str) -> Completion[Any]:
         """The group's state, members, and committed offsets with the ends of their partitions."""
-        from ottla.common.completion import gather
-        from ottla.coordinators.group import DescribeGroup, FetchOffsets
-        from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-
         groups = self._node().broker.groups
         described = groups.submit(name, DescribeGroup(name))
         offsets = groups.submit(name, FetchOffsets(OffsetFetchRequestGroup(group_id=name, topics=None)))
@@ -196,8 +191,6 @@ class Control:
 
     def rebalance(self, name: str) -> Completion[Any]:
         """Make the group's members rejoin; returns an ErrorCode."""
-        from ottla.coordinators.group.events import ForceRebalance
-
         return self._node().broker.groups.submit(name, ForceRebalance(name))
 
     # -- listeners of tests ------------------------------------------------------------------------------------
@@ -282,8 +275,6 @@ class Control:
 
 
 def _decoded(topic: str, index: int, data: Buffer, offset: int) -> tuple[list[Record], int]:
-    from ottla.records import decode_batch, iter_batches
-
     found: list[Record] = []
     following = offset
     for position, header in iter_batches(data):

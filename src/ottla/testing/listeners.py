@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.config import Listener
+from ottla.coordinators.group import DescribeGroup
+from ottla.metadata.image import Endpoint
+from ottla.network.sockets import bind
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 if TYPE_CHECKING:
     from ottla.broker.server import Node
     from ottla.common.request import Request
     from ottla.network.connection import Connection
     from ottla.network.server import Server
+
 
 T = TypeVar("T")
 CLIENT_ID = "ottla.testing.client_id"
@@ -50,10 +56,6 @@ class Listeners:
 
     async def open(self, node: Node, name: str) -> str:
         """Listen on a free port, or on the port that the listener had before a restart; HOST:PORT for clients."""
-        from ottla.config import Listener
-        from ottla.metadata.image import Endpoint
-        from ottla.network.sockets import bind
-
         first = node.config.listeners[0]
         for sock in bind(Listener(name, first.host, self.ports.get(name, 0)), node.config):
             self.ports[name] = sock.getsockname()[1]
@@ -69,8 +71,6 @@ class Listeners:
 
     async def close(self, node: Node, name: str) -> None:
         """Stop listening, close the connections, and remove the members that joined through them."""
-        from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-
         _network(node).stop_listening(name)
         node.broker.unregistered_endpoints.pop(name, None)
         # Connections first: a removed member would rejoin while it is connected.
@@ -107,8 +107,6 @@ class Listeners:
         Before version 4 of JoinGroup a client does not know its member id before its join is answered: such a member
         belongs to the listener unless it is known to have joined through another one.
         """
-        from ottla.coordinators.group import DescribeGroup
-
         found: list[tuple[str, Any]] = []
         for group_id in sorted(self.groups.get(name, ())):
             group = await _ask(node, group_id, DescribeGroup(group_id))

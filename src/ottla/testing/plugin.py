@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.testing import late
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
     from ottla.testing.view import Ottla
-
 _FAIL, _WARN, _IGNORE, _KEEP = "fail", "warn", "ignore", "keep"
 _UNCLOSED = (_WARN, _FAIL, _IGNORE, _KEEP)
 _views = pytest.StashKey[list["Ottla"]]()
@@ -100,11 +101,8 @@ def _option(config: pytest.Config, name: str, ini: str) -> str:
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise UsageError for misspelt settings. A broker only logs a warning, which tests do not show."""
-    from ottla.config import BROKER_SETTINGS
-    from ottla.config.broker import suggest
-
     for name in names:
-        meant = None if name in BROKER_SETTINGS else suggest(name)
+        meant = None if name in late.config.BROKER_SETTINGS else late.broker_config.suggest(name)
         if meant:
             raise pytest.UsageError(f"A broker has no setting {name!r}; did you mean {meant!r}?")
 
@@ -125,12 +123,8 @@ def _settings(config: pytest.Config, properties: Mapping[str, object]) -> dict[s
 def _new_broker(config: pytest.Config, properties: Mapping[str, object]) -> ThreadBroker | ProcessBroker:
     settings = _settings(config, properties)
     if _option(config, "ottla", "ottla_broker") == "process":
-        from ottla.testing.process import ProcessBroker
-
-        return ProcessBroker(settings)
-    from ottla.testing.running import ThreadBroker
-
-    return ThreadBroker(settings)
+        return late.process.ProcessBroker(settings)
+    return late.running.ThreadBroker(settings)
 
 
 @pytest.fixture(scope="session")
@@ -210,14 +204,12 @@ def ottla_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottl
 
     Settings as with `ottla_broker`: `ottla_cluster(3, {"message.max.bytes": 1000})`.
     """
-    from ottla.testing.cluster import OttlaCluster
-
     clusters: list[OttlaCluster] = []
     request.node.stash[_clusters] = clusters
 
     def make(brokers: int = 3, properties: Mapping[str, object] | None = None, /, **more: object) -> OttlaCluster:
         own = {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}}
-        cluster = OttlaCluster(brokers, _settings(request.config, own))
+        cluster = late.cluster.OttlaCluster(brokers, _settings(request.config, own))
         clusters.append(cluster)
         cluster.start_all()
         return cluster
@@ -232,11 +224,9 @@ def ottla_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottl
 def _view(
     request: pytest.FixtureRequest, broker: ThreadBroker | ProcessBroker, *, keep: bool = False
 ) -> Iterator[Ottla]:
-    from ottla.testing.view import Ottla
-
     unclosed_policy = _unclosed_policy(request)
     name = getattr(request.node, "originalname", None) or request.node.name
-    view = Ottla(broker, name, own_port=unclosed_policy != _KEEP)
+    view = late.view.Ottla(broker, name, own_port=unclosed_policy != _KEEP)
     request.node.stash.setdefault(_views, []).append(view)
     yield view
     failed = request.node.stash.get(_failed, False)
@@ -246,9 +236,7 @@ def _view(
         return
     problems = []
     if unclosed and unclosed_policy != _IGNORE:
-        from ottla.testing.unclosed import describe
-
-        problems += _report(request, unclosed_policy, UnclosedClientWarning(describe(unclosed)))
+        problems += _report(request, unclosed_policy, UnclosedClientWarning(late.unclosed.describe(unclosed)))
     missed = view.faults.missed()
     if missed:
         message = "Injected faults that hit nothing:\n" + "\n".join(f"  {fault}" for fault in missed)

@@ -19,6 +19,7 @@ from typing import Any
 from ottla.common.errors import KafkaError
 from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.pipe import Pipe
+from ottla.testing.running import ThreadBroker
 
 START_TIMEOUT_S = 30.0
 
@@ -162,8 +163,6 @@ class ProcessBroker:
 
     def _ask_saved(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method on the saved state while no process is running."""
-        from ottla.testing.running import ThreadBroker
-
         stand_in = ThreadBroker(directory=self._directory)
         stand_in.call("restore", self._saved)
         answer = stand_in.call(name, *arguments)

@@ -13,15 +13,14 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from ottla.broker.server import Node
 from ottla.common.completion import Completion
+from ottla.config import BrokerConfig
 from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.control import Control
 from ottla.testing.listeners import completed
-
-if TYPE_CHECKING:
-    from ottla.broker.server import Node
 
 R = TypeVar("R")
 LONGEST_PAUSE_S = 60.0
@@ -109,9 +108,6 @@ class ThreadBroker:
             loop.close()
 
     async def _open(self) -> None:
-        from ottla.broker.server import Node
-        from ottla.config import BrokerConfig
-
         control = self._control
         config = BrokerConfig(settings(self.data, self._port, self.properties))
         node: Node = Node(

@@ -16,6 +16,7 @@ from ottla.testing.arguments import check_topic_configs, checked
 from ottla.testing.faults import Faults
 from ottla.testing.lease import Lease
 from ottla.testing.record import Record
+from ottla.testing.rules import checked_apis
 from ottla.testing.waiting import WAIT_S, wait_until
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.listeners import Unclosed
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
+
 
 __tracebackhide__ = True
 T = TypeVar("T")
@@ -65,8 +67,6 @@ class Requests:
 
     def count(self, api: str | None = None, *, client_id: str | None = None) -> int:
         """The number of requests of one or all APIs and clients. Raises ValueError for an unknown API."""
-        from ottla.testing.rules import checked_apis
-
         name = checked_apis(api)[0] if api is not None else None
         return sum(
             number

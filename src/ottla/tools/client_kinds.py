@@ -6,7 +6,9 @@ setting that this command cannot use is an error with exit code 2.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
+from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.failure import Failure
 from ottla.tools.suggestions import did_you_mean
 from ottla.tools.values import name_and_value
@@ -92,11 +94,7 @@ def _options(kind: str) -> dict[str, Option]:
     """Return the settings of a client by name and alias."""
     rows: Sequence[Option] = COMMON_OPTIONS
     if kind == "producer":
-        from ottla.clients.producer.settings import PRODUCER_OPTIONS
-
         rows = PRODUCER_OPTIONS
     elif kind == "consumer":
-        from ottla.clients.consumer.settings import CONSUMER_OPTIONS
-
         rows = CONSUMER_OPTIONS
     return {name: row for row in rows for name in (row.name, *row.aliases)}

@@ -9,8 +9,10 @@ It may contain passwords: it is written atomically, with mode 0600. Other conten
 except in the profile that changes.
 """
 
+import json
 import os
 import re
+import tomllib
 from typing import Any
 
 from ottla.common.failure import Failure, failing_on, reading
@@ -28,8 +30,6 @@ def load() -> dict[str, Any]:
     with reading(path()), failing_on(ValueError, about=f"{path()} is not valid TOML"):
         try:
             with open(path(), "rb") as file:
-                import tomllib
-
                 document = tomllib.load(file)
         except FileNotFoundError:
             return {}
@@ -136,8 +136,6 @@ def _sections(text: str) -> list[str]:
 
 
 def _write(text: str, document: dict[str, Any]) -> None:
-    import tomllib
-
     try:
         parsed = tomllib.loads(text)
     except ValueError:
@@ -186,6 +184,4 @@ def _row(name: str, value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    import json
-
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,14 +1,13 @@
 """The known word that a mistyped word probably stands for."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is most similar to `word`; None if none is similar."""
     known = list(known)
     by_lower = {name.lower(): name for name in known}
-    from difflib import get_close_matches  # takes a millisecond to import, and only mistakes need it
-
     close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if close:
         return by_lower[close[0]]

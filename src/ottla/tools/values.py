@@ -5,9 +5,11 @@ and `1g` (1,024 cubed).
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ottla.common import units
 from ottla.common.failure import Failure, failing_on, reading
+from ottla.config.properties import load_properties
 
 
 def name_and_value(word: str, option: str = "") -> tuple[str, str]:
@@ -20,10 +22,6 @@ def name_and_value(word: str, option: str = "") -> tuple[str, str]:
 
 def read_properties(path: str) -> dict[str, str]:
     """Read a properties file; raises Failure with exit code 2."""
-    from pathlib import Path  # `ottla up` starts 7 ms faster without it
-
-    from ottla.config.properties import load_properties
-
     with reading(f"the file {path}"), failing_on(ValueError):
         return load_properties(Path(path))
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
+from ottla.clients import late
 from ottla.clients.cluster import PartitionInfo
 from ottla.clients.consumer.collectors import Collector, RecordCollector
 from ottla.clients.consumer.interface import (
@@ -74,16 +75,14 @@ class AsyncConsumer(ConsumerInterface[K, V]):
 
     async def poll_arrow(self, timeout_s: float = 1.0, *, max_records: int = ARROW_RECORDS) -> pa.RecordBatch:
         """Return the next records as one Arrow batch; no rows after `timeout_s` seconds. As `Consumer.poll_arrow`."""
-        from ottla.clients.consumer.arrow import arrow_collector, to_arrow
-
-        collector = arrow_collector(max_records)
+        collector = late.arrow.arrow_collector(max_records)
         self._begin()
         try:
             self._give_back_pending()
             await self._poll(timeout_s, collector)
         finally:
             self._done()
-        return to_arrow(collector)
+        return late.arrow.to_arrow(collector)
 
     async def _poll(self, timeout_s: float, collector: Collector) -> None:
         deadline = time.monotonic() + timeout_s

@@ -14,6 +14,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
+from ottla.clients import late
 from ottla.clients.cluster import PartitionInfo
 from ottla.clients.consumer.collectors import Collector, RecordCollector
 from ottla.clients.consumer.interface import (
@@ -93,14 +94,12 @@ class Consumer(ConsumerInterface[K, V]):
         Columns: key, value (binary), topic, partition, offset, timestamp (ms, UTC), headers (list of key and value).
         At most `max_records` rows and 64 MiB of records, or one record that is larger. Deserializers are not applied.
         """
-        from ottla.clients.consumer.arrow import arrow_collector, to_arrow
-
-        collector = arrow_collector(max_records)
+        collector = late.arrow.arrow_collector(max_records)
         self._begin()
         try:
             self._give_back_pending()
             self._poll(timeout_s, collector)
-            return to_arrow(collector)
+            return late.arrow.to_arrow(collector)
         except BaseException as error:  # also KeyboardInterrupt
             self._revert_poll(error)
             raise

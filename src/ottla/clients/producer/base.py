@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
 
+from ottla.clients import late
 from ottla.clients.errors import Closed
 from ottla.clients.options import merged
 from ottla.clients.producer._encoder import NO_HEADERS, Delivery, Encoded, Headers
@@ -79,10 +80,10 @@ class ProducerBase(Generic[D]):
         return True
 
     def _encode_rows(self, topic: str, rows: Any, count: int) -> Iterator[list[tuple[int, Encoded]]]:
-        from ottla.clients.producer.columns import encode_rows  # needs pyarrow
-
         available = self._sender.available(topic, count)
-        return encode_rows(rows, count, self._settings, time_ns() // 1_000_000, available, self._chooser(topic, count))
+        return late.columns.encode_rows(
+            rows, count, self._settings, time_ns() // 1_000_000, available, self._chooser(topic, count)
+        )
 
     def _limit_s(self, timeout_s: float | None) -> float:
         """How long a call waits: max.block.ms unless the program says otherwise."""

@@ -16,6 +16,7 @@ from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
+from ottla.clients import late
 from ottla.clients.cluster import PartitionInfo
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped, when_dropped_async
@@ -138,13 +139,11 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
         TypeError for other rows.
         """
         self._check_open()
-        from ottla.clients.producer.columns import Window, as_arrow
-
-        rows = as_arrow(rows)
+        rows = late.columns.as_arrow(rows)
 
         count = self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
         pieces = self._encode_rows(topic, rows, count)
-        window = Window(self._sender.window(topic, count))
+        window = late.columns.Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
             start = len(batches)
@@ -352,13 +351,11 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
     async def send_batch(self, topic: str, rows: ArrowRows) -> AsyncBatches:
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""
         self._check_open()
-        from ottla.clients.producer.columns import Window, as_arrow
-
-        rows = as_arrow(rows)
+        rows = late.columns.as_arrow(rows)
 
         count = await self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
         pieces = self._encode_rows(topic, rows, count)
-        window = Window(self._sender.window(topic, count))
+        window = late.columns.Window(self._sender.window(topic, count))
         batches: list[Batch] = []
         for group in pieces:
             start = len(batches)

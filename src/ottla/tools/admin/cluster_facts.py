@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
+from ottla.metadata.features import METADATA_VERSION_NAMES
 from ottla.tools.late import api
 
 
@@ -115,8 +116,6 @@ def _used(directories: Any) -> int | None:
 
 def _release(level: int) -> str | None:
     """Return the name of a level of metadata.version."""
-    from ottla.metadata.features import METADATA_VERSION_NAMES
-
     return METADATA_VERSION_NAMES.get(level)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.tools.dump import small_files
+from ottla.tools.dump import indices, small_files
 from ottla.tools.dump.rows import Rows
 from ottla.tools.dump.segment import Depth, dump_segment
 
@@ -79,8 +79,6 @@ def _place(name: str) -> tuple[object, ...]:
 
 def dump_file(found: Found, depth: Depth, follows: int | None = None) -> Rows:
     """Yield the rows of a file; with `depth.verify` indices are compared with their segment. Raises OSError."""
-    from ottla.tools.dump import indices
-
     path, kind, base_offset = found
     segment = path.with_name(re.sub(r"\.(index|timeindex)", ".log", path.name))
     beside = segment if depth.verify and segment != path and segment.exists() else None

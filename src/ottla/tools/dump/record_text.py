@@ -9,8 +9,13 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
+from ottla.common.control_types import ControlType
 from ottla.common.ids import uuid_to_text
+from ottla.protocol import group_records, share_records, transaction_records
+from ottla.protocol.consumer_protocol import decode_assignment, decode_subscription
+from ottla.protocol.control_records import BODIES, decode_control_key, decode_marker
 from ottla.protocol.message import Message, Struct
+from ottla.protocol.metadata_records import decode_metadata_record
 from ottla.protocol.wire import DecodeError
 from ottla.records import Record
 
@@ -48,21 +53,15 @@ def meaning_for(kind: str) -> Callable[[Record], dict[str, Any]] | None:
 
 
 def _metadata(record: Record) -> dict[str, Any]:
-    from ottla.protocol.metadata_records import decode_metadata_record
-
     if record.value is None:
         return {"problem": "a record without a value"}
     return _message(decode_metadata_record(record.value))
 
 
 def _group(record: Record) -> dict[str, Any]:
-    from ottla.protocol import group_records
-
     row = _keyed(group_records.decode_record, record)
     members = row.get("value") and row["value"].get("members")
     if members and row["value"].get("protocol_type") == "consumer":
-        from ottla.protocol.consumer_protocol import decode_assignment, decode_subscription
-
         for member in members:
             for name, decode in (("subscription", decode_subscription), ("assignment", decode_assignment)):
                 data = base64.b64decode(member[name])
@@ -72,8 +71,6 @@ def _group(record: Record) -> dict[str, Any]:
 
 
 def _transaction(record: Record) -> dict[str, Any]:
-    from ottla.protocol import transaction_records
-
     row = _keyed(transaction_records.decode_record, record)
     value = row.get("value")
     if value is not None:
@@ -83,8 +80,6 @@ def _transaction(record: Record) -> dict[str, Any]:
 
 
 def _share(record: Record) -> dict[str, Any]:
-    from ottla.protocol import share_records
-
     return _keyed(share_records.decode_record, record)
 
 
@@ -101,9 +96,6 @@ def _keyed(decode: Any, record: Record) -> dict[str, Any]:
 
 def control_meaning(record: Record) -> dict[str, Any]:
     """Decode a control record."""
-    from ottla.common.control_types import ControlType
-    from ottla.protocol.control_records import BODIES, decode_control_key, decode_marker
-
     try:
         kind = decode_control_key(record.key or b"")
         if kind is None:

@@ -14,6 +14,7 @@ from ottla.common.errors import KafkaError
 from ottla.records import BatchHeader, Codec, Record, check_crc, kernels, read_header
 from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD
 from ottla.records.reader import decode_batch, payload
+from ottla.tools.dump.record_text import control_meaning
 from ottla.tools.dump.rows import Row, Rows, damage, warning
 
 LARGEST = 1 << 30
@@ -194,7 +195,5 @@ def _record_fields(record: Record, header: BatchHeader, meaning: Meaning | None)
     if header.base_sequence >= 0:
         fields["sequence"] = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     if meaning is not None or header.is_control:
-        from ottla.tools.dump.record_text import control_meaning
-
         fields["meaning"] = control_meaning(record) if header.is_control else meaning and meaning(record)
     return fields
