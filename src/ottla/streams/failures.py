@@ -39,7 +39,8 @@ _WITHOUT_MESSAGE: Final = ("terminated with exception: null", "(no cause message
 """A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
 _PYTHONS: Final = re.compile(r"^(?:[\w.]+\.)?\w+(?:Error|Exception|Failed)\b: [^\n]*$", re.MULTILINE)
 _CUT_OFF: Final = re.compile(
-    r"(?:^|terminated with exception: |java\.(?:io\.IO|net\.Socket)Exception: )(Broken pipe|Connection reset)",
+    r"(?:^|terminated with exception: |java\.(?:io\.IO|net\.Socket)Exception: )"
+    r"(Broken pipe|Connection reset|Stream closed)",
     re.MULTILINE,
 )
 """Spark wrote to a Python process that was killed, or the network failed."""

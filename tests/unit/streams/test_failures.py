@@ -51,6 +51,7 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "a process has ended, or the network failed: Broken pipe",
         ),
         ("Broken pipe\n\nJVM stacktrace", "retriable", "a process has ended, or the network failed: Broken pipe"),
+        ("Stream closed\n\nJVM stacktrace", "retriable", "a process has ended, or the network failed: Stream closed"),
         (
             "[STREAM_FAILED] Query [id = 1] terminated with exception: Connection reset by peer SQLSTATE: XXKST",
             "retriable",
