@@ -62,6 +62,16 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "program",
             "ZeroDivisionError: by zero",
         ),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: x\njava.io.IOException: No space left on device",
+            "retriable",
+            "Java could not read or write: No space left on device",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/venv/bin/python": error=2',
+            "program",
+            'java.io.IOException: Cannot run program "/venv/bin/python": error=2',
+        ),
         ("java.io.EOFException\n\tat java.base", "retriable", "java.io.EOFException"),
         ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
         ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
