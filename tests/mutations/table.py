@@ -783,6 +783,15 @@ CRASHES = (
         (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
     ),
     Mutation(
+        "a partition of one replica proposes its first follower",
+        "broker/partition.py",
+        "        self._replication, self._propose = replication or (None, None)\n        self.isr_size",
+        "        self._replication = replication.leader if replication else None\n        self.isr_size",
+        (
+            f"{UNIT}/broker/test_replicated_partition.py::test_followers_are_added_to_and_removed_from_a_partition_of_one_replica",
+        ),
+    ),
+    Mutation(
         "a response waits for the flush that the topic's settings require",
         "broker/partition.py",
         "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",

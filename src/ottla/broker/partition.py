@@ -124,8 +124,9 @@ class Partition:
         # After a start, only a single replica may take all of its log as committed.
         self.high_watermark: int = self._local_end if replication is None else log.high_watermark
         log.high_watermark = self.high_watermark
-        self._replication = None if replication is None else replication.leader
-        self._propose = None if replication is None else replication.propose
+        self._replication: Leader | None
+        self._propose: Callable[[Partition, IsrProposal], None] | None
+        self._replication, self._propose = replication or (None, None)
         self.closed = False
         # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
@@ -309,15 +310,15 @@ class Partition:
         """The committed in-sync replicas; None with one replica."""
         return None if self._replication is None else self._replication.isr
 
-    def follow(self, replication: Leader | None, image: PartitionImage) -> None:
+    def follow(self, replication: Replication | None, image: PartitionImage) -> None:
         """Follow newer metadata, in which this node leads; `replication` as for the constructor."""
         self.leader_epoch = image.leader_epoch
         if self._replication is None:
             self._local_end = self.high_watermark
-        self._replication = replication
+        self._replication, self._propose = replication or (None, None)
         self.isr_size, self.replica_count = len(image.isr), len(image.replicas)
-        if replication is not None:
-            replication.follow(image, self.log.log_end_offset, self._clock.monotonic_ms())
+        if self._replication is not None:
+            self._replication.follow(image, self.log.log_end_offset, self._clock.monotonic_ms())
             self._follow_isr()
         self._advance(self._local_end)
         self.check_joining()

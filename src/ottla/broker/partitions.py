@@ -327,8 +327,7 @@ class Partitions:
             self._leave(topic_partition)
         elif led is not None:
             if image.leader == self._node_id:
-                known = led.replication if len(image.replicas) > 1 else None
-                led.follow(known or self._replication(led.log, image, led.min_insync_replicas), image)
+                led.follow(self._replication(led.log, image, led.min_insync_replicas, led.replication), image)
             else:
                 self._resign(led, self._missing(topic.name, index))
                 self._follow(led.log, image)
@@ -343,16 +342,19 @@ class Partitions:
 
     # -- roles -------------------------------------------------------------------------------------------------
 
-    def _replication(self, log: Log, image: PartitionImage, min_insync_replicas: int) -> Leader | None:
+    def _replication(
+        self, log: Log, image: PartitionImage, min_insync_replicas: int, known: Leader | None = None
+    ) -> Replication | None:
         if len(image.replicas) == 1:
             return None
-        return Leader(
+        leader = known or Leader(
             self.cluster,
             image,
             min_insync_replicas=min_insync_replicas,
             log_end_offset=log.log_end_offset,
             now_ms=self._clock.monotonic_ms(),
         )
+        return Replication(leader, self._propose)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         settings = self._settings.get(topic)
@@ -371,14 +373,13 @@ class Partitions:
         self._lead(log, image, self._settings_of(log.topic_partition.topic))
 
     def _lead(self, log: Log, image: PartitionImage, settings: TopicSettings) -> None:
-        leader = self._replication(log, image, settings.min_insync_replicas)
         partition = Partition(
             log,
             leader_epoch=image.leader_epoch,
             rules=settings.rules,
             min_insync_replicas=settings.min_insync_replicas,
             flush_in_thread=self._flush_in_thread,
-            replication=None if leader is None else Replication(leader, self._propose),
+            replication=self._replication(log, image, settings.min_insync_replicas),
         )
         topic, index = log.topic_partition
         self._by_topic[topic][index] = partition

@@ -54,8 +54,11 @@ class Scene:
             rules=ProduceRules("t"),
             min_insync_replicas=min_isr,
             flush_in_thread=self.threads.run,
-            replication=Replication(leader, lambda _, proposal: self.proposals.append(proposal)),
+            replication=self.replication(leader) if len(replicas) > 1 else None,
         )
+
+    def replication(self, leader: Leader) -> Replication:
+        return Replication(leader, lambda _, proposal: self.proposals.append(proposal))
 
     def fetch(self, node_id: int, offset: int) -> None:
         self.partition.on_follower_fetch(ReplicaFetch(node_id, offset, 0, 1, 0))
@@ -153,13 +156,13 @@ def test_closed_leader_fails_its_waiters_and_ignores_answers(tmp_path: Path) -> 
 
 
 def test_followers_are_added_to_and_removed_from_a_partition_of_one_replica(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    alone = partition(replicas=(1,), isr=(1,), partition_epoch=1)
-    scene.partition.follow(None, alone)
+    scene = Scene(tmp_path, replicas=(1,), isr=(1,))
+    scene.partition.follow(None, partition(replicas=(1,), isr=(1,), partition_epoch=1))
+    assert scene.partition.replication is None
     assert scene.append() == scene.partition.high_watermark == 4
     more = partition(replicas=(1, 2), isr=(1,), partition_epoch=2)
     leader = Leader(cluster(), more, min_insync_replicas=1, log_end_offset=4, now_ms=scene.clock.now)
-    scene.partition.follow(leader, more)
+    scene.partition.follow(scene.replication(leader), more)
     scene.fetch(2, 4)
     (proposal,) = scene.proposals
     scene.partition.on_isr_answer(proposal, ErrorCode.NONE, IsrDecision(0, 3, (1, 2)))
