@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,10 +26,12 @@ CREATE_S: Final = 600.0
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """Java warns of each class that cannot be archived, and of an archive that does not fit."""
 _AT_EXIT: Final = "-XX:ArchiveClassesAtExit"
+_EXCEPTION: Final = re.compile(r"(?!\s+at )[^\n]*\b\w+(?:Error|Exception|Failure)\b")
+_MOST_LINES: Final = 10
 
 
 class ArchiveFailed(RuntimeError):
-    """The archive was not created; the message has the end of what the program printed."""
+    """The archive was not created; the message has the exceptions that the program printed."""
 
 
 def java_options() -> str:
@@ -64,13 +67,19 @@ def create() -> Path:
             check=False,
         )  # fmt: skip
         if done.returncode or not passing.is_file():
-            raise ArchiveFailed(done.stdout[-2000:])
+            raise ArchiveFailed(_problem(done.stdout))
         passing.replace(archive)
     except subprocess.TimeoutExpired as error:
         raise ArchiveFailed(f"it took longer than {CREATE_S:g} s") from error
     finally:
         passing.unlink(missing_ok=True)
     return archive
+
+
+def _problem(output: str) -> str:
+    """The lines that name exceptions, else the end of what the program printed."""
+    named = [line.strip() for line in output.splitlines() if _EXCEPTION.match(line)]
+    return "\n".join(named[:_MOST_LINES]) or output[-2000:]
 
 
 def _java() -> Path | None:
