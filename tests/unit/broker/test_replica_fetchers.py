@@ -10,9 +10,10 @@ from ottla.broker.replication.fetcher import FetcherContext
 from ottla.broker.replication.fetchers import ReplicaFetchers
 from ottla.broker.work import Worker
 from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.network.errors import ConnectionClosed, NoAnswer
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.session import FetchSettings
 
 from .harness import ManualLoop
@@ -56,8 +57,11 @@ class FakeChannel:
     def close(self) -> None:
         self.closed = True
 
-    def answer(self, session_id: int = 7) -> None:
-        self.requests[-1][1].complete(FetchResponse(session_id=session_id))
+    def answer(self, session_id: int = 7, **partitions: PartitionData) -> None:
+        topics = [
+            FetchableTopicResponse(topic_id=topic.encode(), partitions=[data]) for topic, data in partitions.items()
+        ]
+        self.requests[-1][1].complete(FetchResponse(session_id=session_id, responses=topics))
 
     def topics(self) -> set[bytes]:
         """The topics that the last request names."""
@@ -67,7 +71,7 @@ class FakeChannel:
 class Follower:
     """The fetchers of one node, and their connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, quota: Any = None) -> None:
         self.loop = ManualLoop()
         self.channels: list[FakeChannel] = []
         self.events: list[tuple[str, int]] = []
@@ -82,6 +86,7 @@ class Follower:
             connect=self.connect,
             on_lost=lambda leader: self.events.append(("lost", leader)),
             on_answer=lambda leader: self.events.append(("answer", leader)),
+            quota=quota,
         )
         self.fetchers = ReplicaFetchers(context, lambda: 1)
 
@@ -146,3 +151,35 @@ def test_missing_answer_does_not_report_the_leader_as_lost(follower: Follower) -
     follower.follow("a")
     follower.channels[0].requests[-1][1].fail(NoAnswer("no answer within 30 s"))
     assert follower.events == []
+
+
+class FullQuota:
+    """A quota that has no room for the topic `a` within the next minute."""
+
+    def __init__(self) -> None:
+        self.topics = {"a": None}
+
+    def is_throttled(self, partition: TopicPartition) -> bool:
+        return partition.topic == "a"
+
+    def record(self, size: int) -> None:
+        """Nothing is counted."""
+
+    def wait_ms(self) -> int:
+        return 60_000
+
+
+def test_backoff_after_an_error_does_not_wait_for_a_throttled_partition() -> None:
+    follower = Follower(FullQuota())
+    for topic in ("a", "b"):
+        follower.fetchers.following(cast("Any", FakePartition(topic)))
+    follower.loop.advance(0)
+    channel = follower.channels[0]
+    channel.answer(
+        a=PartitionData(high_watermark=9),
+        b=PartitionData(error_code=ErrorCode.UNKNOWN_LEADER_EPOCH, high_watermark=-1),
+    )
+    assert len(channel.requests) == 1
+    follower.loop.advance(20)
+    assert len(channel.requests) == 2
+    assert channel.topics() == {b"b"}

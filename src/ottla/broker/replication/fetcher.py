@@ -119,6 +119,7 @@ class ReplicaFetcher:
         # Partitions that wait for the end of their backoff.
         self._delayed: dict[Key, int] = {}
         self._timer: TimerHandle | None = None
+        self._timer_ms = 0
         self._channel: Channel | None = None
         self._failures = 0
         self._is_answered = False
@@ -380,13 +381,17 @@ class ReplicaFetcher:
         followed.failures += 1
 
     def _delay_until(self, key: Key, wait_ms: int) -> None:
-        self._delayed[key] = self._context.clock.monotonic_ms() + wait_ms
-        self._set_timer()
+        due_ms = self._delayed[key] = self._context.clock.monotonic_ms() + wait_ms
+        self._set_timer(due_ms)
 
-    def _set_timer(self) -> None:
-        if self._timer is None and self._delayed and not self._closed:
-            wait_ms = min(self._delayed.values()) - self._context.clock.monotonic_ms()
-            self._timer = self._context.call_later(max(wait_ms, 1) / 1000, self._return_delayed)
+    def _set_timer(self, due_ms: int) -> None:
+        if self._closed or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:  # a throttled partition may wait for much longer than one with an error
+            self._timer.cancel()
+        wait_ms = due_ms - self._context.clock.monotonic_ms()
+        self._timer = self._context.call_later(max(wait_ms, 1) / 1000, self._return_delayed)
+        self._timer_ms = due_ms
 
     def _return_delayed(self) -> None:
         self._timer = None
@@ -395,7 +400,8 @@ class ReplicaFetcher:
         for key in due:
             del self._delayed[key]
             self._want_flushed(key, self._partitions[key])
-        self._set_timer()
+        if self._delayed:
+            self._set_timer(min(self._delayed.values()))
         self._schedule()
 
     # -- a log outside of its leader's ---------------------------------------------------------------------------
