@@ -180,7 +180,7 @@ def test_cancelled_reassignment_leaves_the_replicas_where_they_were(
     tools.ok("reassign-partitions", "--execute", *file, "--throttle", SLOW)
     assert "stays-1: replicas: 3,2,1. adding: 2. removing: 1." in tools.ok("reassign-partitions", "--list")
     cluster.wait_until(lambda: replicas_by_directory(tools, "stays") != before)
-    # It then waits for the replica that it moves between directories, which may be gone by then.
+    # It then waits for the replica that it moves between directories, which may be deleted by then.
     cancelled = tools.run("reassign-partitions", "--cancel", *file).stdout
     assert "Successfully cancelled partition reassignments for: stays-0,stays-1" in cancelled
     assert "No partition reassignments found" in tools.ok("reassign-partitions", "--list")
