@@ -11,6 +11,7 @@ import contextlib
 import gc
 import hashlib
 import importlib
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from typing import Protocol
 import hypothesis
 import pytest
 
+from ottla.common.log_lines import LimitedHandler
 from tests.ottla_process import OttlaProcess
 
 from .peers.cache import in_ci, missing_for_jvm
@@ -227,6 +229,15 @@ def broker(request: pytest.FixtureRequest, brokers: Brokers) -> RunningBroker:
     if isinstance(running, _Ottla):
         request.node.stash[LOG_OFFSET] = running.process.log_size()
     return running
+
+
+@pytest.fixture(autouse=True)
+def _no_handler_of_a_command() -> Iterator[None]:
+    """Remove the log handler that a command in this process installed: its stream is closed after the test."""
+    yield
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, LimitedHandler)]:
+        root.removeHandler(handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -51,6 +51,8 @@ def new_topic(broker: RunningBroker) -> Iterator[Any]:
             # The records have old timestamps, so a broker would delete them by the default retention.
             admin.create_topic(name, partitions=partitions, replication_factor=1, config={"retention.ms": "-1"})
             created.append(name)
+            # The brokers of stock Kafka learn of it later than its controller.
+            wait_until(lambda: name in {each.name for each in admin.list_topics()}, what=f"{name} to be known")
             return name
 
         yield create
