@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from ottla.protocol.frames import RequestHeader
     from ottla.protocol.messages.create_topics import CreateTopicsResponse
 
-
 logger = logging.getLogger(__name__)
 
 # One thread per disk that a broker may have; a thread in fsync does not hold the interpreter's lock.

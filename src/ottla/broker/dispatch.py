@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.network.connection import Connection
 
-
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 # Decoding a larger frame can take a millisecond or more, so that other requests may have to go first.
 LARGE_FRAME_BYTES = 16 * 1024

@@ -24,7 +24,6 @@ from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
 if TYPE_CHECKING:
     from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
 
-
 RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
 PRODUCER_ID_BLOCK = 1000
 MAX_PRODUCER_ID = (1 << 63) - 1

@@ -30,7 +30,6 @@ from ottla.protocol.messages.update_features import UpdatableFeatureResult, Upda
 if TYPE_CHECKING:
     from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 # Metadata versions that changed records. A downgrade below such a version may lose metadata.
 _CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 17, 19, 23, 24, 26, 30})

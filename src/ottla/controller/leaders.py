@@ -26,7 +26,6 @@ from ottla.protocol.messages.elect_leaders import ElectLeadersResponse, Partitio
 if TYPE_CHECKING:
     from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
 
-
 PREFERRED, UNCLEAN = 0, 1
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 MIN_ISR_SETTING = "min.insync.replicas"

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from ottla.network.sasl import SaslSource
     from ottla.security.mechanism import SaslClient
 
-
 __all__ = [
     "AuthenticationRefused",
     "ClientConnection",

@@ -26,7 +26,6 @@ from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS, Buff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 Int8: TypeAlias = Annotated[int, "int8"]
 Int16: TypeAlias = Annotated[int, "int16"]
 Int32: TypeAlias = Annotated[int, "int32"]

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.create_topics import CreateTopicsResponse
     from ottla.records import Buffer
 
-
 READ_BYTES = 4 * 1024 * 1024
 READ_UNCOMMITTED = 0
 Sent = tuple[int | None, int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]]]

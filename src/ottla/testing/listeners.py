@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.network.server import Server
 
-
 T = TypeVar("T")
 CLIENT_ID = "ottla.testing.client_id"
 LEAVE_GROUP_VERSION = 5

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
 
-
 __tracebackhide__ = True
 T = TypeVar("T")
 Headers = list[tuple[str, bytes | None]] | Mapping[str, bytes | str | None]
