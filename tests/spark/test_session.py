@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import ottla.spark
+from ottla.spark import java_start
 
 OWN_PROCESS = """
 import ottla.spark
@@ -66,3 +70,48 @@ def test_given_settings_take_precedence(spark: SparkSession, name: str) -> None:
         assert ottla.spark.session(**{name: 5}).conf.get(name) == "5"
     finally:
         spark.conf.set(name, before)
+
+
+def test_classes_are_initialized_ahead_and_unknown_ones_are_ignored(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="ottla.spark.java_start")
+    with initializing():
+        java_start.initialize(("org.apache.spark.NoSuchClass",))
+    assert "NoSuchClass" in caplog.text
+    caplog.clear()
+    with initializing():
+        java_start.initialize(java_start.CASES)
+    assert caplog.text == ""
+    assert spark.range(1).selectExpr("upper('stra\u00dfe') AS text").first() == ("STRASSE",)
+
+
+def test_environment_of_the_start_is_restored_and_imports_are_done() -> None:
+    program = """
+import os, sys
+import ottla.spark
+from ottla.spark.session import QUICK_JAVA
+before = dict(os.environ)
+conf = {"spark.ui.enabled": False, "spark.log.level": "ERROR", "spark.driver.extraJavaOptions": QUICK_JAVA}
+try:
+    ottla.spark.session("wrong", "local[1]", imports=["no_such_module"], **conf)
+except ModuleNotFoundError as error:
+    print("|", error.name)
+spark = ottla.spark.session("own", "local[1]", imports=["unused"], **conf)  # Java runs: nothing to wait for
+print("|", {name for name in os.environ if os.environ[name] != before.get(name)} - {"PYSPARK_PYTHON", "SPARK_LOCAL_IP"})
+print("|", spark.range(3).count())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
+    assert ran.returncode == 0, ran.stderr
+    answers = [line for line in ran.stdout.splitlines() if line.startswith("|")]
+    assert answers == ["| no_such_module", "| set()", "| 3"]
+
+
+@contextmanager
+def initializing() -> Iterator[None]:
+    """Wait for the thread that initializes classes."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "ottla-classes":
+            thread.join(30)
+            assert not thread.is_alive()

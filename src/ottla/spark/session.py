@@ -16,12 +16,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark import class_archive, forked_workers
+from ottla.spark import class_archive, forked_workers, java_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +33,8 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSer
 Java then uses only its first compiler, which takes half as much processor time until the first results. Its code cache
 would have 48 MB, which Spark fills in a minute; without space, Java interprets.
 """
+_ARROW = "-Darrow.enable_unsafe_memory_access=true"
+"""Arrow checks the bounds of each access to a vector, where Spark has the number of rows. It takes 5 % of a query."""
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 """The setting with options of Java that come before those of the user."""
 _VERSION_WAIT_S = 20.0
@@ -89,15 +91,17 @@ def session(
     app_name: str = "ottla",
     master: str | None = None,
     builder: SparkSession.Builder | None = None,
+    *,
+    imports: Sequence[str] = (),
     **conf: object,
 ) -> SparkSession:
     """Return a SparkSession with `settings()`. If a session runs already, add the settings to it.
 
     `master` is any master URL; the default is that of the builder, spark-submit or $MASTER, else local[*]. Settings of
-    `conf` (`**{"spark.ui.enabled": False}`) or the given `builder` take precedence over ours. Workers run the current
-    Python interpreter unless $PYSPARK_PYTHON is set; Spark's default, `python3`, would miss a virtual environment. Sets
-    $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process if necessary. Blocks for seconds while Java starts.
-    Raises JavaMissing, and ImportError if pyspark is not installed.
+    `conf` (`**{"spark.ui.enabled": False}`) or the given `builder` take precedence over ours. `imports` are modules to
+    import while Java starts. Workers run the current Python interpreter unless $PYSPARK_PYTHON is set; Spark's default,
+    `python3`, would miss a virtual environment. Sets $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process
+    if necessary. Blocks for seconds while Java starts. Raises JavaMissing, and ImportError if pyspark is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -122,11 +126,17 @@ def session(
             building = building.config(name, value)
     for name, given in conf.items():
         building = building.config(name, str(given).lower() if isinstance(given, bool) else str(given))
-    archive = class_archive.java_options()
-    if archive and not under_submit and JAVA_OPTIONS not in options and JAVA_OPTIONS not in conf:
-        building = building.config(JAVA_OPTIONS, archive)
+    if not under_submit and JAVA_OPTIONS not in options and JAVA_OPTIONS not in conf:
+        building = building.config(JAVA_OPTIONS, java_options())
     with _forked_workers() if is_local and own_python and not under_submit else nullcontext():
+        if not under_submit and "spark.remote" not in options:
+            java_start.start(getattr(building, "_options", {}), imports)
         return building.getOrCreate()
+
+
+def java_options() -> str:
+    """Return the options of Java that `session` chooses for the driver."""
+    return f"{class_archive.java_options()} {_ARROW}".strip()
 
 
 @contextmanager

@@ -8,17 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark import class_archive
-from ottla.spark.session import JAVA_OPTIONS, JavaMissing, session, use_java
+from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, use_java
 from ottla.streams.description import Description
 from ottla.streams.errors import StreamsError
+from ottla.streams.late import planning, runtime
 from ottla.streams.loading import find_neighbours, load_pipelines
-from ottla.streams.planning import make_plan
-from ottla.streams.runtime import run_in
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
+
+_SHORT_JAVA: Final = "-XX:CompileThresholdScaling=4 -XX:+UseParallelGC"
+"""Java compiles only what runs very often, and collects garbage with the least processor time, but longer pauses."""
 
 logger = logging.getLogger("ottla.streams")
 
@@ -32,13 +34,13 @@ def run_file(
     """
     find_neighbours(path)
     logger.info("Starting Spark: the first micro-batch can take half a minute")
-    spark = session(path.stem, master, **(_short_run() if once else {}))
-    return run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
+    spark = session(path.stem, master, imports=["ottla.streams.runtime"], **(_short_run() if once else {}))
+    return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
 
 
 def _short_run() -> dict[str, Any]:
-    """Settings for a run that ends: no web pages of Spark, and Java compiles only what runs very often."""
-    return {"spark.ui.enabled": False, JAVA_OPTIONS: f"{class_archive.java_options()} -XX:CompileThresholdScaling=4"}
+    """Settings for a run that ends: no web pages of Spark, and options of Java for throughput."""
+    return {"spark.ui.enabled": False, JAVA_OPTIONS: f"{java_options()} {_SHORT_JAVA}"}
 
 
 def prepare() -> Path:
@@ -60,4 +62,4 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     spark = session("ottla stream explain", "local[1]", **quiet)
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
-    return [make_plan(spark, each, settings).description for each in pipelines]
+    return [planning.make_plan(spark, each, settings).description for each in pipelines]

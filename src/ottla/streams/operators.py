@@ -22,6 +22,7 @@ _KINDS: Final = {
     "GlobalLimit": "limit",
 }
 _PROCESSORS: Final = ("FlatMapGroups", "TransformWithState")
+_CASES: Final = re.compile(r"\b(?:upper|lower|initcap)\(")
 _ID: Final = re.compile(r"#\d+L?(?:-T\d+ms)?")
 
 
@@ -46,6 +47,11 @@ def operators_of(rows: DataFrame) -> Operators:
     stateful = [operator for name, node in nodes if (operator := _operator(name, node)) is not None]
     has_watermark = any(name == "EventTimeWatermark" for name, _ in nodes)
     return Operators(tuple(stateful), rows.isStreaming, has_watermark, any(_has_clock(*each) for each in nodes))
+
+
+def changes_case(rows: DataFrame) -> bool:
+    """Whether `upper`, `lower` or `initcap` is in the plan, as far as Spark prints it."""
+    return _CASES.search(str(rows._jdf.queryExecution().analyzed().toString())) is not None  # noqa: SLF001
 
 
 def _has_clock(name: str, node: Any) -> bool:

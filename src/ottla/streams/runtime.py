@@ -27,6 +27,7 @@ from ottla.clients.admin import Admin
 from ottla.clients.admin.core import PartialFailure
 from ottla.clients.errors import ClientError, UnknownTopicOrPartition
 from ottla.common import units
+from ottla.spark import java_start
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints
@@ -36,6 +37,7 @@ from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify, classify_exception
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.observing import log_offsets
+from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query, start_query
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
@@ -52,6 +54,7 @@ Starts: TypeAlias = Mapping[str, Mapping[str, int]]
 """Offsets by topic and partition."""
 
 WATCH_S: Final = 0.2
+WATCH_ONCE_S: Final = 0.05
 REPORT_S: Final = 10.0
 BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
@@ -182,7 +185,10 @@ class Runner:
         Raises StreamsError, and exceptions of clients and Spark.
         """
         _ensure_active(self._spark)
-        for query in self._prepare(stop or threading.Event()):
+        queries = self._prepare(stop or threading.Event())
+        if any(changes_case(output.rows) for each in queries for output in each.query.outputs):
+            java_start.initialize(java_start.CASES)
+        for query in queries:
             self._queries.append(query)
             self._start(query)
 
@@ -242,7 +248,7 @@ class Runner:
                 elif not each.running.isActive:
                     self._ended(each, now_s)
             self._publish(now_s)
-            stop.wait(WATCH_S)
+            stop.wait(WATCH_ONCE_S if self._settings.once else WATCH_S)
 
     def stop(self) -> None:
         """Stop all queries, each after its running micro-batch. Blocks for at most a minute."""
