@@ -9,7 +9,8 @@ Reading order:
 2. On the driver: source, cluster (requests to the brokers), sink.
 3. In the tasks: range_reader, batch_writer, client_pool, workers.
 4. Typed columns: formats, json_columns, avro_values, columns, ddl.
-5. session: a SparkSession with fast settings.
+5. session: a SparkSession with fast settings. java_start, class_archive and forked_workers (with worker_server and
+   worker_launcher) make its start faster.
 """
 
 from __future__ import annotations
