@@ -3092,14 +3092,14 @@ STREAMS = (
     ),
     Mutation(
         "a pipeline that makes no progress is not restarted for ever",
-        "streams/runtime.py",
-        "or each.restarts.are_over",
+        "streams/running_query.py",
+        "or self.restarts.are_over",
         "or False",
         ("tests/streams/test_runner.py::test_restarts_without_progress_end",),
     ),
     Mutation(
         "a stop waits for the running micro-batch",
-        "streams/runtime.py",
+        "streams/running_query.py",
         "    while query.isActive and time.monotonic() < deadline_s:\n",
         "    while False:\n",
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),

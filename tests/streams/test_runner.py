@@ -15,12 +15,23 @@ from pyspark.errors import PySparkException
 
 from ottla.clients.admin.core import PartialFailure
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, TlsFailed, TopicAuthorizationFailed
-from ottla.streams import Output, PipelineFailed, StreamsError, pipeline, planning, runtime, stream, to
+from ottla.streams import (
+    Output,
+    PipelineFailed,
+    StreamsError,
+    pipeline,
+    planning,
+    running_query,
+    runtime,
+    stream,
+    to,
+)
 from ottla.streams.errors import TemporaryError
 from ottla.streams.failures import MOST_RESTARTS
 from ottla.streams.inputs import Inputs
 from ottla.streams.outputs import Query
 from ottla.streams.planning import make_plan
+from ottla.streams.running_query import RunningQuery
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 from ottla.streams.status import Run as RunOfQuery
@@ -83,6 +94,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(runtime, "WATCH_S", 0.0)
     clock = iter(range(0, 10**9, 100))
     monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    monkeypatch.setattr(running_query, "time", runtime.time)
 
     def watch(*fakes: FakeQuery, has_progress: bool = False) -> list[FakeQuery]:
         waiting = list(fakes)
@@ -94,13 +106,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
                 raise PySparkException(progress.starts[-1].start_error)
             return progress.starts[-1]
 
-        monkeypatch.setattr(runtime, "start_query", start)
-        monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
+        monkeypatch.setattr(running_query, "start_query", start)
+        monkeypatch.setattr(running_query, "ensure_active", lambda _: None)
         plan = SimpleNamespace(pipeline=SimpleNamespace(name="p"))
         runner = Runner(cast("Any", None), [], Settings({}, "x"))
-        one = runtime._Running(cast("Any", plan), Query("p", "append", ()), cast("Any", progress))
+        one = RunningQuery(cast("Any", plan), Query("p", "append", ()), cast("Any", progress))
         runner._queries.append(one)
-        runner._start(one)
+        one.start(cast("Any", None), Settings({}, "x"))
         runner.watch(threading.Event())
         return progress.starts
 
@@ -144,6 +156,7 @@ def test_restarts_wait_for_a_query_that_is_starting(monkeypatch: pytest.MonkeyPa
     clock, started = iter(range(0, 10**9, 100)), []
     monkeypatch.setattr(runtime, "WATCH_S", 0.0)
     monkeypatch.setattr(runtime, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(running_query, "time", runtime.time)
     slow = FakeQuery(isActive=True, message="Initializing sources")
     stop = threading.Event()
 
@@ -156,14 +169,14 @@ def test_restarts_wait_for_a_query_that_is_starting(monkeypatch: pytest.MonkeyPa
         if slow.polls >= 5:
             slow.message = "Waiting for next trigger"
 
-    monkeypatch.setattr(runtime, "start_query", start)
-    monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
+    monkeypatch.setattr(running_query, "start_query", start)
+    monkeypatch.setattr(running_query, "ensure_active", lambda _: None)
     runner = Runner(cast("Any", None), [], Settings({}, "x"))
     monkeypatch.setattr(runner, "_publish", publish)
     for name, query in (("slow", slow), ("failed", None)):
         plan = cast("Any", SimpleNamespace(pipeline=SimpleNamespace(name=name)))
-        one = runtime._Running(plan, Query(name, "append", ()), cast("Any", FakeProgress(some=False)))
-        one.running = cast("Any", query)
+        one = RunningQuery(plan, Query(name, "append", ()), cast("Any", FakeProgress(some=False)))
+        one.execution = cast("Any", query)
         runner._queries.append(one)
     runner.watch(stop)
     assert started == [("failed", "Waiting for next trigger")]
@@ -190,7 +203,7 @@ class Away:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, away: Any) -> None:
-    monkeypatch.setattr(runtime, "_ensure_active", lambda _: None)
+    monkeypatch.setattr(runtime, "ensure_active", lambda _: None)
     runner = Runner(cast("Any", None), [], Settings({}, "x"))
     monkeypatch.setattr(runner, "_checked", away.checked)
     runner.start(away)
@@ -268,14 +281,14 @@ def test_failed_plan_may_succeed_later_if_a_process_or_broker_was_away(text: str
     (FakeQuery(isActive=False), 0),
 ])  # fmt: skip
 def test_stop_waits_for_the_end_of_a_batch(monkeypatch: pytest.MonkeyPatch, fake: FakeQuery, polls: int) -> None:
-    monkeypatch.setattr(runtime.time, "sleep", lambda _: None)
-    runtime._stop_after_batch(cast("Any", fake), deadline_s=float("inf"))
+    monkeypatch.setattr(running_query.time, "sleep", lambda _: None)
+    running_query._stop_after_batch(cast("Any", fake), deadline_s=float("inf"))
     assert fake.was_stopped_after == polls
 
 
 def test_stop_waits_no_longer_than_its_deadline() -> None:
     fake = FakeQuery(isActive=True, active_polls=10**9)
-    runtime._stop_after_batch(cast("Any", fake), deadline_s=0.0)
+    running_query._stop_after_batch(cast("Any", fake), deadline_s=0.0)
     assert fake.was_stopped_after is not None
 
 

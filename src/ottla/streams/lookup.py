@@ -7,7 +7,6 @@ Records of open and aborted transactions are not seen.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,11 +26,11 @@ from ottla.spark.table_history import check_history
 from ottla.streams.declarations import AsOf, Table
 from ottla.streams.errors import StreamsError
 from ottla.streams.inputs import options_of_table
+from ottla.streams.settings import default_bootstrap
 
 FIRST_PIECE: Final = 1_000
 LARGEST_PIECE: Final = 1_000_000
 """Offsets that are read before the next piece."""
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[s
 
     Raises StreamsError, TableError, FormatError, ClientError.
     """
-    found = find(table, key, {"bootstrap.servers": bootstrap or _default_bootstrap(), **(client or {})})
+    found = find(table, key, {"bootstrap.servers": bootstrap or default_bootstrap(), **(client or {})})
     return None if found is None else found.value
 
 
@@ -79,10 +78,6 @@ def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_parti
         return None
     latest = max(found, key=lambda record: record.column("timestamp")[0].value)
     return _found(latest, table, source)
-
-
-def _default_bootstrap() -> str:
-    return os.environ.get("OTTLA_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
 
 def _ends(admin: Admin, places: list[TopicPartition], as_of: AsOf | None) -> Positions:

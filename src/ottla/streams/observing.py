@@ -54,25 +54,6 @@ def _status(value: bytes) -> Status | None:
         return None
 
 
-def log_offsets(
-    client: Mapping[str, object], topics: Mapping[str, int], starts: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[int, tuple[int, int]]]:
-    """Return where a new checkpoint starts and where the log ends, by topic and partition.
-
-    `topics` has the number of partitions of each; `starts` are other offsets than the first ones. Raises exceptions of
-    clients.
-    """
-    partitions = [TopicPartition(topic, each) for topic, count in topics.items() for each in range(count)]
-    with Admin(client) as admin:
-        firsts = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    for each in partitions:
-        start = max(starts.get(each.topic, {}).get(str(each.partition), 0), firsts[each].offset)
-        found.setdefault(each.topic, {})[each.partition] = (start, ends[each].offset)
-    return found
-
-
 def forget(client: Mapping[str, object], statuses: Iterable[Status]) -> None:
     """Delete the statuses of queries. Raises exceptions of clients."""
     with Producer(client) as producer:

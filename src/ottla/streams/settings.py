@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.streams.declarations import Pipeline
+
+_LOCAL_BROKER: Final = "127.0.0.1:9092"
+
+
+def default_bootstrap() -> str:
+    """Return the brokers that a program uses if it names none: $OTTLA_BOOTSTRAP, or a broker on this machine."""
+    return os.environ.get("OTTLA_BOOTSTRAP") or _LOCAL_BROKER
 
 
 @dataclass(frozen=True)
