@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ottla.spark
-from ottla.spark import java_start
+from ottla.spark import forked_workers, java_start
 
 OWN_PROCESS = """
 import ottla.spark
@@ -36,6 +36,14 @@ def test_session_has_the_settings_of_ottla(spark: SparkSession) -> None:
 
 
 def test_running_session_is_returned(spark: SparkSession) -> None:
+    assert ottla.spark.session().sparkContext is spark.sparkContext
+
+
+def test_running_session_keeps_its_python_processes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start() -> None:
+        raise AssertionError("the server of Python processes was started for a session that does not use it")
+
+    monkeypatch.setattr(forked_workers, "start", start)
     assert ottla.spark.session().sparkContext is spark.sparkContext
 
 

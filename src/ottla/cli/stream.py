@@ -138,9 +138,14 @@ def _prepare(_: Options) -> None:
 
 
 _SHARED = (*output_options(), *connection_options("consumer"))
-COMMAND.verb("list", stream_status.names_argument(), *_SHARED, examples=stream_status.LIST_EXAMPLES, aliases=("ls",))(
-    stream_status.show_list
-)
+COMMAND.verb(
+    "list",
+    stream_status.names_argument(),
+    *stream_status.LIST_OPTIONS,
+    *_SHARED,
+    examples=stream_status.LIST_EXAMPLES,
+    aliases=("ls",),
+)(stream_status.show_list)
 COMMAND.verb(
     "describe",
     stream_status.names_argument(),

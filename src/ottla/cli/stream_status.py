@@ -12,7 +12,7 @@ from ottla.cli.late import observing
 from ottla.cli.output import Column, Output, moment, number, one_line, size
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.streams.diagnosis import Facts, Finding, diagnose
+from ottla.streams.diagnosis import Facts, Finding, ago, diagnose
 from ottla.streams.status import TOPIC, Input, Status
 from ottla.tools.suggestions import did_you_mean
 
@@ -52,30 +52,33 @@ def shown_phase(status: Status, now_ms: int) -> str:
 
 # -- list --------------------------------------------------------------------------------------------------------------
 
+LIST_OPTIONS = [Option("-l, --long", "with records, host, and the time of the status")]
 LIST_EXAMPLES = """
 ottla stream list
+ottla stream list --long                  with records and host
 ottla stream list --json | jq -r 'select(.lag > 1000) | .query'
 """
 
 
 def show_list(options: Options) -> None:
     """List the queries of pipelines: state, lag, and speed. A pipeline has one query, or several if several
-    outputs have mode="updates".
+    outputs have mode="updates": PIPELINE.TOPIC.
     """
     now_ms = units.now_ms()
     rows = [_row(each, now_ms) for each in statuses_of(options, options.names)]
     columns = [
-        Column("pipeline", narrow=True),
         Column("query", narrow=True),
         Column("state", colour=_COLOURS.get),
         number("lag"),
-        number("records"),
         Column("processed_per_s", "RECORDS/S", units.count, right=True),
         number("batch"),
         Column("duration_ms", "TOOK", units.duration, right=True),
-        moment("at_ms", "REPORTED"),
-        Column("host", narrow=True),
     ]
+    if options.long:
+        columns[:1] = [Column("pipeline", narrow=True), *columns[:1]]
+        columns += [number("records"), Column("host", narrow=True), moment("at_ms", "REPORTED")]
+    else:
+        columns += [Column("at_ms", "REPORTED", lambda at_ms: ago(now_ms - at_ms), right=True)]
     Output(options).table(columns, rows, empty=_NO_PIPELINE)
 
 

@@ -104,6 +104,7 @@ def session(
     if necessary. Blocks for seconds while Java starts. Raises JavaMissing, and ImportError if pyspark is not installed.
     """
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("Spark is not installed: pip install 'ottla[spark]'") from error
@@ -128,7 +129,9 @@ def session(
         building = building.config(name, str(given).lower() if isinstance(given, bool) else str(given))
     if not under_submit and JAVA_OPTIONS not in options and JAVA_OPTIONS not in conf:
         building = building.config(JAVA_OPTIONS, java_options())
-    with _forked_workers() if is_local and own_python and not under_submit else nullcontext():
+    # A context that runs already, of the program itself or of a notebook, has its Python.
+    is_new = SparkContext._active_spark_context is None  # noqa: SLF001 - pyspark has no public name for it
+    with _forked_workers() if is_new and is_local and own_python and not under_submit else nullcontext():
         if not under_submit and "spark.remote" not in options:
             java_start.start(getattr(building, "_options", {}), imports)
         return building.getOrCreate()

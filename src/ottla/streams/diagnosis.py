@@ -117,17 +117,17 @@ def diagnose(status: Status, facts: Facts) -> list[Finding]:
 
 
 def _ended(status: Status, facts: Facts) -> Finding | None:
-    ago = _ago(facts.now_ms - status.at_ms)
+    when = ago(facts.now_ms - status.at_ms)
     if status.phase == "failed":
-        return _failed(status, ago)
+        return _failed(status, when)
     if status.phase == "stopped":
         return Finding(
-            "stopped", f"It was stopped by SIGTERM, by Ctrl-C, or with another pipeline, {ago}.", [_start(status)]
+            "stopped", f"It was stopped by SIGTERM, by Ctrl-C, or with another pipeline, {when}.", [_start(status)]
         )
     if status.phase == "done":
         lag = _lag(status, facts)
         more = f" Since then, {_records(lag)} arrived." if lag else ""
-        return Finding("done", f"It ended {ago}, after all records of its start (--once).{more}", is_problem=lag > 0)
+        return Finding("done", f"It ended {when}, after all records of its start (--once).{more}", is_problem=lag > 0)
     if not status.is_alive(facts.now_ms):
         last = "" if status.batch is None else f" Its last micro-batch was {status.batch.number}."
         driver = f"process {status.run.pid} on {status.run.host}"
@@ -140,15 +140,15 @@ def _ended(status: Status, facts: Facts) -> Finding | None:
     return None
 
 
-def _failed(status: Status, ago: str) -> Finding:
+def _failed(status: Status, when: str) -> Finding:
     problem = status.problem
     if problem is None:
-        return Finding("failed", f"It failed {ago}.", [_start(status)])
+        return Finding("failed", f"It failed {when}.", [_start(status)])
     if problem.record is not None:
         topic, partition, offset = problem.record
         return Finding(
             "stopped by a record",
-            f"It stopped {ago} at a record that does not match its format: {problem.reason}",
+            f"It stopped {when} at a record that does not match its format: {problem.reason}",
             [
                 f"`ottla consume {topic} -p {partition} -o {offset} -n 1` shows the record.",
                 'bad="skip" of the stream skips such records, bad="topic:NAME" writes them to a topic.',
@@ -158,13 +158,13 @@ def _failed(status: Status, ago: str) -> Finding:
     if problem.kind == "retriable":
         return Finding(
             "failed",
-            f"It gave up {ago}, after {units.plural(problem.restarts, 'restart')} without a finished micro-batch: "
+            f"It gave up {when}, after {units.plural(problem.restarts, 'restart')} without a finished micro-batch: "
             f"{problem.reason}",
             [_start(status)],
         )
     return Finding(
         "failed",
-        f"It failed {ago}, and a restart would not help: {problem.reason}",
+        f"It failed {when}, and a restart would not help: {problem.reason}",
         [f"Change the program or its settings. {_start(status)}"],
     )
 
@@ -190,7 +190,7 @@ def _restarting(status: Status, facts: Facts) -> Finding | None:
     wait_ms = max(0, (problem.next_start_ms or 0) - facts.now_ms)
     return Finding(
         "restarting",
-        f"It failed {_ago(facts.now_ms - problem.at_ms)} and starts again in {_duration(wait_ms)}, restart "
+        f"It failed {ago(facts.now_ms - problem.at_ms)} and starts again in {_duration(wait_ms)}, restart "
         f"{problem.restarts + 1}: {problem.reason}",
     )
 
@@ -203,7 +203,7 @@ def _restarted(status: Status, facts: Facts) -> Finding | None:
         return None
     return Finding(
         "restarted",
-        f"It failed {_ago(facts.now_ms - problem.at_ms)}, was restarted, and has not finished a micro-batch since: "
+        f"It failed {ago(facts.now_ms - problem.at_ms)}, was restarted, and has not finished a micro-batch since: "
         f"{problem.reason}",
     )
 
@@ -424,7 +424,7 @@ def _healthy(status: Status, facts: Facts) -> Finding:
         )
     return Finding(
         "running",
-        f"It makes progress: micro-batch {batch.number} ended {_ago(facts.now_ms - batch.finished_ms)}, with "
+        f"It makes progress: micro-batch {batch.number} ended {ago(facts.now_ms - batch.finished_ms)}, with "
         f"{_rate(batch.processed_per_s)} records/s; {_records(lag)} wait.",
         is_problem=False,
     )
@@ -465,5 +465,6 @@ def _duration(milliseconds: int) -> str:
     return units.duration(max(1, round(milliseconds / 1000)) * 1000)
 
 
-def _ago(milliseconds: int) -> str:
+def ago(milliseconds: int) -> str:
+    """Return `3 min 20 s ago`, in whole seconds."""
     return f"{_duration(milliseconds)} ago"
