@@ -10,7 +10,7 @@ import pytest
 
 from ottla.clients import ClientError, CorruptRecords
 from ottla.clients.consumer.ranges import RangeReader
-from ottla.spark import range_reader
+from ottla.spark import range_columns
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.range_reader import read_range
@@ -23,7 +23,7 @@ PATIENCE = {"default.api.timeout.ms": "10000"}
 def own_readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Close the readers of each test at its end."""
     pool: ClientPool[RangeReader] = ClientPool(RangeReader)
-    monkeypatch.setattr(range_reader, "_readers", pool)
+    monkeypatch.setattr(range_columns, "_readers", pool)
     yield
     pool.close()
 

@@ -16,7 +16,7 @@ from ottla.clients import Admin, ClientError, CorruptRecords, Producer, TopicPar
 from ottla.clients.admin import ConfigResource
 from ottla.clients.consumer import ranges
 from ottla.clients.consumer.ranges import RangeReader, RecordsLost
-from ottla.spark import range_reader
+from ottla.spark import range_columns, range_reader
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import read_source_options
@@ -62,9 +62,9 @@ class World:
 
 @pytest.fixture
 def world(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    range_reader._readers.close()  # readers of other tests have threads, which these tests count
+    range_columns._readers.close()  # readers of other tests have threads, which these tests count
     pool: ClientPool[RangeReader] = ClientPool(RangeReader)
-    monkeypatch.setattr(range_reader, "_readers", pool)
+    monkeypatch.setattr(range_columns, "_readers", pool)
     yield World(broker.bootstrap)
     pool.close()
 
@@ -135,7 +135,7 @@ def test_consecutive_ranges_share_a_reader_without_extra_fetches(world: World) -
         for start in (0, 10, 20):
             assert world.offsets(topic, start, start + 10, client=client) == list(range(start, start + 10))
         time.sleep(0.7)  # enough for the response of a fetch that waits at the broker
-        range_reader._readers.close()
+        range_columns._readers.close()
     assert len(fetches) == 3
     assert not [t for t in threading.enumerate() if t.name == "ottla-ranges"]
 
@@ -143,7 +143,7 @@ def test_consecutive_ranges_share_a_reader_without_extra_fetches(world: World) -
 def test_idle_reader_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = world.topic()
     world.send(topic, numbered(3))
-    monkeypatch.setattr(range_reader, "_readers", ClientPool(RangeReader, idle_s=0.2))
+    monkeypatch.setattr(range_columns, "_readers", ClientPool(RangeReader, idle_s=0.2))
     assert world.offsets(topic, 0, 3) == [0, 1, 2]
     wait_until(lambda: not any(t.name == "ottla-ranges" for t in threading.enumerate()), "the reader is closed")
     assert world.offsets(topic, 1, 3) == [1, 2]
@@ -219,7 +219,7 @@ def test_range_with_compaction_gaps_returns_no_records_beyond_its_end(world: Wor
         first = 10 if world.offsets(topic, 0, 20, client=client)[0] == 10 else 20
         assert world.offsets(topic, 0, first, client=client) == []
         assert world.offsets(topic, 0, first + 2, client=client) == [10, 11]
-        range_reader._readers.close()
+        range_columns._readers.close()
 
 
 def test_corrupt_batch_is_an_error_with_its_offset(world: World) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from ottla.cli.main import main
 from ottla.clients import Admin, Producer, TopicPartition
 from ottla.clients.admin import ConfigResource
-from ottla.spark import range_reader, table_history
+from ottla.spark import range_columns, table_history
 from ottla.spark.options import read_source_options
 from ottla.spark.table_ends import TableError
 from ottla.spark.table_history import check_history
@@ -46,7 +48,7 @@ def topic(broker: RunningBroker) -> Iterator[Topic]:
     made = Topic(broker.bootstrap)
     yield made
     made.producer.close()
-    range_reader._readers.close()
+    range_columns._readers.close()
 
 
 @pytest.mark.both
@@ -125,6 +127,36 @@ def test_history_with_gaps_and_no_repeated_key_is_unknown(topic: Topic, monkeypa
         check_history(admin, source, place, 0, 4)
         admin.alter_config(ConfigResource.topic(topic.name), {"cleanup.policy": "delete"})
         check_history(admin, source, place, 0, 3)
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules |= dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy"))  # an import of them fails
+from ottla.cli.main import main
+from ottla.streams import table
+topic, bootstrap = sys.argv[1:]
+assert main(["stream", "get", topic, "a", "-b", bootstrap]) == 0
+assert main(["stream", "get", topic, "b", "-b", bootstrap]) == 1
+print([table(topic, key="id", value=kind).get("a", bootstrap=bootstrap) for kind in ("text", "bytes")])
+try:
+    table(topic, key="id", schema="name STRING").get("a", bootstrap=bootstrap)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_text_and_bytes_need_only_the_base_installation(topic: Topic) -> None:
+    topic.send("a", {"name": "Ann"})
+    topic.send("b", None)
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, topic.name, topic.bootstrap],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.stdout.splitlines() == [
+        '{"name": "Ann"}',
+        """['{"name": "Ann"}', b'{"name": "Ann"}']""",
+        "A value with a schema needs the types of Spark: pip install 'ottla[spark]'",
+    ], ran.stderr
 
 
 def test_command_prints_the_value(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,11 +120,14 @@ def test_list_fits_into_a_terminal_as_other_lists_do(
     publish(replace(before, run=run, phase="restarting", at_ms=before.at_ms - 83_000_000, batch=batch))
     lines = command("list", *words).out.splitlines()
     assert max(map(len, lines)) <= (160 if words else 90)
-    assert lines[0].split() == (
-        "PIPELINE QUERY STATE LAG RECORDS/S BATCH TOOK RECORDS HOST REPORTED"
-        if words
-        else "QUERY STATE LAG RECORDS/S BATCH TOOK REPORTED"
-    ).split()
+    assert (
+        lines[0].split()
+        == (
+            "PIPELINE QUERY STATE LAG RECORDS/S BATCH TOOK RECORDS HOST REPORTED"
+            if words
+            else "QUERY STATE LAG RECORDS/S BATCH TOOK REPORTED"
+        ).split()
+    )
     assert "worker-3" in lines[1] if words else "ago" in lines[1]
 
 

@@ -2,8 +2,8 @@
 
 `completion` is needed only when a shell completes a word, and imports the commands. `failures` explains errors of
 clients. `root` has the commands; `ottla up` starts without it, and other commands start without the broker (`serve`).
-`streams` runs pipelines and needs pyspark, as does `lookup`, which reads tables; `observing` reads their statuses with
-a consumer, `resetting` changes where they start.
+`streams` runs pipelines and needs pyspark; `lookup` reads tables, `observing` the statuses of pipelines, with a
+consumer; `resetting` changes where they start.
 """
 
 from typing import TYPE_CHECKING

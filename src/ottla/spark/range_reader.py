@@ -1,12 +1,7 @@
-"""Reads a range of offsets as Arrow batches with the columns of Spark's Kafka source, in Spark's Python workers.
-
-Spark reuses its workers, and the workers reuse their readers, so a small micro-batch needs no new connection. This
-module works without Spark too.
-"""
+"""Reads a range of offsets as Arrow batches with the columns of Spark's Kafka source. Works without Spark, too."""
 
 from __future__ import annotations
 
-import logging
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,26 +12,14 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.clients.consumer.arrow import binary_array, headers_array
-from ottla.clients.consumer.decoding import POLL_AGAIN
-from ottla.clients.consumer.ranges import RangeCollector, RangeReader, RecordsLost
-from ottla.clients.errors import CorruptRecords
 from ottla.records.column_kernels import repeat_texts
-from ottla.spark.client_pool import ClientPool
+from ottla.spark.range_columns import BATCH_BYTES, read_columns
 
 if TYPE_CHECKING:
+    from ottla.records.columns import RecordColumns
     from ottla.spark.offsets import OffsetRange
 
-logger = logging.getLogger("ottla.spark")
-
-BATCH_BYTES: Final = 2 * 1024 * 1024
-"""The maximum size of an Arrow batch, unless one record alone is larger. With 8 MiB a micro-batch of 75 MB takes 10 %
-longer, because Spark starts on a batch only when it is complete, and each worker needs 20 MB more memory."""
-FETCH_BYTES: Final = 2 * 1024 * 1024
-"""The default of max.partition.fetch.bytes here. A task reads one partition, so this is the size of a fetch. The next
-fetch is in flight while one is decoded."""
 _MAX_MILLIS: Final = (2**63 - 1) // 1000
-
-_readers = ClientPool(RangeReader)
 
 
 @cache
@@ -106,65 +89,22 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `rng` in batches of `arrow_schema(include_headers)` that are not empty.
 
-    `client` are a consumer's settings by Kafka's names. Records that are not in the log any more raise RecordsLost, and
-    a corrupt batch raises CorruptRecords; without `fail_on_data_loss` they are skipped with a warning. Blocks while
-    there are no records, at most default.api.timeout.ms. Raises ClientError with topic, partition and offset.
+    The parameters and errors are those of `read_columns`.
     """
-    settings: dict[str, object] = {
-        "max.partition.fetch.bytes": FETCH_BYTES,
-        **client,
-        "isolation.level": isolation_level,
-        "on.corrupt.records": "raise",  # this function decides whether to skip them
-        "allow.auto.create.topics": False,
-    }
     schema = arrow_schema(include_headers)
-    start = rng.start
-    with _readers.client(settings) as reader:
-        while start < rng.end:
-            try:
-                yield from _batches(reader, rng._replace(start=start), schema, max_bytes_per_batch)
-                break
-            except RecordsLost as error:
-                if fail_on_data_loss:
-                    raise RecordsLost(
-                        f"{error}. To skip the lost records instead, set the option failOnDataLoss=false",
-                        topic=rng.topic, partition=rng.partition, offset=error.offset, until=error.until,
-                    ) from error  # fmt: skip
-                logger.warning("%s; continuing, since failOnDataLoss is false", error)
-                start = error.until
-            except CorruptRecords as error:
-                start = _after_corrupt(error, rng, fail_on_data_loss)
-
-
-def _batches(reader: RangeReader, rng: OffsetRange, schema: pa.Schema, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `rng` up to the first error. Raises RecordsLost, CorruptRecords, ClientError."""
-    for collector in reader.read(*rng, max_bytes):
-        batch = _to_arrow(collector, rng, schema)
+    for columns in read_columns(
+        client,
+        rng,
+        isolation_level=isolation_level,
+        fail_on_data_loss=fail_on_data_loss,
+        max_bytes_per_batch=max_bytes_per_batch,
+    ):
+        batch = _to_arrow(columns, rng, schema)
         if batch.num_rows:
             yield batch
 
 
-def _after_corrupt(error: CorruptRecords, rng: OffsetRange, fail_on_data_loss: bool) -> int:
-    """Return the offset after a corrupt batch. Raises CorruptRecords if it must not or cannot be skipped."""
-    until = min(error.next_offset, rng.end)
-    if fail_on_data_loss or until <= error.offset:
-        hint = ". To skip this batch instead, set the option failOnDataLoss=false" if until > error.offset else ""
-        raise CorruptRecords(
-            f"{_reason(error)}{hint}", topic=rng.topic, partition=rng.partition, offset=error.offset
-        ) from error
-    logger.warning(
-        "%s; offsets %d to %d are skipped, since failOnDataLoss is false", _reason(error), error.offset, until - 1
-    )
-    return until
-
-
-def _reason(error: CorruptRecords) -> str:
-    return str(error).removesuffix(POLL_AGAIN)
-
-
-def _to_arrow(collector: RangeCollector, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
-    columns = collector.close()
-    assert columns is not None, "a collector without records"
+def _to_arrow(columns: RecordColumns, rng: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
     rows = columns.rows
     offsets = pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)], 0)
     millis = pa.Array.from_buffers(pa.timestamp("ms", "UTC"), rows, [None, pa.py_buffer(columns.timestamps)], 0)

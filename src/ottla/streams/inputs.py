@@ -20,7 +20,7 @@ from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify
 from ottla.streams.resetting import TABLES
-from ottla.streams.settings import Settings
+from ottla.streams.settings import Settings, format_options, options_of_table
 from ottla.streams.status import COUNT, INVALID
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"
@@ -91,22 +91,6 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         failure = classify(str(error))
         kind = TemporaryError if failure.is_retriable else StreamsError
         raise kind(f"stream({given.topic!r}): {failure.reason}") from error
-
-
-def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:
-    """Return the options of `format("ottla")` for a key or value; none for text and bytes."""
-    if kind == "json":
-        return {f"{part}.format": kind, f"{part}.schema": schema or ""}
-    if kind == "avro":
-        return {f"{part}.format": kind, f"{part}.avro.schema": schema or ""}
-    if kind == "protobuf":
-        message, _, descriptors = (schema or "").partition(" ")
-        return {
-            f"{part}.format": kind,
-            f"{part}.protobuf.message": message,
-            f"{part}.protobuf.descriptors": descriptors,
-        }
-    return {}
 
 
 def _columns(records: DataFrame, given: Stream, settings: Settings) -> DataFrame:
@@ -188,11 +172,6 @@ def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFra
         F.concat(own, F.array(*added)).cast(HEADERS).alias("headers"),
         F.col("timestamp"),
     )
-
-
-def options_of_table(given: Table, clients: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which all records of a table are read."""
-    return {**clients, "subscribe": given.topic, **format_options("value", given.value, given.schema)}
 
 
 def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:

@@ -1,4 +1,6 @@
-"""Looks up one key of a table: reads the key's partition backwards, without Spark's Java and with little memory.
+"""Looks up one key of a table: reads the key's partition backwards, without Java and with little memory.
+
+Values in text and bytes need neither pyspark nor pyarrow.
 
 A lookup reads pieces of the partition from its end, each four times as large as the piece before it, until a record has
 the key. So a key that changed recently is found at once, and one that does not exist costs a read of the partition.
@@ -9,24 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.clients.admin import Admin, OffsetSpec
 from ottla.common.ids import TopicPartition
+from ottla.common.lazy import LazyModule
 from ottla.records.murmur2 import partition_for_key
-from ottla.spark.formats import decode
 from ottla.spark.offsets import OffsetRange, Positions
-from ottla.spark.options import common_settings, read_source_options
-from ottla.spark.range_reader import read_range
+from ottla.spark.options import SourceOptions, common_settings, read_source_options
+from ottla.spark.range_columns import read_columns
 from ottla.spark.table_ends import TableError as TableError  # noqa: PLC0414 - re-exported
-from ottla.spark.table_history import check_history
 from ottla.streams.declarations import AsOf, Table
 from ottla.streams.errors import StreamsError
-from ottla.streams.inputs import options_of_table
-from ottla.streams.settings import default_bootstrap
+from ottla.streams.settings import default_bootstrap, options_of_table
+
+if TYPE_CHECKING:
+    from ottla.records.columns import BinaryColumn, RecordColumns
+    from ottla.spark import table_history
+    from ottla.streams import lookup_values
+else:
+    # Values with fields and a table as it was need pyarrow.
+    lookup_values = LazyModule("ottla.streams.lookup_values")
+    table_history = LazyModule("ottla.spark.table_history")
 
 FIRST_PIECE: Final = 1_000
 LARGEST_PIECE: Final = 1_000_000
@@ -41,6 +47,16 @@ class Found:
     offset: int
     timestamp_ms: int
     value: Any
+
+
+class Stored(NamedTuple):
+    """A record as it is in the topic."""
+
+    place: TopicPartition
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
 
 
 def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[str, str] | None) -> Any:
@@ -70,14 +86,15 @@ def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_parti
         found = []
         for tp in places:
             if table.as_of is not None:
-                check_history(admin, source, tp, firsts[tp].offset, ends[tp])
+                table_history.check_history(admin, source, tp, firsts[tp].offset, ends[tp])
             record = _latest(dict(source.client), wanted, tp, firsts[tp].offset, ends[tp])
             if record is not None:
                 found.append(record)
     if not found:
         return None
-    latest = max(found, key=lambda record: record.column("timestamp")[0].value)
-    return _found(latest, table, source)
+    latest = max(found, key=lambda record: record.timestamp_ms)
+    value = _value(latest, table, source)
+    return Found(latest.place.partition, latest.offset, latest.timestamp_ms, value)
 
 
 def _ends(admin: Admin, places: list[TopicPartition], as_of: AsOf | None) -> Positions:
@@ -96,31 +113,44 @@ def _ends(admin: Admin, places: list[TopicPartition], as_of: AsOf | None) -> Pos
     return {tp: min(given[tp.partition], end) for tp, end in ends.items()}
 
 
-def _latest(client: dict[str, str], key: bytes, tp: TopicPartition, first: int, end: int) -> Any:
-    """Return the last record of a key, as a batch with one row; None without one."""
+def _latest(client: dict[str, str], key: bytes, tp: TopicPartition, first: int, end: int) -> Stored | None:
+    """Return the last record of a key; None without one."""
     size = FIRST_PIECE
     while end > first:
         start = max(first, end - size)
         last = None
         wanted = OffsetRange(tp.topic, tp.partition, start, end)
-        for records in read_range(client, wanted, isolation_level="read_committed", fail_on_data_loss=False):
-            rows = records.filter(pc.equal(records.column("key"), pa.scalar(key, pa.binary())))
-            if rows.num_rows:
-                last = rows.slice(rows.num_rows - 1)
+        for columns in read_columns(client, wanted, isolation_level="read_committed", fail_on_data_loss=False):
+            last = _last_of(columns, key, tp, end) or last
         if last is not None:
             return last
         end, size = start, min(4 * size, LARGEST_PIECE)
     return None
 
 
-def _found(record: Any, table: Table, source: Any) -> Found | None:
-    values: list[Any] = [None]
-    if record.column("value").null_count == 0:
-        typed = record if source.value_format == "raw" else next(decode(iter((record,)), source))
-        values = typed.column("value").to_pylist()
-    value = values[0]
-    if isinstance(value, bytes) and table.value == "text":
-        value = value.decode("utf-8", "replace")
-    row = record.select(["partition", "offset"]).to_pylist()[0]
-    timestamp_ms = record.column("timestamp").cast(pa.int64())[0].as_py() // 1000
-    return Found(row["partition"], row["offset"], timestamp_ms, value)
+def _last_of(columns: RecordColumns, key: bytes, tp: TopicPartition, end: int) -> Stored | None:
+    """Return the last record of a key before the offset `end`."""
+    data, ends = columns.keys.data, memoryview(columns.keys.ends).cast("i")
+    for row in range(columns.rows - 1, -1, -1):
+        if data[ends[row] : ends[row + 1]] == key and _bytes_of(columns.keys, row) is not None:
+            offset = memoryview(columns.offsets).cast("q")[row]
+            if offset < end:
+                timestamp_ms = memoryview(columns.timestamps).cast("q")[row]
+                return Stored(tp, offset, timestamp_ms, key, _bytes_of(columns.values, row))
+    return None
+
+
+def _bytes_of(column: BinaryColumn, row: int) -> bytes | None:
+    if column.nulls and not column.validity[row // 8] >> row % 8 & 1:
+        return None
+    ends = memoryview(column.ends).cast("i")
+    return bytes(column.data[ends[row] : ends[row + 1]])
+
+
+def _value(record: Stored, table: Table, source: SourceOptions) -> Any:
+    """Return the value in its format. Raises FormatError, and ImportError without what the format needs."""
+    if record.value is None:
+        return None
+    if source.value_format != "raw":
+        return lookup_values.decode_value(record, source)
+    return record.value.decode("utf-8", "replace") if table.value == "text" else record.value

@@ -18,9 +18,9 @@ from ottla.spark.options import read_sink_options
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
-from ottla.streams.inputs import HEADERS, format_options
+from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
-from ottla.streams.settings import Settings
+from ottla.streams.settings import Settings, format_options
 from ottla.streams.status import COUNT, OUTPUT
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"

@@ -1,4 +1,7 @@
-"""How pipelines run: the cluster, the place of the checkpoints, and whether to end at the current end of the topics."""
+"""How pipelines run: the cluster, the place of the checkpoints, and whether to end at the current end of the topics.
+
+Also the options of `format("ottla")` for keys and values. Without Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.streams.declarations import Pipeline
+from ottla.streams.declarations import Pipeline, Table
 
 _LOCAL_BROKER: Final = "127.0.0.1:9092"
 
@@ -39,3 +42,24 @@ class Settings:
     def checkpoint(self, pipeline: Pipeline) -> str:
         """The directory of a pipeline."""
         return f"{self.checkpoints.rstrip('/')}/{pipeline.name}"
+
+
+def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:
+    """Return the options of `format("ottla")` for a key or value; none for text and bytes."""
+    if kind == "json":
+        return {f"{part}.format": kind, f"{part}.schema": schema or ""}
+    if kind == "avro":
+        return {f"{part}.format": kind, f"{part}.avro.schema": schema or ""}
+    if kind == "protobuf":
+        message, _, descriptors = (schema or "").partition(" ")
+        return {
+            f"{part}.format": kind,
+            f"{part}.protobuf.message": message,
+            f"{part}.protobuf.descriptors": descriptors,
+        }
+    return {}
+
+
+def options_of_table(given: Table, clients: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with which all records of a table are read."""
+    return {**clients, "subscribe": given.topic, **format_options("value", given.value, given.schema)}

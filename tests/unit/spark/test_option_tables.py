@@ -30,7 +30,7 @@ from ottla.spark.options import (
     read_sink_options,
     read_source_options,
 )
-from ottla.spark.range_reader import FETCH_BYTES
+from ottla.spark.range_columns import FETCH_BYTES
 from ottla.spark.source import OttlaDataSource
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
