@@ -3078,7 +3078,7 @@ DECLARATION = f"{UNIT}/streams"
 STREAMS = (
     Mutation(
         "a pipeline does not use the state of other operations",
-        "streams/description.py",
+        "streams/checkpoint_files.py",
         "        if was != is_now:\n",
         "        if False:\n",
         (f"{DECLARATION}/test_description.py::test_changes_of_inputs_and_operators_are_named",),

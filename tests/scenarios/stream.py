@@ -25,8 +25,9 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.common.ids import TopicPartition
+from ottla.streams.batch_reports import after_batch
 from ottla.streams.diagnosis import Facts, OpenTransaction, diagnose
-from ottla.streams.status import Problem, Run, Status, after_batch, at_start
+from ottla.streams.status import Problem, Run, Status, at_start
 
 START_MS = 1_767_225_600_000  # 2026-01-01
 SETTINGS = {"ms", "write", "rows", "late", "watermark", "invalid", "restart", "id", "for"}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.streams import StreamsError
-from ottla.streams.checkpoints import FILE, check_unchanged, load, store
-from ottla.streams.description import Stored
+from ottla.streams.checkpoint_files import PROGRAM_FILE, StoredProgram
+from ottla.streams.checkpoints import check_unchanged, load, store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROGRAM = Stored(2, {"lines": "lines"}, {"wordcount": ["aggregate by word"]})
+PROGRAM = StoredProgram(2, {"lines": "lines"}, {"wordcount": ["aggregate by word"]})
 
 
 def test_program_is_stored_and_another_one_is_refused(ottla_spark: SparkSession, tmp_path: Path) -> None:
@@ -23,11 +23,11 @@ def test_program_is_stored_and_another_one_is_refused(ottla_spark: SparkSession,
     store(ottla_spark, directory, PROGRAM)
     assert load(ottla_spark, directory) == PROGRAM
     check_unchanged(PROGRAM, PROGRAM, directory)
-    other = Stored(2, {"lines": "lines"}, {"wordcount": ["aggregate by day"]})
+    other = StoredProgram(2, {"lines": "lines"}, {"wordcount": ["aggregate by day"]})
     with pytest.raises(StreamsError, match="had aggregate by word, and has aggregate by day"):
         check_unchanged(PROGRAM, other, directory)
     # Without the checksum that Hadoop writes beside it.
-    (tmp_path / "wordcount" / f".{FILE}.crc").unlink()
-    (tmp_path / "wordcount" / FILE).write_text("{}")
+    (tmp_path / "wordcount" / f".{PROGRAM_FILE}.crc").unlink()
+    (tmp_path / "wordcount" / PROGRAM_FILE).write_text("{}")
     with pytest.raises(StreamsError, match="unreadable"):
         load(ottla_spark, directory)

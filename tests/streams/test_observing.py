@@ -15,11 +15,11 @@ from ottla.clients import Admin, Producer
 from ottla.clients.errors import TopicAuthorizationFailed
 from ottla.common import units
 from ottla.common.ids import TopicPartition
-from ottla.streams.description import Stored
+from ottla.streams.batch_reports import after_batch
+from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, load_starts
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
-from ottla.streams.resetting import PROGRAM_FILE, START_FILE, load_starts
-from ottla.streams.status import TOPIC, Problem, Run, Status, after_batch, at_start
+from ottla.streams.status import TOPIC, Problem, Run, Status, at_start
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -196,7 +196,7 @@ def test_why_names_the_record_that_stopped_a_pipeline(
 def checkpoint(directory: Path) -> Path:
     found = directory / "shop"
     (found / "shop" / "offsets").mkdir(parents=True)
-    (found / PROGRAM_FILE).write_text(Stored(1, {"rows": "orders"}, {"shop": []}).dumps())
+    (found / PROGRAM_FILE).write_text(StoredProgram(1, {"rows": "orders"}, {"shop": []}).dumps())
     return found
 
 

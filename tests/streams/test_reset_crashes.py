@@ -16,10 +16,9 @@ import pytest
 from ottla.cli.main import main
 from ottla.clients import Admin, Producer, TopicPartition
 from ottla.common import units
-from ottla.streams.description import Stored
+from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, load_groups, load_starts
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
-from ottla.streams.resetting import PROGRAM_FILE, START_FILE, load_groups, load_starts
 from ottla.streams.status import Run, Status
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def with_pipeline(ottla: Ottla, admin: Admin, directory: Path, name: str, *, has
     checkpoint = directory / name
     (checkpoint / name / "offsets").mkdir(parents=True)
     queries = (name, f"{name}.totals")
-    (checkpoint / PROGRAM_FILE).write_text(Stored(1, {"rows": "orders"}, dict.fromkeys(queries, ())).dumps())
+    (checkpoint / PROGRAM_FILE).write_text(StoredProgram(1, {"rows": "orders"}, dict.fromkeys(queries, ())).dumps())
     for group in (*queries, f"ottla.table.{name}.{uuid4()}", f"ottla.table.{name}.{uuid4()}"):
         admin.alter_group_offsets(group, {ORDERS: 3})
     if has_statuses:

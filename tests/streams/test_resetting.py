@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 from ottla.clients import Admin, Producer, TopicPartition
 from ottla.clients.admin import OffsetSpec
 from ottla.clients.errors import ClientError, GroupNotFound
-from ottla.streams.description import Stored
+from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, dump_starts, load_starts
 from ottla.streams.errors import StreamsError
 from ottla.streams.resetting import (
-    PROGRAM_FILE,
-    START_FILE,
     Reset,
-    dump_starts,
     execute,
     find_starts,
-    load_starts,
     local_path,
     read_program,
 )
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 TOPIC = "reset-orders"
 PARTITIONS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 FIRST_MS = 1_700_000_000_000
-PROGRAM = Stored(4, {"orders": TOPIC}, {"shop.balance": ["aggregate by customer"]})
+PROGRAM = StoredProgram(4, {"orders": TOPIC}, {"shop.balance": ["aggregate by customer"]})
 
 
 @pytest.mark.parametrize(

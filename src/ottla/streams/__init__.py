@@ -8,8 +8,8 @@ Reading order:
 
 1. Values and decisions, without Spark: declarations, schemas, settings, description, drawing, failures.
 2. From declarations to DataFrames and queries: inputs, operators, planning, outputs.
-3. Running: runtime, running_query, input_topics, checkpoints and loading; commands for the command line.
-4. What a run tells others: progress, status, publishing; observing reads it, diagnosis explains it.
+3. Running: runtime, running_query, input_topics, checkpoint_files, checkpoints, loading; commands for the CLI.
+4. What a run reports: progress, batch_reports, status, publishing. observing reads it, diagnosis explains it.
 5. resetting: another start; lookup: one key of a table; testing: a pipeline in a test.
 """
 

@@ -1,33 +1,30 @@
-"""The description of a program in its checkpoint, read and written through Hadoop's file systems, as Spark does.
+"""Reads and writes the files of Ottla in a checkpoint (`checkpoint_files`), as Spark does: by Hadoop's file systems.
 
-So a checkpoint may be on any of them. The file is written once, under another name, and then renamed: it is complete or
-absent.
+So a checkpoint may be on any of these. The description of the program is written once, under another name, and then
+renamed: it is complete or absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from ottla.spark.offsets import EARLIEST
-from ottla.streams.description import Stored, differences
+from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, differences, load_starts
 from ottla.streams.errors import StreamsError
-from ottla.streams.resetting import PROGRAM_FILE, START_FILE, load_starts
-
-FILE: Final = PROGRAM_FILE
 
 
-def load(spark: SparkSession, directory: str) -> Stored | None:
+def load(spark: SparkSession, directory: str) -> StoredProgram | None:
     """Return the description in a checkpoint; None if there is no checkpoint. Raises StreamsError."""
-    text = _read(spark, f"{directory}/{FILE}")
+    text = _read(spark, f"{directory}/{PROGRAM_FILE}")
     if text is None:
         return None
     try:
-        return Stored.loads(text)
+        return StoredProgram.loads(text)
     except ValueError as error:
-        raise StreamsError(f"{directory}/{FILE}: {error}") from None
+        raise StreamsError(f"{directory}/{PROGRAM_FILE}: {error}") from None
 
 
 def starting_offsets(spark: SparkSession, directory: str, partitions: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -51,7 +48,7 @@ def starting_offsets(spark: SparkSession, directory: str, partitions: Mapping[st
 
 
 def _read(spark: SparkSession, name: str) -> str | None:
-    files, path = _place(spark, name)
+    files, path = _file(spark, name)
     if not files.exists(path):
         return None
     opened = files.open(path)
@@ -61,20 +58,20 @@ def _read(spark: SparkSession, name: str) -> str | None:
         opened.close()
 
 
-def store(spark: SparkSession, directory: str, program: Stored) -> None:
+def store(spark: SparkSession, directory: str, program: StoredProgram) -> None:
     """Write the description of a program into its new checkpoint. Raises StreamsError."""
-    files, path = _place(spark, f"{directory}/{FILE}")
-    _, temporary = _place(spark, f"{directory}/{FILE}.new")
+    files, path = _file(spark, f"{directory}/{PROGRAM_FILE}")
+    _, temporary = _file(spark, f"{directory}/{PROGRAM_FILE}.new")
     written = files.create(temporary, True)
     try:
         written.write(bytearray(program.dumps().encode()))
     finally:
         written.close()
     if not files.rename(temporary, path):
-        raise StreamsError(f"{directory}/{FILE} cannot be written")
+        raise StreamsError(f"{directory}/{PROGRAM_FILE} cannot be written")
 
 
-def check_unchanged(before: Stored, now: Stored, directory: str) -> None:
+def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -> None:
     """Raise StreamsError if the checkpoint of a program cannot be used with another one."""
     found = differences(before, now)
     if found:
@@ -84,7 +81,7 @@ def check_unchanged(before: Stored, now: Stored, directory: str) -> None:
         )
 
 
-def _place(spark: SparkSession, name: str) -> tuple[Any, Any]:
+def _file(spark: SparkSession, name: str) -> tuple[Any, Any]:
     path = _jvm(spark).org.apache.hadoop.fs.Path(name)
     return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001 - no other access
 

@@ -1,18 +1,15 @@
-"""A pipeline in words: its inputs, stateful operators and outputs. Without Spark.
+"""A pipeline in words: its inputs, operators with state, and outputs. Without Spark.
 
-`explain` prints a Description; a checkpoint contains one, so that a changed program is refused with the difference.
+`ottla stream explain` prints a Description. A checkpoint has the part that must not change (`checkpoint_files`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ottla.streams.declarations import Input, Output, Pipeline, Stream
-
-VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -92,59 +89,6 @@ def _lines(description: Description) -> Iterator[str]:
         yield f"  run  {query.name}: {query.mode} mode, {state}"
     yield from (f"  out  {line}" for line in description.outputs)
     yield from (f"  !    {problem}" for problem in description.problems)
-
-
-# -- the description in a checkpoint -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What a checkpoint says about the program that made it."""
-
-    shuffle_partitions: int
-    sources: Mapping[str, str]
-    operators: Mapping[str, Sequence[str]]
-    """The operators with state of each query, by its name."""
-    version: int = VERSION
-
-    def dumps(self) -> str:
-        """Return the text for the checkpoint."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
-
-    @classmethod
-    def loads(cls, text: str) -> Stored:
-        """Read the text of a checkpoint. Raises ValueError."""
-        try:
-            found: Any = json.loads(text)
-            return cls(
-                int(found["shuffle_partitions"]), dict(found["sources"]), dict(found["operators"]), found["version"]
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the description of the program is unreadable: {error!r}") from None
-
-
-def stored(description: Description, shuffle_partitions: int) -> Stored:
-    """Return what a checkpoint says about this program."""
-    operators = {query.name: [str(each) for each in query.operators] for query in description.queries}
-    return Stored(shuffle_partitions, dict(description.sources), operators)
-
-
-def differences(before: Stored, now: Stored) -> list[str]:
-    """Return the changes of a program with which its checkpoint cannot be used, a sentence for each."""
-    found = [
-        f"its input {name!r} was the topic {before.sources.get(name)!r}, and is {now.sources.get(name)!r}"
-        for name in sorted(before.sources.keys() | now.sources.keys())
-        if before.sources.get(name) != now.sources.get(name)
-    ]
-    for name in sorted(before.operators.keys() | now.operators.keys()):
-        was, is_now = (list(each.operators.get(name, [])) for each in (before, now))
-        if was != is_now:
-            found.append(f"query {name!r} had {_listed(was)}, and has {_listed(is_now)}")
-    return found
-
-
-def _listed(operators: Sequence[str]) -> str:
-    return " and ".join(operators) if operators else "no state"
 
 
 def describe_inputs(pipeline: Pipeline) -> tuple[dict[str, str], dict[str, str]]:

@@ -14,8 +14,17 @@ from typing import Final
 
 from ottla.streams.description import Description
 
-CHARACTER, LINE, PADDING, GAP, COLUMN, MARGIN = 7.3, 17, 12, 22, 56, 16
-"""Width of a character, height of a line, and distances: in a box, between boxes, between layers, at the edge."""
+CHARACTER: Final = 7.3
+"""The width of a character. All sizes are in pixels."""
+LINE: Final = 17
+"""The height of a line of text, in a font of 12 pixels."""
+PADDING: Final = 12
+"""Around the text of a box."""
+BOX_GAP: Final = 22
+LAYER_GAP: Final = 56
+MARGIN: Final = 16
+_BASELINE: Final = 13
+"""From the top of a line to its baseline."""
 _HEAD: Final = (
     "<style>text{font:12px monospace;fill:#222}rect{fill:#fff;stroke:#666}.topic{fill:#e8f1fb;stroke:#4a7ab0}"
     "path{fill:none;stroke:#666}</style>"
@@ -68,33 +77,43 @@ def mermaid(descriptions: Sequence[Description]) -> str:
 
 def layers(graph: Graph) -> list[list[str]]:
     """Return the nodes by layer, each to the right of its predecessors, unless these form a cycle."""
-    before: dict[str, list[str]] = {node: [] for node in graph.boxes}
+    predecessors: dict[str, list[str]] = {node: [] for node in graph.boxes}
     for start, end in graph.arrows:
-        before[end].append(start)
+        predecessors[end].append(start)
+    depths = _depths(graph, predecessors)
+    rows: list[list[str]] = [[] for _ in range(1 + max(depths.values(), default=-1))]
+    for node in depths:
+        rows[depths[node]].append(node)
+    _sort_rows(rows, predecessors)
+    return rows
+
+
+def _depths(graph: Graph, predecessors: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the layer of each node, counted from the left."""
     found: dict[str, int] = {}
-    while len(found) < len(before):
-        waiting = [node for node in before if node not in found]
-        ready = [node for node in waiting if all(each in found for each in before[node])]
+    while len(found) < len(predecessors):
+        waiting = [node for node in predecessors if node not in found]
+        ready = [node for node in waiting if all(each in found for each in predecessors[node])]
         # In a cycle, the first node that is declared begins.
         for node in ready or waiting[:1]:
-            found[node] = 1 + max((found[each] for each in before[node] if each in found), default=-1)
-    for node, sources in before.items():
-        after = [found[end] for start, end in graph.arrows if start == node]
-        if after and not sources:
+            found[node] = 1 + max((found[each] for each in predecessors[node] if each in found), default=-1)
+    for node, sources in predecessors.items():
+        readers = [found[end] for start, end in graph.arrows if start == node]
+        if readers and not sources:
             # Beside its readers: an arrow over several layers would pass behind boxes.
-            found[node] = max(0, min(after) - 1)
-    rows: list[list[str]] = [[] for _ in range(1 + max(found.values(), default=-1))]
-    places: dict[str, float] = {}
-    for node in sorted(found, key=found.__getitem__):
-        rows[found[node]].append(node)
+            found[node] = max(0, min(readers) - 1)
+    return found
+
+
+def _sort_rows(rows: list[list[str]], predecessors: Mapping[str, Sequence[str]]) -> None:
+    """Sort the nodes of each layer by the mean height of their predecessors, so that few arrows cross."""
+    heights: dict[str, float] = {}
     for row in rows:
-        # Next to its predecessors, so that few arrows cross.
-        for place, node in enumerate(row):
-            known = [places[each] for each in before[node] if each in places]
-            places[node] = sum(known) / len(known) if known else place
-        row.sort(key=places.__getitem__)
-        places |= {node: place - len(row) / 2 for place, node in enumerate(row)}
-    return rows
+        for index, node in enumerate(row):
+            known = [heights[each] for each in predecessors[node] if each in heights]
+            heights[node] = sum(known) / len(known) if known else index
+        row.sort(key=heights.__getitem__)
+        heights |= {node: index - len(row) / 2 for index, node in enumerate(row)}
 
 
 @dataclass(frozen=True)
@@ -111,16 +130,16 @@ def place(graph: Graph) -> tuple[Mapping[str, Box], float, float]:
     """Return the place of each node, and the width and height of the drawing."""
     rows = layers(graph)
     heights = {node: len(lines) * LINE + PADDING for node, lines in graph.boxes.items()}
-    tall = max((sum(heights[node] + GAP for node in row) - GAP for row in rows), default=0)
+    tall = max((sum(heights[node] + BOX_GAP for node in row) - BOX_GAP for row in rows), default=0)
     boxes, x = {}, float(MARGIN)
     for row in rows:
         width = max((len(line) for node in row for line in graph.boxes[node]), default=0) * CHARACTER + 2 * PADDING
-        y = MARGIN + (tall - sum(heights[node] + GAP for node in row) + GAP) / 2
+        y = MARGIN + (tall - sum(heights[node] + BOX_GAP for node in row) + BOX_GAP) / 2
         for node in row:
             boxes[node] = Box(x, y, width, heights[node])
-            y += heights[node] + GAP
-        x += width + COLUMN
-    return boxes, max(x - COLUMN, MARGIN) + MARGIN, tall + 2 * MARGIN
+            y += heights[node] + BOX_GAP
+        x += width + LAYER_GAP
+    return boxes, max(x - LAYER_GAP, MARGIN) + MARGIN, tall + 2 * MARGIN
 
 
 def svg(descriptions: Sequence[Description]) -> str:
@@ -131,13 +150,13 @@ def svg(descriptions: Sequence[Description]) -> str:
     for start, end in graph.arrows:
         one, other = boxes[start], boxes[end]
         x, y, to_x, to_y = one.x + one.width, one.y + one.height / 2, other.x, other.y + other.height / 2
-        bend = COLUMN / 2
+        bend = LAYER_GAP / 2
         curve = f"M{x:.0f} {y:.0f}C{x + bend:.0f} {y:.0f} {to_x - bend:.0f} {to_y:.0f} {to_x:.0f} {to_y:.0f}"
         lines.append(f'<path d="{curve}" marker-end="url(#arrow)"/>')
     for node, box in boxes.items():
         size = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
         lines.append(f'<rect {size} rx="14" class="topic"/>' if node in graph.topics.values() else f"<rect {size}/>")
         for number, line in enumerate(graph.boxes[node]):
-            x, y = box.x + PADDING, box.y + PADDING / 2 + LINE * number + 13
+            x, y = box.x + PADDING, box.y + PADDING / 2 + LINE * number + _BASELINE
             lines.append(f'<text x="{x:.0f}" y="{y:.0f}">{escape(line)}</text>')
     return "\n".join([*lines, "</svg>"])

@@ -15,13 +15,13 @@ from pyspark.sql.types import StructType, TimestampType
 
 from ottla.spark.idle import TICK
 from ottla.spark.table_source import TableDataSource
+from ottla.streams.batch_reports import COUNT, INVALID
 from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify
 from ottla.streams.resetting import TABLES
 from ottla.streams.settings import Settings, format_options, options_of_table
-from ottla.streams.status import COUNT, INVALID
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"
 _ERRORS: Final = "__connect.errors."

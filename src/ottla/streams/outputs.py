@@ -15,13 +15,13 @@ from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
 from ottla.spark.formats import Encoder, encoder
 from ottla.spark.options import read_sink_options
+from ottla.streams.batch_reports import COUNT, OUTPUT
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
-from ottla.streams.status import COUNT, OUTPUT
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
 CLOCK_INTERVAL: Final = "1 second"

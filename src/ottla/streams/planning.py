@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -43,28 +44,40 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
             for output in outputs
             if operators[output.topic].has_clock
         ]
-    changing = [output for output in outputs if output.mode == "updates"]
+    divided = _divide(spark, pipeline, settings, outputs)
+    divided[0] = replace(divided[0], dead_letters=inputs.dead_letters)
+    queries = [_with_operators(query, operators) for query in divided]
+    return Plan(pipeline, tuple(queries), _description(pipeline, outputs, queries, problems))
+
+
+def _divide(spark: SparkSession, pipeline: Pipeline, settings: Settings, outputs: tuple[Output, ...]) -> list[Query]:
+    """Return the queries for outputs: one for all whose rows are final, and one for each with updates.
+
+    Spark allows one output mode in a query, and one aggregate in the mode update.
+    """
     final = tuple(output for output in outputs if output.mode != "updates")
     queries = [Query(pipeline.name, "append", final)] if final else []
-    for output in changing:
-        if queries:
-            name = f"{pipeline.name}.{output.topic}"
-            # A second query commits its offsets to a group of its own, so it reads the inputs itself.
-            again = _outputs(pipeline, read_inputs(spark, pipeline, settings, name))
-            output = next(each for each in again if each.topic == output.topic)
-            queries.append(Query(name, "update", (output,)))
-        else:
+    for output in outputs:
+        if output.mode != "updates":
+            continue
+        if not queries:
             queries.append(Query(pipeline.name, "update", (output,)))
-    queries[0] = replace(queries[0], dead_letters=inputs.dead_letters)
-    queries = [
-        replace(
-            query,
-            operators=tuple(each for output in query.outputs for each in operators[output.topic].stateful),
-            has_clock=any(operators[output.topic].has_clock for output in query.outputs),
-        )
-        for query in queries
-    ]
-    return Plan(pipeline, tuple(queries), _description(pipeline, outputs, queries, problems))
+            continue
+        name = f"{pipeline.name}.{output.topic}"
+        # A second query commits its offsets to a group of its own, so it reads the inputs itself.
+        own = _outputs(pipeline, read_inputs(spark, pipeline, settings, name))
+        queries.append(Query(name, "update", tuple(each for each in own if each.topic == output.topic)))
+    return queries
+
+
+def _with_operators(query: Query, operators: Mapping[str, Operators]) -> Query:
+    """Add what the plans of its outputs do; `operators` has those of each topic."""
+    found = [operators[output.topic] for output in query.outputs]
+    return replace(
+        query,
+        operators=tuple(operator for each in found for operator in each.stateful),
+        has_clock=any(each.has_clock for each in found),
+    )
 
 
 def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:

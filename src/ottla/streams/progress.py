@@ -17,7 +17,8 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from ottla.common import units
-from ottla.streams.status import Status, after_batch
+from ottla.streams.batch_reports import after_batch
+from ottla.streams.status import Status
 
 logger = logging.getLogger("ottla.streams")
 

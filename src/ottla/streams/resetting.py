@@ -9,26 +9,29 @@ the pipeline are in its old checkpoint (NAME.deleted) or in START_FILE, until al
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.clients import Admin
 from ottla.clients.admin import OffsetSpec
 from ottla.clients.admin.core import PartialFailure
 from ottla.clients.errors import GroupNotFound
 from ottla.common.ids import TopicPartition
-from ottla.streams.description import Stored
+from ottla.streams.checkpoint_files import (
+    PROGRAM_FILE,
+    START_FILE,
+    StoredProgram,
+    dump_starts,
+    load_groups,
+    load_starts,
+)
 from ottla.streams.errors import StreamsError
 
-PROGRAM_FILE: Final = "ottla-program.json"
-START_FILE: Final = "ottla-start.json"
-VERSION: Final = 1
 TABLES: Final = "ottla.table."
 """The beginning of the groups that have the ends of tables; the pipeline and the id of the query follow."""
 _QUERY_ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -62,11 +65,11 @@ def local_path(checkpoint: str) -> Path:
     )
 
 
-def read_program(checkpoint: Path) -> Stored | None:
+def read_program(checkpoint: Path) -> StoredProgram | None:
     """Return the description of the program in a checkpoint; None if there is none. Raises StreamsError."""
     path = checkpoint / PROGRAM_FILE
     try:
-        return Stored.loads(path.read_text())
+        return StoredProgram.loads(path.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -184,34 +187,3 @@ def _move_group(admin: Admin, group: str, starts: Mapping[TopicPartition, int]) 
     except PartialFailure as failure:
         if not all(isinstance(error, GroupNotFound) for error in failure.errors.values()):
             raise
-
-
-# -- the file with the starts ------------------------------------------------------------------------------------------
-
-
-def dump_starts(starts: Mapping[TopicPartition, int], groups: Sequence[str] = ()) -> str:
-    """Return the text of the file: the offsets, and the pipeline's groups for the next reset."""
-    offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in starts.items():
-        offsets.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps({"version": VERSION, "offsets": offsets, "groups": [*groups]}, indent=1, sort_keys=True)
-
-
-def load_starts(text: str) -> dict[str, dict[str, int]]:
-    """Return the offsets of the file by topic and partition. Raises ValueError."""
-    try:
-        found: Any = json.loads(text)
-        return {
-            topic: {str(int(partition)): int(offset) for partition, offset in offsets.items()}
-            for topic, offsets in found["offsets"].items()
-        }
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"the starting offsets are unreadable: {error!r}") from None
-
-
-def load_groups(text: str) -> list[str]:
-    """Return the groups of the file; none if an earlier version wrote it. Raises ValueError."""
-    try:
-        return [str(each) for each in json.loads(text).get("groups", ())]
-    except (TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"the groups are unreadable: {error!r}") from None

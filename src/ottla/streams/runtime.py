@@ -28,8 +28,8 @@ from ottla.spark import java_start
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints
+from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
-from ottla.streams.description import Stored, stored
 from ottla.streams.errors import StreamsError
 from ottla.streams.failures import Restarts, classify_exception
 from ottla.streams.input_topics import count_partitions, log_offsets
@@ -129,7 +129,7 @@ class _Planned:
     plan: Plan
     progress: Progress
     starts: Starts
-    new: Stored | None
+    new: StoredProgram | None
     """What a new checkpoint says about the program; None for a checkpoint that exists."""
 
 
@@ -290,7 +290,7 @@ class Runner:
         session = _session(self._spark, shuffle_partitions)
         starts = checkpoints.starting_offsets(self._spark, directory, partitions)
         plan = make_plan(session, pipeline, replace(self._settings, starts=starts))
-        now = stored(plan.description, shuffle_partitions)
+        now = stored_program(plan.description, shuffle_partitions)
         if before is not None:
             checkpoints.check_unchanged(before, now, directory)
         progress = Progress()

@@ -1,8 +1,8 @@
 """The status of a query, as a run publishes it for `ottla stream list`, `describe` and `why`.
 
 A run publishes the statuses of its queries to the compacted topic `__ottla_streams`, so that any machine can ask. Each
-has the key PIPELINE/QUERY. `after_batch` derives the next status from Spark's report about a micro-batch. The size of a
-status is limited: of many partitions it has those with the largest lag, of a long run a few samples.
+has the key PIPELINE/QUERY. `batch_reports` derives the next status from Spark's report about a micro-batch. The size of
+a status is limited: of many partitions it has those with the largest lag, of a long run a few samples.
 
 Without I/O, clock or Spark. Times are milliseconds since the epoch.
 """
@@ -13,17 +13,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 TOPIC: Final = "__ottla_streams"
 VERSION: Final = 1
-INVALID: Final = "invalid"
-"""The beginning of the names of observed metrics that count invalid records; the parameter follows after a period."""
-OUTPUT: Final = "output"
-"""The beginning of the names of observed metrics that count the rows of outputs; the topic follows after a period."""
-COUNT: Final = "count"
-"""The column of an observed metric."""
 INTERVAL_MS: Final = 1_000
 """The shortest time between two records about a query."""
 HEARTBEAT_MS: Final = 10_000
@@ -31,8 +24,6 @@ HEARTBEAT_MS: Final = 10_000
 SILENT_MS: Final = 3 * HEARTBEAT_MS
 """A run that has published nothing for so long has died, or cannot reach the brokers."""
 MOST_PARTITIONS: Final = 50
-MOST_SAMPLES: Final = 12
-SAMPLE_MS: Final = 10_000
 _RECORD: Final = re.compile(r"Topic '([^']+)', partition (\d+), offset (\d+)")
 
 Phase: TypeAlias = Literal["running", "restarting", "stopped", "done", "failed"]
@@ -259,139 +250,6 @@ def at_start(run: Run, offsets: Mapping[str, Mapping[int, tuple[int, int]]]) -> 
         for topic, partitions in offsets.items()
     )
     return Status(run, at_ms=run.started_ms, inputs=inputs)
-
-
-# -- after a micro-batch -----------------------------------------------------------------------------------------------
-
-
-def after_batch(before: Status, report: Mapping[str, Any], now_ms: int) -> Status:
-    """Return the status after a micro-batch; `report` is Spark's progress as JSON."""
-    inputs = _inputs(before, report, now_ms)
-    records = sum(each.records for each in inputs)
-    total, lag = before.records + records, sum(each.lag for each in inputs)
-    stores = _stores(before.run, report)
-    sample = Sample(now_ms, lag, sum(each.rows for each in stores), total)
-    duration_ms = int(report.get("batchDuration", 0))
-    return replace(
-        before,
-        at_ms=now_ms,
-        batch=Batch(
-            int(report["batchId"]),
-            now_ms,
-            duration_ms,
-            {name: int(ms) for name, ms in report.get("durationMs", {}).items() if name != "triggerExecution"},
-            records,
-            _rate(records, duration_ms),
-            _arrived(before, total + lag, now_ms),
-        ),
-        batches=before.batches + 1,
-        records=total,
-        busy_ms=before.busy_ms + duration_ms,
-        inputs=inputs,
-        watermark_ms=_watermark(report, before.watermark_ms),
-        stores=stores,
-        outputs=_added(before.outputs, _output_rows(before.run, report)),
-        invalid=_added(before.invalid, _observed(report, INVALID)),
-        late=before.late + sum(each.late for each in stores),
-        samples=_sampled(before.samples, sample),
-        busy_since_ms=None,
-    )
-
-
-def _inputs(before: Status, report: Mapping[str, Any], now_ms: int) -> tuple[Input, ...]:
-    known = {(each.topic, one.partition): one for each in before.inputs for one in each.partitions}
-    found: dict[str, list[Partition]] = {}
-    for source in report.get("sources", ()):
-        start, end, latest = (_offsets(source, name) for name in ("startOffset", "endOffset", "latestOffset"))
-        for topic, offsets in end.items():
-            starts, ends = start.get(topic, {}), latest.get(topic, {})
-            # A topic that two streams read is one input.
-            found[topic] = []
-            for each, offset in offsets.items():
-                previous = known.get((topic, int(each)), Partition(int(each), offset, offset))
-                # The first micro-batch of a checkpoint has no start.
-                span = (starts.get(each, previous.offset), offset, ends.get(each, offset))
-                found[topic].append(_partition(int(each), span, previous.last_record_ms, now_ms))
-    return tuple(Input.of(topic, partitions) for topic, partitions in found.items())
-
-
-def _partition(number: int, span: tuple[int, int, int], last_ms: int, now_ms: int) -> Partition:
-    """Return a partition after a micro-batch from the first to the second offset, while its log ended at the third."""
-    start, offset, end = span
-    records = max(0, offset - start)
-    return Partition(number, offset, max(offset, end), records, now_ms if records else last_ms)
-
-
-def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, int]]:
-    """Return the offsets of a source by topic and partition; nothing if it is not a source of Ottla.
-
-    Names that no topic can have are not offsets: `#idle` is the time of an idle stream.
-    """
-    found = source.get(name)
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-        return {}
-    return {topic: offsets for topic, offsets in found.items() if not topic.startswith("#")}
-
-
-def _stores(run: Run, report: Mapping[str, Any]) -> tuple[Store, ...]:
-    stores = report.get("stateOperators", ())
-    # Spark names its own operators; those of the program are in the same order if each has one store.
-    names = run.operators if len(run.operators) == len(stores) else ()
-    return tuple(
-        Store(
-            names[number] if names else str(each.get("operatorName", "")),
-            int(each.get("numRowsTotal", 0)),
-            int(each.get("memoryUsedBytes", 0)),
-            int(each.get("numRowsUpdated", 0)),
-            int(each.get("numRowsRemoved", 0)),
-            int(each.get("numRowsDroppedByWatermark", 0)),
-        )
-        for number, each in enumerate(stores)
-    )
-
-
-def _output_rows(run: Run, report: Mapping[str, Any]) -> dict[str, int]:
-    rows = int(report.get("sink", {}).get("numOutputRows", -1))
-    if len(run.outputs) == 1 and rows >= 0:
-        return {run.outputs[0]: rows}
-    return _observed(report, OUTPUT)
-
-
-def _observed(report: Mapping[str, Any], kind: str) -> dict[str, int]:
-    found = {}
-    for metric, row in report.get("observedMetrics", {}).items():
-        prefix, _, name = metric.partition(".")
-        if prefix == kind and COUNT in row:
-            found[name] = int(row[COUNT])
-    return found
-
-
-def _watermark(report: Mapping[str, Any], before_ms: int | None) -> int | None:
-    text = report.get("eventTime", {}).get("watermark")
-    found_ms = round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
-    return found_ms or before_ms  # Spark begins with 0
-
-
-def _arrived(before: Status, total: int, now_ms: int) -> float:
-    if before.batch is None:
-        return 0.0
-    return _rate(max(0, total - before.records - before.lag), now_ms - before.batch.finished_ms)
-
-
-def _rate(records: int, duration_ms: int) -> float:
-    return round(records * 1000 / max(1, duration_ms), 1)
-
-
-def _added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    return {name: before.get(name, 0) + now.get(name, 0) for name in (*before, *now)}
-
-
-def _sampled(samples: Sequence[Sample], sample: Sample) -> tuple[Sample, ...]:
-    """Add a sample, unless the last one is recent. The first one of the run and the last two minutes remain."""
-    if samples and sample.at_ms - samples[-1].at_ms < SAMPLE_MS:
-        return tuple(samples)
-    added = (*samples, sample)
-    return added if len(added) <= MOST_SAMPLES else (added[0], *added[2:])
 
 
 def is_due(published: Status | None, now: Status) -> bool:

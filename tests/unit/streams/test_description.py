@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.streams.checkpoint_files import StoredProgram, differences, stored_program
 from ottla.streams.declarations import Stream, Table
 from ottla.streams.description import (
     Description,
     Operator,
     QueryDescription,
-    Stored,
-    differences,
     input_line,
-    stored,
     text,
 )
 
@@ -47,16 +45,16 @@ def test_lines_of_inputs() -> None:
 
 
 def test_stored_program_is_read_again() -> None:
-    program = stored(COUNTS, 2)
-    assert Stored.loads(program.dumps()) == program
+    program = stored_program(COUNTS, 2)
+    assert StoredProgram.loads(program.dumps()) == program
     assert differences(program, program) == []
     with pytest.raises(ValueError, match="unreadable"):
-        Stored.loads("{}")
+        StoredProgram.loads("{}")
 
 
 def test_changes_of_inputs_and_operators_are_named() -> None:
-    before = Stored(2, {"lines": "lines", "old": "o"}, {"wordcount": ["aggregate by word"]})
-    now = Stored(2, {"lines": "texts"}, {"wordcount": ["aggregate by word, day"], "wordcount.x": ["join"]})
+    before = StoredProgram(2, {"lines": "lines", "old": "o"}, {"wordcount": ["aggregate by word"]})
+    now = StoredProgram(2, {"lines": "texts"}, {"wordcount": ["aggregate by word, day"], "wordcount.x": ["join"]})
     assert differences(before, now) == [
         "its input 'lines' was the topic 'lines', and is 'texts'",
         "its input 'old' was the topic 'o', and is None",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from ottla.streams.batch_reports import MOST_SAMPLES, after_batch
 from ottla.streams.status import (
     HEARTBEAT_MS,
     MOST_PARTITIONS,
-    MOST_SAMPLES,
     SILENT_MS,
     Batch,
     Input,
@@ -19,7 +19,6 @@ from ottla.streams.status import (
     Run,
     Status,
     Store,
-    after_batch,
     at_start,
     is_due,
 )
