@@ -3091,6 +3091,13 @@ STREAMS = (
         (f"{DECLARATION}/test_failures.py::test_reason_of_a_failure",),
     ),
     Mutation(
+        "Java starts with the collector that the user has chosen",
+        "spark/collectors.py",
+        '"" if _is_chosen(_environment(_OF_JAVA)) else options',
+        "options",
+        (f"{UNIT}/spark/test_collectors.py::test_that_of_each_java_is_kept",),
+    ),
+    Mutation(
         "a pipeline that makes no progress is not restarted for ever",
         "streams/running_query.py",
         "or self.restarts.are_over",

@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ottla.spark import collectors
+
 logger = logging.getLogger(__name__)
 
 _IMPORTED: Final = ("pyspark.testing.utils", "pyspark.sql.pandas.types")
 """What pyspark imports when it first sends a value to Java, with numpy and pandas."""
-_LAUNCHER: Final = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_LAUNCHER: Final = "-XX:TieredStopAtLevel=1"
+_LAUNCHER_COLLECTOR: Final = "-XX:+UseSerialGC"
 """For the Java that prints the command of Spark's Java, and ends after a fifth of a second."""
 _SESSION: Final = (
     "org.apache.spark.sql.ml.InternalFunctionRegistration$",
@@ -72,7 +75,10 @@ def _initialize(classes: tuple[str, ...]) -> None:
 def _launcher_settings() -> Iterator[None]:
     from pyspark.find_spark_home import _find_spark_home
 
-    ours = {"SPARK_HOME": str(_find_spark_home()), **_LAUNCHER}  # else a script starts Python to find it
+    ours = {
+        "SPARK_HOME": str(_find_spark_home()),  # else a script starts Python to find it
+        "SPARK_LAUNCHER_OPTS": f"{_LAUNCHER} {collectors.for_any_java(_LAUNCHER_COLLECTOR)}".strip(),
+    }
     chosen = {name: value for name, value in ours.items() if name not in os.environ}
     os.environ.update(chosen)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.spark import class_archive
+from ottla.spark import class_archive, collectors
 from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, use_java
 from ottla.streams.description import Description
 from ottla.streams.errors import StreamsError
@@ -19,8 +19,10 @@ from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
 
-_SHORT_JAVA: Final = "-XX:CompileThresholdScaling=4 -XX:+UseParallelGC"
-"""Java compiles only what runs very often, and collects garbage with the least processor time, but longer pauses."""
+_SHORT_JAVA: Final = "-XX:CompileThresholdScaling=4"
+"""Java compiles only what runs very often."""
+_SHORT_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""It takes the least processor time, but makes longer pauses."""
 
 logger = logging.getLogger("ottla.streams")
 
@@ -40,7 +42,8 @@ def run_file(
 
 def _short_run() -> dict[str, Any]:
     """Settings for a run that ends: no web pages of Spark, and options of Java for throughput."""
-    return {"spark.ui.enabled": False, JAVA_OPTIONS: f"{java_options()} {_SHORT_JAVA}"}
+    options = f"{java_options()} {_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}"
+    return {"spark.ui.enabled": False, JAVA_OPTIONS: options.strip()}
 
 
 def prepare() -> Path:

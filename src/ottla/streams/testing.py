@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.tws_tester import TwsTester as TwsTester  # noqa: PLC0414 - re-exported
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.spark import collectors
 from ottla.spark.idle import TICK
 from ottla.spark.session import QUICK_JAVA
 from ottla.spark.session import session as spark_session
@@ -38,7 +39,7 @@ def session() -> SparkSession:
         "spark.ui.enabled": False,
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.driver.extraJavaOptions": collectors.for_driver(QUICK_JAVA),
     }
     return spark_session("tests", "local[2]", **settings)
 
