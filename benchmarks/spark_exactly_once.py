@@ -3,9 +3,10 @@
     python -m benchmarks.spark_exactly_once [ROUNDS]
 
 Small: micro-batches of ten records of a topic, one task. Large: micro-batches of 500,000 rows of 100 B, six tasks. The
-two sinks write in turn, round by round, and begin in turn, too. CPU is that of Spark's processes and the broker's, also
-by part. The difference is the median of the differences of the rounds: the JVM compiles all the time, and another load
-of the machine changes both sinks of a round. Rounds differ by more than what the sinks cost (the last two columns).
+two sinks write in turn, round by round, and begin in turn, too. Two rounds warm the JVM up and are not counted. CPU is
+that of Spark's processes and the broker's, also by part. The difference is the median of the differences of the rounds:
+the JVM compiles all the time, and another load of the machine changes both sinks of a round. Rounds differ by more than
+what the sinks cost (the last two columns).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS = 1_000_000
+WARM_UPS = 2
 SMALL_ROWS = 10
 SINKS = {"at least once": {}, "exactly once": {"exactlyOnce": "true"}}
 MS, CPU, RATE = "ms", "CPU ms", "rows/s"
@@ -50,7 +52,7 @@ class Size:
 
 def small(stage: Stage) -> Size:
     """Batches of the source of Ottla, from a topic that is filled already, so that no batch waits for records."""
-    first, last = 15, 75
+    first, last = 20, 95  # Spark keeps the progress of the last 100
     topic = new_topic(stage.broker, 1)
     with Producer(bootstrap_servers=stage.broker.bootstrap) as producer:
         for _ in range((last + 20) * SMALL_ROWS):
@@ -92,10 +94,10 @@ def run(stage: Stage, size: Size, options: dict[str, str]) -> Figures:
 def race(stage: Stage, size: Size, rounds: int, console: Console) -> None:
     """Print the medians of both sinks and of their differences."""
     found: dict[str, list[Figures]] = {name: [] for name in SINKS}
-    for number in range(rounds + 1):
+    for number in range(WARM_UPS + rounds):
         for name in sorted(SINKS, reverse=bool(number % 2)):
             figures = run(stage, size, SINKS[name])
-            if number:  # the first round warms up
+            if number >= WARM_UPS:
                 found[name].append(figures)
     table = Table(title=f"{size.name} (load {os.getloadavg()[0]:.1f})", title_justify="left")
     for heading in ("", *SINKS, "difference", "%", "at most", "from", "to"):

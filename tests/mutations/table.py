@@ -2254,6 +2254,7 @@ COORDINATED_TRANSACTIONS = (
 )
 
 TASKS = "tests/spark/test_exactly_once.py"
+WORKERS = "tests/spark/test_exactly_once_workers.py"
 DECISIONS = f"{UNIT}/spark/test_exactly_once.py"
 TABLES = "tests/spark/test_tables.py"
 OTTLA_ONLY = (("OTTLA_TEST_BROKERS", "ottla"),)
@@ -2335,9 +2336,41 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
+        "a task of Spark checks the layout in the first batch of a run, also if its worker has kept a producer",
+        "spark/exactly_once.py",
+        "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
+        "    return attempt.number == 0 and kept.batches == attempt.batch\n",
+        (f"{WORKERS}::test_kept_producer_does_not_spare_the_checks_of_a_new_run",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a repeated task of Spark fences the attempts before it, also if its worker has kept a producer",
+        "spark/exactly_once.py",
+        "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
+        "    return kept.run == attempt.run and kept.batches == attempt.batch\n",
+        (f"{WORKERS}::test_second_attempt_of_a_task_fences_the_first_one_in_another_worker",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a worker that has kept a producer reads the marker unless it has written the batch before",
+        "spark/exactly_once.py",
+        "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
+        "    return attempt.number == 0 and kept.run == attempt.run\n",
+        (f"{WORKERS}::test_worker_that_wrote_the_last_batch_of_a_task_neither_fences_nor_reads",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a producer whose task has failed is not kept",
+        "spark/client_pool.py",
+        "            _close(client)\n            raise\n",
+        "            self._idle.setdefault(key, []).append((time.monotonic(), client))\n            raise\n",
+        (f"{WORKERS}::test_kept_producer_is_refused_after_another_worker_has_written_the_batch",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
         "a task of Spark commits its marker in the transaction of its rows",
         "spark/transactional_writer.py",
-        "    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
+        "    producer.client.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
         "    assert offsets\n",
         (f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",),
         OTTLA_ONLY,
@@ -2345,7 +2378,7 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a task of Spark that has written writes nothing",
         "spark/transactional_writer.py",
-        "        if has_written(attempt, marker):\n",
+        "        if has_written(attempt, producer.kept):\n",
         "        if False:\n",
         (
             f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",
@@ -2357,8 +2390,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a second write of the same name is refused after a restart, too",
         "spark/transactional_writer.py",
-        "    if marker.run != attempt.run:\n",
-        "    if False:\n",
+        "    if marker.run != attempt.run:\n        # So that",
+        "    if False:\n        # So that",
         (f"{TASKS}::test_two_writes_of_one_name_in_one_batch_are_refused_also_after_a_restart",),
         OTTLA_ONLY,
     ),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.taskcontext import TaskContext
 
-from ottla.clients import Admin, Consumer, Producer
-from ottla.clients.producer import Producer as TransactionalProducer
+from ottla.clients import Admin, Consumer
 from ottla.spark import transactional_writer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import read_sink_options
 from ottla.spark.sink import StreamWriter, Written
+from ottla.spark.transactional_writer import TaskProducer
 from tests.clients.support import WAIT_S, unique
 from tests.conftest import RunningBroker
 
@@ -35,9 +35,13 @@ class Context:
 
     task: int
     properties: dict[str, str]
+    number: int = 0
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's
         return self.task
+
+    def attemptNumber(self) -> int:  # noqa: N802 - Spark's
+        return self.number
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's
         return self.properties.get(name)
@@ -47,9 +51,21 @@ def rows(*values: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": list(values)}, schema=SCHEMA)
 
 
+class Worker:
+    """The clients that one process keeps from task to task."""
+
+    def __init__(self) -> None:
+        self.producers: ClientPool[TaskProducer] = ClientPool(TaskProducer)
+        self.admins: ClientPool[Admin] = ClientPool(Admin)
+
+    def close(self) -> None:
+        self.producers.close()
+        self.admins.close()
+
+
 @dataclass
 class Query:
-    """A query with one sink. `write` is an attempt of a task, with pools of clients of its own like a worker's."""
+    """A query with one sink. `write` is an attempt of a task, in a worker."""
 
     bootstrap: str
     monkeypatch: pytest.MonkeyPatch
@@ -57,6 +73,8 @@ class Query:
     query_id: str = field(default_factory=lambda: unique("query"))
     properties: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+    """That of the attempt: 0 for the first one that Spark makes of a task."""
 
     def __post_init__(self) -> None:
         with Admin(self.bootstrap) as admin:
@@ -74,7 +92,7 @@ class Query:
             "sql.streaming.queryId": self.query_id, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run,
             "spark.sql.execution.id": "1", "spark.sql.shuffle.partitions": "2",
             "spark.sql.adaptive.enabled": "false", **self.properties,
-        })  # fmt: skip
+        }, self.number)  # fmt: skip
 
         def given() -> Iterator[pa.RecordBatch]:
             for each in batches:
@@ -85,6 +103,15 @@ class Query:
 
         self.monkeypatch.setattr(TaskContext, "_taskContext", context)
         return self.writer(**options).write(given())
+
+    @contextmanager
+    def on(self, worker: Worker, number: int = 0) -> Iterator[None]:
+        """Attempts of this number run in `worker`."""
+        with self.monkeypatch.context() as patch:
+            patch.setattr(transactional_writer, "_producers", worker.producers)
+            patch.setattr(transactional_writer, "_admins", worker.admins)
+            patch.setattr(self, "number", number)
+            yield
 
     def seen(self, isolation: str = "read_committed") -> list[bytes]:
         """The sorted values that a reader sees now."""
@@ -107,13 +134,11 @@ def fail() -> None:
 
 @pytest.fixture
 def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    producers: ClientPool[TransactionalProducer[Any, Any]] = ClientPool(Producer)
-    admins: ClientPool[Admin] = ClientPool(Admin)
-    monkeypatch.setattr(transactional_writer, "_producers", producers)
-    monkeypatch.setattr(transactional_writer, "_admins", admins)
+    worker = Worker()
+    monkeypatch.setattr(transactional_writer, "_producers", worker.producers)
+    monkeypatch.setattr(transactional_writer, "_admins", worker.admins)
     yield
-    producers.close()
-    admins.close()
+    worker.close()
 
 
 @pytest.fixture

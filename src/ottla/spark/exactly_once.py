@@ -69,6 +69,8 @@ class Attempt:
     layout: Mapping[str, str]
     is_lasting: bool
     """Whether another run may repeat the write; no run can if the identity is that of its writer."""
+    number: int = 0
+    """0 for the first attempt that Spark makes."""
 
     @property
     def transactional_id(self) -> str:
@@ -134,7 +136,7 @@ def from_options(option: Callable[[str], str | None], topic: str | None) -> Exac
     )
 
 
-def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | None]) -> Attempt:
+def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | None], number: int = 0) -> Attempt:
     """The attempt that runs now, from the local properties of its Spark task. Raises ExactlyOnceError."""
     if get_property("spark.speculation") == "true":
         raise ExactlyOnceError("exactlyOnce does not work with speculative tasks; set spark.speculation=false")
@@ -152,6 +154,7 @@ def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | N
         write=(get_property(EXECUTION_ID) or "") if in_query else "",
         layout={name: value for name in LAYOUT if (value := get_property(name)) is not None},
         is_lasting=is_lasting,
+        number=number,
     )
 
 
@@ -166,6 +169,15 @@ def _check_adaptive(once: ExactlyOnce, get_property: Callable[[str], str | None]
             "exactlyOnce does not work with adaptive query execution, which may divide a repeated batch into other "
             f"tasks; set {settings[-1]}=false"
         )
+
+
+def may_continue(attempt: Attempt, kept: Marker) -> bool:
+    """Whether a worker that still has the producer with which it stored the marker `kept` may write with it at once.
+
+    The worker is then an attempt that has fenced and read the marker early. If another one has begun since, the brokers
+    refuse the first request of this one; Spark's next attempt fences it in turn.
+    """
+    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch
 
 
 def has_written(attempt: Attempt, marker: Marker) -> bool:

@@ -20,7 +20,16 @@ from ottla.clients.producer import Producer
 from ottla.common.errors import ErrorCode
 from ottla.spark.batch_writer import SETTINGS, TaskRows, task_result
 from ottla.spark.client_pool import ClientPool
-from ottla.spark.exactly_once import MARKERS, Attempt, ExactlyOnce, Marker, check_rows, has_written, identify
+from ottla.spark.exactly_once import (
+    MARKERS,
+    Attempt,
+    ExactlyOnce,
+    Marker,
+    check_rows,
+    has_written,
+    identify,
+    may_continue,
+)
 from ottla.spark.markers import PLACE, begin_run, read_marker
 from ottla.spark.options import common_settings
 from ottla.spark.sink import Plan, WriteFailed, Written
@@ -31,9 +40,27 @@ if TYPE_CHECKING:
 TRANSACTIONAL: Final[Mapping[str, object]] = {**SETTINGS, "transaction.timeout.ms": 900_000}
 """Defaults of the producer here: the longest transaction that a broker allows by default."""
 
-_producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
-_admins: ClientPool[Admin] = ClientPool(Admin)
 Counts = dict[tuple[str, int], tuple[int, int]]
+
+
+class TaskProducer:
+    """The producer of a task, which a worker keeps from batch to batch."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self.client: Producer[Any, Any] = Producer(settings)
+        self.kept = Marker()
+        """The task's marker, unless another producer has been initialized for the task since: then this one is fenced.
+
+        Only a task that has succeeded returns its producer to the pool, so that the outcome of its commit is known.
+        """
+
+    def close(self) -> None:
+        """Abort an open transaction and close the producer."""
+        self.client.close()
+
+
+_producers: ClientPool[TaskProducer] = ClientPool(TaskProducer)
+_admins: ClientPool[Admin] = ClientPool(Admin)
 
 
 def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -41,33 +68,36 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
     context = TaskContext.get()
     if context is None:
         raise WriteFailed("exactlyOnce needs a task of Spark")
-    attempt = identify(once, context.partitionId(), context.getLocalProperty)
+    attempt = identify(once, context.partitionId(), context.getLocalProperty, context.attemptNumber())
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return task_result({})
     settings = {**TRANSACTIONAL, **plan.client, "transactional.id": attempt.transactional_id}
-    with (
-        _explained(attempt),
-        _producers.client(settings) as producer,
-        _admins.client(common_settings(plan.client)) as admin,
-    ):
-        # Before the marker is read: from now on no earlier attempt can commit.
-        producer.init_transactions()
-        marker = read_marker(admin, attempt)
-        is_first = marker.run != attempt.run
-        if is_first:
-            begin_run(admin, attempt)
+    with _explained(attempt), _producers.client(settings) as producer:
+        if not may_continue(attempt, producer.kept):
+            producer.kept = _fence_and_read(producer.client, plan, attempt)
+        is_first = producer.kept.run != attempt.run
         rows, written = chain((first,), batches), Counts()
-        if has_written(attempt, marker):
-            _skip(producer, attempt, marker, rows)
+        if has_written(attempt, producer.kept):
+            _skip(producer, attempt, rows)
         else:
             written = _write(producer, plan, attempt, rows)
     return task_result(written, attempt.write_name, is_first_of_run=is_first and attempt.is_lasting)
 
 
-def _write(producer: Producer[Any, Any], plan: Plan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Counts:
-    producer.begin_transaction()
-    task = TaskRows(producer, plan)
+def _fence_and_read(producer: Producer[Any, Any], plan: Plan, attempt: Attempt) -> Marker:
+    """Return the marker of the task, final because no earlier attempt can commit any more."""
+    with _admins.client(common_settings(plan.client)) as admin:
+        producer.init_transactions()
+        marker = read_marker(admin, attempt)
+        if marker.run != attempt.run:
+            begin_run(admin, attempt)
+    return marker
+
+
+def _write(producer: TaskProducer, plan: Plan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Counts:
+    producer.client.begin_transaction()
+    task = TaskRows(producer.client, plan)
     for batch in batches:
         task.take(batch)
     task.finish()
@@ -76,19 +106,21 @@ def _write(producer: Producer[Any, Any], plan: Plan, attempt: Attempt, batches: 
     return task.written
 
 
-def _skip(producer: Producer[Any, Any], attempt: Attempt, marker: Marker, batches: Iterator[pa.RecordBatch]) -> None:
+def _skip(producer: TaskProducer, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> None:
     """Read the input of a task that has written: Spark's state stores commit only what their task has read."""
+    marker = producer.kept
     check_rows(attempt, marker, sum(batch.num_rows for batch in batches))
     if marker.run != attempt.run:
         # So that a second write with this name is noticed in this run, too.
-        producer.begin_transaction()
+        producer.client.begin_transaction()
         _commit(producer, attempt, replace(marker, run=attempt.run, write=attempt.write))
 
 
-def _commit(producer: Producer[Any, Any], attempt: Attempt, marker: Marker) -> None:
+def _commit(producer: TaskProducer, attempt: Attempt, marker: Marker) -> None:
     offsets = {PLACE: OffsetAndMetadata(marker.batches, metadata=marker.metadata())}
-    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)
-    producer.commit_transaction()
+    producer.client.send_offsets_to_transaction(offsets, attempt.transactional_id)
+    producer.client.commit_transaction()
+    producer.kept = marker
 
 
 @contextmanager

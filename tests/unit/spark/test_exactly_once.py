@@ -18,6 +18,7 @@ from ottla.spark.exactly_once import (
     from_options,
     has_written,
     identify,
+    may_continue,
     task_of,
 )
 from ottla.spark.names import OptionError
@@ -172,3 +173,13 @@ def test_a_marker_survives_its_metadata(run: str, write: str, rows: int, layout:
 @given(st.one_of(st.none(), st.text(), st.just("{}"), st.just('{"run":1,"write":2,"rows":"x","layout":3}')))
 def test_metadata_of_others_counts_as_no_metadata(text: str | None) -> None:
     assert Marker.read(3, text) == Marker(3)
+
+
+def test_only_the_first_attempt_of_the_next_batch_of_a_run_continues_with_a_kept_producer() -> None:
+    attempt = attempt_in(BATCH_7)
+    kept = Marker(7, "run-1", "29", 3, {})
+    assert may_continue(attempt, kept)
+    assert not may_continue(replace(attempt, number=1), kept)
+    assert not may_continue(attempt, replace(kept, run="run-0"))
+    assert not any(may_continue(attempt, replace(kept, batches=batches)) for batches in (6, 8))
+    assert not may_continue(attempt, Marker()), "nothing is known"
