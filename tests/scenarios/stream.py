@@ -26,7 +26,8 @@ from typing import Any
 
 from ottla.common.ids import TopicPartition
 from ottla.streams.batch_reports import after_batch
-from ottla.streams.diagnosis import Facts, OpenTransaction, diagnose
+from ottla.streams.diagnosis import diagnose
+from ottla.streams.facts import Facts, OpenTransaction
 from ottla.streams.status import Problem, Run, Status, at_start
 
 START_MS = 1_767_225_600_000  # 2026-01-01

@@ -19,7 +19,7 @@ from ottla.streams.batch_reports import after_batch
 from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, load_starts
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
-from ottla.streams.status import TOPIC, Problem, Run, Status, at_start
+from ottla.streams.status import TOPIC, Grouping, Problem, Run, Status, at_start
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -172,6 +172,21 @@ def test_why_names_the_key_that_most_records_of_a_partition_have(
     assert "60 % of its newest 1,000 records have the key 'many \\x1b[1m'." in answer.out
 
 
+def test_why_names_the_key_by_which_an_operator_groups(
+    ottla: Ottla, command: Command, publish: Callable[[Status], None]
+) -> None:
+    before = status(ottla)
+    by_user = Grouping("deduplicate by user, key", "orders", ["user", "key"], ["field", "key"])
+    publish(replace(before, run=replace(before.run, groupings=[by_user])))
+    for partition in (0, 1):
+        ottla.produce("orders", *['{"user": "ü", "id": 1}'] * 320, "no JSON", "[]", key="k", partition=partition)
+        ottla.produce("orders", *[json.dumps({"user": each}) for each in range(200)], key="k", partition=partition)
+    answer = command("why", "shop")
+    assert """59 % of the newest 996 records of orders have user = "ü", key = 'k'. The operator""" in answer.out
+    rows = [json.loads(line) for line in command("why", "shop", "--json").out.splitlines()]
+    assert "skewed key" in [row["cause"] for row in rows]
+
+
 def test_why_does_without_keys_that_it_may_not_read(
     ottla: Ottla, command: Command, publish: Callable[[Status], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +196,7 @@ def test_why_does_without_keys_that_it_may_not_read(
     def refuse(*_: object) -> None:
         raise TopicAuthorizationFailed("orders")
 
-    monkeypatch.setattr("ottla.streams.observing._sample_keys", refuse)
+    monkeypatch.setattr("ottla.streams.observing._newest", refuse)
     assert "Skewed partition. Partition 0 of orders has 100 % of the lag." in command("why", "shop").out
 
 

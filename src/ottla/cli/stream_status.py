@@ -12,7 +12,8 @@ from ottla.cli.late import observing
 from ottla.cli.output import Column, Output, moment, number, one_line, size
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.streams.diagnosis import Facts, Finding, ago, diagnose
+from ottla.streams.diagnosis import ago, diagnose
+from ottla.streams.facts import Facts, Finding
 from ottla.streams.status import TOPIC, Input, Status
 from ottla.tools.suggestions import did_you_mean
 

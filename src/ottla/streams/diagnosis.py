@@ -5,13 +5,14 @@ Without I/O, clock or Spark. The most important finding comes first. `ottla stre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.common import units
-from ottla.common.ids import TopicPartition
-from ottla.streams.status import HEARTBEAT_MS, Input, Partition, Status
+from ottla.streams.facts import Facts, Finding, lag_of
+from ottla.streams.facts import records as counted
+from ottla.streams.skew import skewed_group, skewed_partition
+from ottla.streams.status import HEARTBEAT_MS, Status
 
 OPEN_MS: Final = 5_000
 """An open transaction without a record for so long is a finding."""
@@ -19,11 +20,6 @@ BUSY_MS: Final = 10_000
 """A running micro-batch is a finding after so long, and if it takes much longer than the previous one."""
 BEHIND_S: Final = 10.0
 """A query is behind if it needs longer than this for the records that wait, at its current rate."""
-SKEWED_SHARE: Final = 0.8
-SKEWED_RECORDS: Final = 1_000
-SKEWED_KEYS: Final = 0.5
-"""A key is a finding if it has more than this share of the newest records of a skewed partition."""
-LONGEST_KEY: Final = 60
 IDLE_MS: Final = 30_000
 """An input without records for so long may hold the event time back."""
 GROWTH_ROWS: Final = 10_000
@@ -39,67 +35,6 @@ _PHASES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class OpenTransaction:
-    """A transaction in an input that holds the last stable offset back."""
-
-    partition: TopicPartition
-    start_offset: int
-    producer_id: int
-    transactional_id: str | None
-    last_record_ms: int
-    waiting: int
-    """The records from its start to the end of the log."""
-
-
-@dataclass(frozen=True)
-class KeySample:
-    """The most frequent key among the newest records of a partition."""
-
-    partition: TopicPartition
-    records: int
-    """How many records were read."""
-    key: bytes | None
-    """None: records without a key are the most."""
-    count: int
-    """How many of the records have this key."""
-
-
-@dataclass(frozen=True)
-class Skew:
-    """A partition that has most of the records of its topic."""
-
-    partition: TopicPartition
-    share: int
-    """Of all partitions, in per cent."""
-    what: str
-    is_lag: bool
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the brokers say now."""
-
-    now_ms: int
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The ends of the inputs, as the query can read them."""
-    transactions: Sequence[OpenTransaction] = ()
-    missing: Sequence[str] = ()
-    """The inputs that do not exist any more."""
-    keys: KeySample | None = None
-    """Of the skewed partition, if there is one."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One reason, and what to do about it. `is_problem` is false for a state that needs no action."""
-
-    cause: str
-    text: str
-    advice: Sequence[str] = ()
-    is_problem: bool = True
-
-
 def diagnose(status: Status, facts: Facts) -> list[Finding]:
     """Return what keeps a query from making progress, or a finding that nothing does."""
     ended = _ended(status, facts)
@@ -107,7 +42,7 @@ def diagnose(status: Status, facts: Facts) -> list[Finding]:
         return [ended]
     checks: Iterable[Callable[[Status, Facts], Finding | None]] = (
         _missing, _restarting, _restarted, _transaction, _busy, _behind,
-        _skewed, _future, _watermark, _late, _growing, _invalid,
+        skewed_partition, skewed_group, _future, _watermark, _late, _growing, _invalid,
     )  # fmt: skip
     found = [finding for check in checks if (finding := check(status, facts)) is not None]
     return found if any(each.is_problem for each in found) else [_healthy(status, facts), *found]
@@ -125,8 +60,8 @@ def _ended(status: Status, facts: Facts) -> Finding | None:
             "stopped", f"It was stopped by SIGTERM, by Ctrl-C, or with another pipeline, {when}.", [_start(status)]
         )
     if status.phase == "done":
-        lag = _lag(status, facts)
-        more = f" Since then, {_records(lag)} arrived." if lag else ""
+        lag = lag_of(status, facts)
+        more = f" Since then, {counted(lag)} arrived." if lag else ""
         return Finding("done", f"It ended {when}, after all records of its start (--once).{more}", is_problem=lag > 0)
     if not status.is_alive(facts.now_ms):
         last = "" if status.batch is None else f" Its last micro-batch was {status.batch.number}."
@@ -225,7 +160,7 @@ def _transaction(_: Status, facts: Facts) -> Finding | None:
     return Finding(
         "open transaction",
         f"{whose} is open in {first.partition} from offset {first.start_offset} on; its last record is "
-        f"{_duration(facts.now_ms - first.last_record_ms)} old. {_records(first.waiting)} there wait for its end, "
+        f"{_duration(facts.now_ms - first.last_record_ms)} old. {counted(first.waiting)} there wait for its end, "
         f"because the query reads only committed records.{others}",
         [f"Its producer ends it, or its coordinator after the transaction timeout. `{command}` aborts it now."],
     )
@@ -250,12 +185,12 @@ def _busy(status: Status, facts: Facts) -> Finding | None:
     return Finding(
         "long micro-batch",
         f"Micro-batch {status.batch.number + 1} has run for {_duration(taken_ms)}; the previous one took "
-        f"{_duration(status.batch.duration_ms)}. {_records(_lag(status, facts))} wait.",
+        f"{_duration(status.batch.duration_ms)}. {counted(lag_of(status, facts))} wait.",
     )
 
 
 def _behind(status: Status, facts: Facts) -> Finding | None:
-    batch, lag = status.batch, _lag(status, facts)
+    batch, lag = status.batch, lag_of(status, facts)
     if batch is None or batch.processed_per_s <= 0 or lag < batch.processed_per_s * BEHIND_S:
         return None
     catch_up = units.duration(round(lag / batch.processed_per_s) * 1000)
@@ -271,57 +206,11 @@ def _behind(status: Status, facts: Facts) -> Finding | None:
         advice.append("More partitions of the inputs, more cores, or a cluster (--master) share this work.")
     return Finding(
         "slower than its input" if grows else "behind",
-        f"It is {_records(lag)} behind, {catch_up} of work at {_rate(batch.processed_per_s)} records/s, and {trend}: "
+        f"It is {counted(lag)} behind, {catch_up} of work at {_rate(batch.processed_per_s)} records/s, and {trend}: "
         f"{_rate(batch.arrived_per_s)} records/s arrive.",
         advice,
         is_problem=grows,
     )
-
-
-def find_skew(status: Status, facts: Facts) -> Skew | None:
-    """Return a partition that has most of the lag, or of the last micro-batch; None if no partition does."""
-    for each in status.inputs:
-        if len(each.partitions) < 2 or each.omitted:
-            continue
-        lags = {one.partition: _partition_lag(each, one, facts) for one in each.partitions}
-        records = {one.partition: one.records for one in each.partitions}
-        for counts, what in ((lags, "lag"), (records, "records of the last micro-batch")):
-            partition = max(counts, key=counts.__getitem__)
-            total = sum(counts.values())
-            if total >= SKEWED_RECORDS and counts[partition] > SKEWED_SHARE * total:
-                place = TopicPartition(each.topic, partition)
-                return Skew(place, 100 * counts[partition] // total, what, what == "lag")
-    return None
-
-
-def _skewed(status: Status, facts: Facts) -> Finding | None:
-    skew = find_skew(status, facts)
-    if skew is None:
-        return None
-    topic, partition = skew.partition
-    text = (
-        f"Partition {partition} of {topic} has {skew.share} % of the {skew.what}. One task reads a partition, so the "
-        "other tasks have little to do."
-    )
-    keys = facts.keys
-    if keys is None or keys.partition != skew.partition or keys.count <= SKEWED_KEYS * keys.records:
-        advice = "Producers send too many records with one key, or to one partition."
-        return Finding("skewed partition", text, [advice], is_problem=skew.is_lag)
-    share = f"{100 * keys.count // keys.records} % of its newest {_records(keys.records)}"
-    if keys.key is None:
-        advice = "Their producer chooses the partition: without a key, it can use all of them."
-        return Finding("skewed partition", f"{text} {share} have no key.", [advice], is_problem=skew.is_lag)
-    return Finding(
-        "skewed key",
-        f"{text} {share} have the key {_shown(keys.key)}.",
-        ["Producers can add a part to this key, so that its records are in several partitions; then aggregate twice."],
-        is_problem=skew.is_lag,
-    )
-
-
-def _shown(key: bytes) -> str:
-    text = repr(key.decode("utf-8", "backslashreplace"))
-    return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}..."
 
 
 def _future(status: Status, facts: Facts) -> Finding | None:
@@ -405,11 +294,11 @@ def _invalid(status: Status, _: Facts) -> Finding | None:
 
 
 def _healthy(status: Status, facts: Facts) -> Finding:
-    batch, lag = status.batch, _lag(status, facts)
+    batch, lag = status.batch, lag_of(status, facts)
     if batch is None:
         waited = _duration(facts.now_ms - status.run.started_ms)
         text = f"It started {waited} ago and has not finished a micro-batch yet."
-        text += f" {_records(lag)} wait." if lag else " There are no records."
+        text += f" {counted(lag)} wait." if lag else " There are no records."
         return Finding("starting", text, is_problem=False)
     if lag == 0:
         times = [each.last_record_ms for each in status.inputs if each.last_record_ms]
@@ -425,7 +314,7 @@ def _healthy(status: Status, facts: Facts) -> Finding:
     return Finding(
         "running",
         f"It makes progress: micro-batch {batch.number} ended {ago(facts.now_ms - batch.finished_ms)}, with "
-        f"{_rate(batch.processed_per_s)} records/s; {_records(lag)} wait.",
+        f"{_rate(batch.processed_per_s)} records/s; {counted(lag)} wait.",
         is_problem=False,
     )
 
@@ -433,27 +322,11 @@ def _healthy(status: Status, facts: Facts) -> Finding:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _lag(status: Status, facts: Facts) -> int:
-    return sum(
-        each.lag if each.omitted else sum(_partition_lag(each, one, facts) for one in each.partitions)
-        for each in status.inputs
-    )
-
-
-def _partition_lag(given: Input, each: Partition, facts: Facts) -> int:
-    end = facts.ends.get(TopicPartition(given.topic, each.partition), each.end)
-    return max(0, end - each.offset)
-
-
 def _slowest(phases_ms: Mapping[str, int]) -> tuple[str, int]:
     if not phases_ms:
         return "unknown", 0
     phase = max(phases_ms, key=phases_ms.__getitem__)
     return phase, round(100 * phases_ms[phase] / max(1, sum(phases_ms.values())))
-
-
-def _records(number: int) -> str:
-    return units.plural(number, "record")
 
 
 def _rate(per_s: float) -> str:

@@ -44,7 +44,8 @@ class Operators:
 def operators_of(rows: DataFrame) -> Operators:
     """Return the operators of a DataFrame; those nearest to the output come first."""
     nodes = list(_nodes(rows._jdf.queryExecution().analyzed()))  # noqa: SLF001 - Spark has no other access to the plan
-    stateful = [operator for name, node in nodes if (operator := _operator(name, node)) is not None]
+    jvm: Any = rows.sparkSession._jvm  # noqa: SLF001
+    stateful = [operator for name, node in nodes if (operator := _operator(jvm, name, node)) is not None]
     has_watermark = any(name == "EventTimeWatermark" for name, _ in nodes)
     return Operators(tuple(stateful), rows.isStreaming, has_watermark, any(_has_clock(*each) for each in nodes))
 
@@ -73,17 +74,33 @@ def _nodes(plan: Any) -> Iterator[tuple[str, Any]]:
         yield from _nodes(child)
 
 
-def _operator(name: str, node: Any) -> Operator | None:
+def _operator(jvm: Any, name: str, node: Any) -> Operator | None:
     if name == "Join":
         if all(child.isStreaming() for child in _items(node.children())):
-            return Operator(f"{str(node.joinType().sql()).lower()} {JOIN}")
+            return Operator(f"{str(node.joinType().sql()).lower()} {JOIN}", keys=_join_keys(jvm, node))
         return None
     if name.startswith(_PROCESSORS):
-        return Operator(PROCESSOR)
+        # Processors for DataFrames in Python have one of these methods, Scala's have neither.
+        if name == "TransformWithStateInPySpark":
+            return Operator(PROCESSOR, keys=(_names(node.leftAttributes()),))
+        return Operator(PROCESSOR, keys=(_names(node.groupingAttributes()),) if "InPandas" in name else ())
     if name not in _KINDS:
         return None
     keys = node.groupingExpressions() if name == "Aggregate" else node.keys() if name.startswith("Dedup") else None
-    return Operator(_KINDS[name], () if keys is None else tuple(_ID.sub("", each.toString()) for each in _items(keys)))
+    columns = () if keys is None else _names(keys)
+    return Operator(_KINDS[name], columns, (columns,) if columns else ())
+
+
+def _join_keys(jvm: Any, join: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of both sides that must be equal."""
+    found = jvm.org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys.unapply(join)
+    if not found.isDefined():
+        return ()
+    return _names(found.get().productElement(1)), _names(found.get().productElement(2))
+
+
+def _names(expressions: Any) -> tuple[str, ...]:
+    return tuple(_ID.sub("", each.toString()) for each in _items(expressions))
 
 
 def _items(scala: Any) -> list[Any]:

@@ -33,6 +33,19 @@ RUNS: Final = ("running", "restarting")
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """The key of an operator with state, as far as its columns are parts of the records of an input."""
+
+    operator: str
+    topic: str
+    columns: Sequence[str]
+    parts: Sequence[str]
+    """Where each column is: `key` or `value`, as text; `field` of a value in JSON."""
+    is_combined: bool = False
+    """Whether each task combines the rows of a key, before they are sent to the task that has its state."""
+
+
+@dataclass(frozen=True)
 class Run:
     """One run of a query, and what its program declares."""
 
@@ -53,6 +66,7 @@ class Run:
     operators: Sequence[str] = ()
     """The operators with state."""
     has_event_time: bool = False
+    groupings: Sequence[Grouping] = ()
 
 
 @dataclass(frozen=True)
@@ -220,7 +234,7 @@ class Status:
             status: Status = _read(cls, found)
             status = replace(
                 status,
-                run=_read(Run, found["run"]),
+                run=_read_run(found["run"]),
                 batch=None if found["batch"] is None else _read(Batch, found["batch"]),
                 problem=None if found["problem"] is None else _read(Problem, found["problem"]),
                 inputs=tuple(_read_input(each) for each in found["inputs"]),
@@ -236,6 +250,11 @@ class Status:
 
 def _read(kind: Any, found: Mapping[str, Any]) -> Any:
     return kind(**{name: value for name, value in found.items() if name in kind.__dataclass_fields__})
+
+
+def _read_run(found: Mapping[str, Any]) -> Run:
+    read: Run = _read(Run, found)
+    return replace(read, groupings=tuple(_read(Grouping, each) for each in found.get("groupings", ())))
 
 
 def _read_input(found: Mapping[str, Any]) -> Input:

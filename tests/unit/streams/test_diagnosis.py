@@ -11,8 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
-from ottla.streams.diagnosis import Facts, Finding, OpenTransaction, diagnose
-from ottla.streams.status import PHASES, SILENT_MS, Batch, Input, Partition, Problem, Run, Sample, Status, Store
+from ottla.streams.diagnosis import diagnose
+from ottla.streams.facts import Facts, Finding, GroupSample, OpenTransaction
+from ottla.streams.status import (
+    PHASES,
+    SILENT_MS,
+    Batch,
+    Grouping,
+    Input,
+    Partition,
+    Problem,
+    Run,
+    Sample,
+    Status,
+    Store,
+)
 
 NOW = 1_800_000_000_000
 RUN = Run("shop", "shop.balance", host="h1", pid=77, started_ms=NOW - 600_000, streams={"o": "orders"})
@@ -286,6 +299,41 @@ def test_partition_with_most_of_the_records_is_named(
         assert text is not None
         assert text in each.text
         assert each.is_problem is ("lag" in text)
+
+
+BY_USER = Grouping("deduplicate by user", "orders", ["user"], ["field"])
+COUNT_BY_USER = Grouping("aggregate by user", "orders", ["user"], ["field"], is_combined=True)
+
+
+def sampled(grouping: Grouping, count: int, records: int = 1_000) -> GroupSample:
+    return GroupSample(grouping, records, ('"' + "a" * 70 + '"',), count)
+
+
+@pytest.mark.parametrize(
+    ("samples", "named"),
+    [
+        ((sampled(BY_USER, 501),), "50 % of the newest 1,000 records of orders have user = "),
+        ((sampled(BY_USER, 500),), None),
+        ((sampled(COUNT_BY_USER, 990), sampled(BY_USER, 700)), "70 %"),
+        ((sampled(COUNT_BY_USER, 990),), "99 %"),
+        ((), None),
+    ],
+)
+def test_key_of_an_operator_with_most_of_the_records_is_named(samples: tuple[GroupSample, ...], named: str) -> None:
+    behind = status(inputs=(orders((0, 600), (0, 400)),), run=replace(RUN, groupings=(BY_USER, COUNT_BY_USER)))
+    found = [each for each in diagnose(behind, Facts(NOW, groups=samples)) if each.cause == "skewed key"]
+    assert len(found) == (named is not None)
+    for each in found:
+        assert each.text.startswith(named)
+        assert f'user = "{"a" * 59}...' in each.text
+        # Counts and sums are combined in the tasks that read.
+        assert each.is_problem is ("deduplicate" in each.text)
+
+
+def test_key_of_an_operator_does_not_matter_without_lag_or_with_one_task() -> None:
+    run = replace(RUN, groupings=(BY_USER,))
+    for inputs in (orders((0, 599), (0, 400)), orders((0, 5_000))):
+        assert "skewed key" not in causes(status(inputs=(inputs,), run=run), groups=(sampled(BY_USER, 900),))
 
 
 @pytest.mark.parametrize(("ahead_ms", "named"), [(3_600_000, False), (3_600_001, True)])
