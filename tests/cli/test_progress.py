@@ -184,21 +184,21 @@ def test_interrupted_bench_consume_reports_its_figures(ottla: Run, topic: str, m
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(bench, "_poll", lambda _: poll)
+    monkeypatch.setattr(bench, "record_poll", lambda _: poll)
     done = ottla("bench", "consume", topic, "--json")
     assert done.code == 130
     assert [(row["records"], row["bytes"], row["interrupted"]) for row in done.objects] == [(30, 600, True)]
 
 
 def test_interrupted_bench_e2e_reports_its_figures(ottla: Run, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = bench._await
+    read = bench.await_value
 
     def interrupted(consumer: Any, value: bytes) -> None:
         read(consumer, value)
         if value.startswith(b"00000002"):
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(bench, "_await", interrupted)
+    monkeypatch.setattr(bench, "await_value", interrupted)
     done = ottla("bench", "e2e", topic, "--json")
     assert done.code == 130
     (row,) = done.objects
@@ -219,7 +219,7 @@ def test_second_interrupt_ends_the_wait_for_acknowledgements(
         monkeypatch.setattr(Producer, "flush", flush)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bench, "_send_all", interrupted)
+    monkeypatch.setattr(bench, "send_all", interrupted)
     monkeypatch.setattr(Producer, "flush", interrupted_once)
     done = ottla("bench", "produce", topic, "--json")
     assert (done.code, done.objects[0]["interrupted"]) == (130, True)

@@ -7,7 +7,6 @@ the settings that all brokers (users, clients, addresses) share.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from ottla.cli.names import all_topics, check_broker, check_exists
 from ottla.cli.output import Column, Output, output_options
 from ottla.common.failure import Failure
 from ottla.tools import values
+from ottla.tools.admin.configs import Changes, default_of, described_after, was_set
 from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean
 
@@ -37,8 +37,6 @@ COMMAND = Group(
 
 KINDS = ("topic", "broker", "group", "broker-logger", "client-metrics")
 _ALL_BROKERS = ("default", "")
-_PROPAGATION_S = 2.0  # the longest wait until a broker reports a changed value
-_IN_MS = {"hours": 3_600_000, "minutes": 60_000}
 _SOURCES = {
     "TOPIC": "topic",
     "BROKER": "this broker",
@@ -103,7 +101,7 @@ def _list(options: Options) -> None:
         _row(resource, entry)
         for resource in resources
         for entry in described[resource].values()
-        if options.all or _was_set(entry, resource)
+        if options.all or was_set(entry, resource)
     ]
     empty = f"Nothing was set{place}: --all shows the defaults."
     Output(options).table([*columns, *_COLUMNS], rows, empty=empty)
@@ -154,36 +152,14 @@ def _row(resource: api.ConfigResource, entry: api.ConfigEntry) -> dict[str, Any]
         "type": entry.type.name.lower(),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
-        "default": _default(entry),
+        "default": default_of(entry),
     }
-
-
-def _default(entry: api.ConfigEntry) -> str | None:
-    """Return the default in the unit of the entry: its synonym may be in hours, as log.retention.hours is."""
-    synonym = next((each for each in entry.synonyms if each.source.name == "DEFAULT"), None)
-    if synonym is None or synonym.value is None or not entry.name.endswith(".ms"):
-        return None if synonym is None else synonym.value
-    factor = _IN_MS.get(synonym.name.rpartition(".")[2], 1)
-    return str(int(synonym.value) * factor)
 
 
 def _value_text(row: Mapping[str, Any]) -> str:
     if row["sensitive"]:
         return "-" if row["source"] == "default" else "(hidden)"
     return values.explained(row["setting"], row["value"])
-
-
-def _was_set(entry: api.ConfigEntry, resource: api.ConfigResource) -> bool:
-    """Whether the value was set: for a topic or group on itself, for a broker in any place."""
-    if resource.type in (api.ResourceType.BROKER, api.ResourceType.BROKER_LOGGER):
-        return not entry.is_default
-    return entry.source is _own_source(resource)
-
-
-def _own_source(resource: api.ConfigResource) -> api.ConfigSource:
-    """Return the source of the settings that were set for this resource itself."""
-    all_brokers = resource.type is api.ResourceType.BROKER and not resource.name
-    return api.ConfigSource["CLUSTER_DEFAULT" if all_brokers else resource.type.name]
 
 
 # -- changing ----------------------------------------------------------------------------------------------------
@@ -233,9 +209,7 @@ def _change(options: Options, changes: Mapping[str, object]) -> None:
     change(admin, Output(options), {_resource_of(admin, options): changes}, dry_run=options.dry_run)
 
 
-def change(
-    admin: api.Admin, output: Output, changes: Mapping[api.ConfigResource, Mapping[str, object]], *, dry_run: bool
-) -> None:
+def change(admin: api.Admin, output: Output, changes: Changes, *, dry_run: bool) -> None:
     """Make the changes, and print the old and new value of each. Raises Failure for an unknown setting."""
     if not changes:
         return
@@ -243,7 +217,7 @@ def change(
     for resource, wanted in changes.items():
         _check_known(admin, wanted, before[resource], resource)
     admin.alter_configs(changes, validate_only=dry_run)
-    after = before if dry_run else _described_after(admin, changes, before)
+    after = before if dry_run else described_after(admin, changes, before)
     for resource, wanted in changes.items():
         for name, value in wanted.items():
             old, new = before[resource].get(name), after[resource].get(name)
@@ -256,38 +230,6 @@ def change(
                 "changed": not dry_run,
             }
             output.changed(_changed_text(row, value, dry_run=dry_run), row, made=not dry_run)
-
-
-def _described_after(
-    admin: api.Admin,
-    changes: Mapping[api.ConfigResource, Mapping[str, object]],
-    before: Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]],
-) -> Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]]:
-    """Read the settings again; waits until each change is visible.
-
-    The controller acknowledges a change before the brokers have applied it.
-    """
-    deadline_s = time.monotonic() + _PROPAGATION_S
-    while True:
-        after = admin.describe_configs(changes)
-        is_stale = any(
-            _is_visible_change(resource, before[resource].get(name), value)
-            and before[resource].get(name) == after[resource].get(name)
-            for resource, wanted in changes.items()
-            for name, value in wanted.items()
-        )
-        if not is_stale or time.monotonic() >= deadline_s:
-            return after
-        time.sleep(0.05)
-
-
-def _is_visible_change(resource: api.ConfigResource, old: api.ConfigEntry | None, value: object) -> bool:
-    """Whether the reported setting must differ after this change."""
-    if value is None:
-        return old is not None and old.source is _own_source(resource)
-    if not isinstance(value, str) or (old is not None and old.is_sensitive):
-        return False
-    return old is None or str(old.value).casefold() != value.strip().casefold()
 
 
 def _changed_text(row: Mapping[str, Any], value: object, *, dry_run: bool) -> str:

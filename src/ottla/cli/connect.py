@@ -88,6 +88,13 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     return settings
 
 
+def spark_settings(options: Options) -> dict[str, str]:
+    """Return the settings for the clients of Spark's tasks, as text. Each task has a client id of its own."""
+    settings = client_settings(options)
+    del settings["client.id"]
+    return {name: str(value) for name, value in settings.items()}
+
+
 def _with_ports(servers: object) -> object:
     """Add the default port to each server that has none; the client rejects malformed servers."""
     each = servers.split(",") if isinstance(servers, str) else servers

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.cli.commands import Argument, Option, Options, require_one, section, usage_error
 from ottla.cli.connect import connect
@@ -13,22 +11,13 @@ from ottla.cli.names import all_topics, check_exists
 from ottla.cli.output import Column, Output, number
 from ottla.clients.errors import GroupNotFound
 from ottla.common import units
-from ottla.common.failure import Failure, reading
+from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.tools import values
 from ottla.tools.admin.group_offsets import read_offsets, write_offsets
+from ottla.tools.admin.group_reset import Places, find_places, read_offsets_file
 from ottla.tools.late import api
-from ottla.tools.offsets import parse_moment
+from ottla.tools.offsets import target_moment
 from ottla.tools.suggestions import nearest
-
-
-class Places(NamedTuple):
-    """Offsets of a partition: the group's (None if not committed), and the start and end of its log."""
-
-    current: int | None
-    earliest: int
-    latest: int
-
 
 _TARGETS = (
     Option("--to-earliest", "the first record"),
@@ -75,8 +64,8 @@ def reset(options: Options) -> None:
         raise Failure("--execute changes offsets, --dry-run and --export change nothing: give one", exit_code=2)
     if options.from_file and (options.topic or options.all_topics):
         raise Failure("--from-file already names the partitions", exit_code=2)
-    moment_ms = _moment_of(options)
-    given = _read_file(options.from_file) if options.from_file else None
+    moment_ms = target_moment(options.to_datetime, options.by_duration)
+    given = read_offsets_file(options.from_file) if options.from_file else None
     admin = connect(options)
     described = _described(admin, group, output)
     members = len(described.members) if described else 0
@@ -85,7 +74,7 @@ def reset(options: Options) -> None:
     is_share = described is not None and described.type is api.GroupType.SHARE
     committed = read_offsets(admin, group, is_share=is_share)
     partitions = list(given) if given is not None else _scope(admin, group, options.topic, committed)
-    places = _places(admin, partitions, committed)
+    places = find_places(admin, partitions, committed)
     if moment_ms is not None:
         found = admin.list_offsets(dict.fromkeys(partitions, moment_ms))
         wanted = {p: at.offset if at.offset >= 0 else places[p].latest for p, at in found.items()}
@@ -117,13 +106,6 @@ def _group_of(options: Options) -> str:
     if len(names) != 1:
         raise usage_error(f"one group at a time, not {len(names)}" if names else "which group?")
     return str(names[0])
-
-
-def _moment_of(options: Options) -> int | None:
-    if options.to_datetime:
-        text = options.to_datetime
-        return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
-    return units.now_ms() - values.milliseconds(options.by_duration) if options.by_duration else None
 
 
 def _move(options: Options, given: Mapping[TopicPartition, int] | None) -> Callable[[TopicPartition, Places], int]:
@@ -184,36 +166,6 @@ def _named(word: str, counts: Mapping[str, int]) -> Iterator[TopicPartition]:
         if number is None or number >= counts[name]:
             raise Failure(f"{name} has {units.plural(counts[name], 'partition')}, but no {number_text[:40]!r}")
         yield TopicPartition(name, number)
-
-
-def _places(
-    admin: api.Admin, partitions: list[TopicPartition], current: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Places]:
-    earliest = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.EARLIEST))
-    latest = admin.list_offsets(dict.fromkeys(partitions, api.OffsetSpec.LATEST))
-    return {p: Places(current.get(p), earliest[p].offset, latest[p].offset) for p in partitions}
-
-
-def _read_file(path: str) -> dict[TopicPartition, int]:
-    """Read offsets from lines of `topic,partition,offset`, as `--export` and Kafka's tool print them."""
-    if path == "-":
-        rows = list(csv.reader(sys.stdin))
-    else:
-        with reading(f"the file {path}"), open(path, encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-    offsets: dict[TopicPartition, int] = {}
-    for line, row in enumerate(rows, 1):
-        if not row or row[0].lstrip().startswith("#"):
-            continue
-        try:
-            topic, partition, offset = (cell.strip() for cell in row)
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
-        except ValueError:
-            advice = f"It is {','.join(row)!r}; each line must be topic,partition,offset."
-            raise Failure(f"{path}, line {line} cannot be read", advice, exit_code=2) from None
-    if not offsets:
-        raise Failure(f"{path} has no offsets", "Each line must be topic,partition,offset.", exit_code=2)
-    return offsets
 
 
 def _export(output: Output, plan: Mapping[TopicPartition, int]) -> None:

@@ -17,19 +17,28 @@ from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_text, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import all_topics, missing
-from ottla.clients.errors import BrokerUnavailable, BufferExhausted, ClientError, Closed
+from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import MAX_INT32
 from ottla.common.style import Style
-from ottla.tools.deliveries import Deliveries, reason
-from ottla.tools.formats.json_lines import read_lines
+from ottla.tools.deliveries import Deliveries
 from ottla.tools.formats.option import parse_format
-from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
+from ottla.tools.formats.record_reader import NewRecord, Template
 from ottla.tools.formats.template import FormatError
 from ottla.tools.inputs import Inputs
 from ottla.tools.offsets import parse_moment
 from ottla.tools.progress import Progress
+from ottla.tools.sending import (
+    ANY_PARTITION,
+    ANY_TOPIC,
+    Defaults,
+    Numbered,
+    Sending,
+    formatted,
+    json_lines,
+    whole_files,
+)
 
 EXAMPLES = r"""
 echo hello | ottla produce greetings --create     each line is a record
@@ -43,9 +52,6 @@ seq 1000 | ottla produce greetings --rate 500     500 records a second
 """
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_LINE_BREAK = 10
-_LINES = 256
-Numbered = tuple[str, int, NewRecord | BadRecord]
 
 
 def sending_settings(options: Options) -> dict[str, object]:
@@ -60,7 +66,7 @@ def sending_settings(options: Options) -> dict[str, object]:
 
 def _partition(text: str) -> int:
     if text == "any":
-        return -1
+        return ANY_PARTITION
     partition = units.whole_number(text, MAX_INT32)
     if partition is None:
         raise click.BadParameter(f"{text[:40]!r} is neither a partition nor `any`")
@@ -134,7 +140,7 @@ def run(options: Options) -> int:
     """Send all records and wait for their acknowledgements."""
     inputs = Inputs(options.file or options.files or ["-"])
     records = _records(options, inputs)
-    defaults = _Defaults(options)
+    defaults = _defaults(options)
     settings = sending_settings(options)
     topics = None if options.create else existing_topics(options)
     from_terminal = _reads_a_terminal(options)
@@ -146,7 +152,7 @@ def run(options: Options) -> int:
     started_s = time.monotonic()
     at_terminal = from_terminal and not options.quiet
     with clients.Producer(settings) as producer, bar.cleared():
-        sending = _Sending(producer, options.topic, topics, defaults, deliveries)
+        sending = Sending(producer, options.topic, topics, defaults, deliveries)
 
         def send() -> None:
             if at_terminal:
@@ -188,7 +194,7 @@ def _send(producer: clients.Producer, deliveries: Deliveries, send: Callable[[],
 def _is_plain(options: Options) -> bool:
     """Whether each line is a value without headers, timestamp or format."""
     names = ("key_delimiter", "null", "json", "json_value", "file", "tombstone", "rate", "header", "timestamp")
-    return options.format is None and options.topic != "-" and not any(getattr(options, name) for name in names)
+    return options.format is None and options.topic != ANY_TOPIC and not any(getattr(options, name) for name in names)
 
 
 def _reads_a_terminal(options: Options) -> bool:
@@ -201,7 +207,7 @@ def existing_topics(options: Options) -> set[str]:
     """Return the existing topics; raises Failure if the topic of the command does not exist."""
     with open_admin(options) as admin:
         known = set(all_topics(admin))
-    if options.topic != "-" and options.topic not in known:
+    if options.topic != ANY_TOPIC and options.topic not in known:
         problem, advice = missing(options.topic, known, "topic")
         raise Failure(
             problem, advice, f"`ottla topic create {options.topic}` creates it; with --create the broker does."
@@ -209,109 +215,17 @@ def existing_topics(options: Options) -> set[str]:
     return known
 
 
-class _Defaults:
-    """Key, headers, timestamp and partition that the options give to every record."""
-
-    def __init__(self, options: Options) -> None:
-        self.key = None if options.key is None else os.fsencode(options.key)
-        self.timestamp = parse_moment(options.timestamp) if options.timestamp else None
-        self.partition: int | None = options.partition
-        self.headers: list[tuple[str, bytes | None]] = []
-        for text in options.header:
-            name, equals, value = text.partition("=")
-            if not is_text(name):
-                raise Failure(f"--header {name!a}: the name of a header must be UTF-8", exit_code=2)
-            self.headers.append((name, os.fsencode(value) if equals else None))
-
-
-class _Sending:
-    """Passes records to the producer, one after another."""
-
-    def __init__(
-        self,
-        producer: clients.Producer,
-        topic: str,
-        topics: set[str] | None,
-        defaults: _Defaults,
-        deliveries: Deliveries,
-    ) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._topics = topics
-        self._defaults = defaults
-        self._deliveries = deliveries
-
-    def all(self, records: Iterator[Numbered], rate: float | None, bar: Progress) -> None:
-        """Send records; the deliveries receive failures. Raises ClientError for errors that concern all records."""
-        started_s = time.monotonic()
-        deliveries = self._deliveries
-        count = 0
-        for source, number, record in records:
-            if isinstance(record, BadRecord):
-                deliveries.refused(source, number, str(record))
-                continue
-            self._send(source, number, record)
-            count += 1
-            bar.advance(1, len(record.key or b"") + len(record.value or b""))
-            if rate is not None:
-                ahead_s = count / rate - (time.monotonic() - started_s)
-                if ahead_s > 0.005:
-                    deliveries.look()
-                    time.sleep(ahead_s)
-
-    def lines(self, inputs: Inputs, bar: Progress) -> None:
-        """Send each line as a value: a faster `all` for the most common case."""
-        send, add, topic, key = self._producer.send, self._deliveries.add, self._topic, self._defaults.key
-        default = self._defaults.partition
-        partition = None if default is None or default < 0 else default
-        # A pipe may deliver lines rarely; a file delivers thousands at once.
-        every = 1 if bar.shown and inputs.total() is None else _LINES
-        count = size = 0
-        for path in inputs.paths:
-            source = "line " if path == "-" else f"{path}: line "
-            with inputs.open(path) as stream:
-                for number, line in enumerate(stream, 1):
-                    value = line[:-1] if line[-1] == _LINE_BREAK else line
-                    try:
-                        add(source, number, send(topic, value, key, partition=partition))
-                    except ClientError:
-                        self._send(source, number, NewRecord(value=value))  # handles the error
-                    count += 1
-                    size += len(line)
-                    if count >= every:
-                        bar.advance(count, size)
-                        count = size = 0
-
-    def _send(self, source: str, number: int, record: NewRecord) -> None:
-        key, value, headers, partition, timestamp, topic = record
-        defaults = self._defaults
-        if key is None:
-            key = defaults.key
-        if timestamp is None:
-            timestamp = defaults.timestamp
-        if defaults.partition is not None:
-            partition = None if defaults.partition < 0 else defaults.partition
-        if self._topic != "-":
-            topic = self._topic
-        elif topic is None or (self._topics is not None and topic not in self._topics):
-            why = "the record names no topic" if topic is None else missing(topic, self._topics or (), "topic")[0]
-            self._deliveries.refused(source, number, why)
-            return
-        if defaults.headers:
-            headers = [*headers, *defaults.headers]
-        try:
-            if headers or timestamp is not None:
-                delivery = self._producer.send(
-                    topic, value, key, partition=partition, timestamp_ms=timestamp, headers=headers
-                )
-            else:
-                delivery = self._producer.send(topic, value, key, partition=partition)
-        except (BrokerUnavailable, BufferExhausted, Closed):
-            raise
-        except ClientError as error:
-            self._deliveries.refused(source, number, reason(error))
-            return
-        self._deliveries.add(source, number, delivery)
+def _defaults(options: Options) -> Defaults:
+    """Return what the options give to every record. Raises Failure."""
+    timestamp_ms = parse_moment(options.timestamp) if options.timestamp else None
+    headers: list[tuple[str, bytes | None]] = []
+    for text in options.header:
+        name, equals, value = text.partition("=")
+        if not is_text(name):
+            raise Failure(f"--header {name!a}: the name of a header must be UTF-8", exit_code=2)
+        headers.append((name, os.fsencode(value) if equals else None))
+    key = None if options.key is None else os.fsencode(options.key)
+    return Defaults(key, timestamp_ms, options.partition, headers)
 
 
 def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
@@ -328,37 +242,16 @@ def _records(options: Options, inputs: Inputs) -> Iterator[Numbered]:
         return iter([("line ", 1, NewRecord())])
     inputs.check()  # No record is sent unless all files can be read.
     if options.file:
-        return _whole_files(inputs)
+        return whole_files(inputs)
     if as_json:
-        return _from_files(options, inputs, None)
+        return json_lines(inputs, inline=options.json_value)
     text = r"%v\n" if options.format is None else options.format
     if options.key_delimiter:
         delimiter = "".join(f"\\x{byte:02x}" for byte in os.fsencode(options.key_delimiter))
         text = rf"%k{delimiter}%v\n"
     with failing_on(FormatError):
         template = Template(parse_format(text), null=None if options.null is None else os.fsencode(options.null))
-    return _from_files(options, inputs, template)
-
-
-def _from_files(options: Options, inputs: Inputs, template: object) -> Iterator[Numbered]:
-    for path in inputs.paths:
-        prefix = "" if path == "-" else f"{path}: "
-        with inputs.open(path) as stream:
-            if isinstance(template, Template):
-                noun = "line " if template.lines else "record "
-                rows = read_records(template, stream)
-            else:
-                noun = "line "
-                rows = read_lines(stream, inline=options.json_value)
-            source = prefix + noun
-            for number, record in rows:
-                yield source, number, record
-
-
-def _whole_files(inputs: Inputs) -> Iterator[Numbered]:
-    for number, path in enumerate(inputs.paths, 1):
-        with inputs.open(path) as stream:
-            yield f"{path}: file ", number, NewRecord(value=stream.read())
+    return formatted(inputs, template)
 
 
 COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)

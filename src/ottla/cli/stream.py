@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ottla.cli import stream_get, stream_reset, stream_status
 from ottla.cli.commands import Argument, Group, Option, Options
-from ottla.cli.connect import client_settings, connection_options
+from ottla.cli.connect import connection_options, spark_settings
 from ottla.cli.late import streams
 from ottla.cli.output import Output, output_options
 from ottla.common import units
@@ -66,9 +66,7 @@ def _run(options: Options) -> None:
     """Run the pipelines of a file until Ctrl-C or SIGTERM. Both end after the running batch; invalid
     records and wrong programs end it at once, an unavailable broker does not.
     """
-    given = client_settings(options)
-    given.pop("client.id", None)
-    client = {name: str(value) for name, value in given.items()}
+    client = spark_settings(options)
     start_logging("info")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     with _explained():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ottla.cli.commands import Argument, Option, Options
-from ottla.cli.connect import client_settings, connection_options
+from ottla.cli.connect import connection_options, spark_settings
 from ottla.cli.late import lookup
 from ottla.cli.output import Output, output_options
 from ottla.common.failure import Failure
 from ottla.streams.declarations import Table
-from ottla.tools.offsets import parse_moment
+from ottla.tools.offsets import parse_past
 
 PARAMETERS = [
     Argument("topic", "NAME", help="the topic of the table, e.g. an output of a pipeline"),
@@ -26,13 +26,8 @@ ottla stream get customers a --as-of now-1h
 
 def get(options: Options) -> int:
     """Show the latest value of a key in a compacted topic. The exit code is 1 if there is no such key."""
-    given = client_settings(options)
-    given.pop("client.id", None)
-    client = {name: str(value) for name, value in given.items()}
-    as_of = None
-    if options.as_of:
-        text = options.as_of
-        as_of = parse_moment(text.removeprefix("now") if text.startswith("now-") else text) + 1
+    client = spark_settings(options)
+    as_of = parse_past(options.as_of) + 1 if options.as_of else None
     place = Table(options.topic, "key", "text", as_of=as_of)
     try:
         found = lookup.find(place, options.key, client, all_partitions=options.all_partitions)

@@ -15,9 +15,8 @@ from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.streams.errors import StreamsError
 from ottla.streams.status import TOPIC, Status
-from ottla.tools import values
 from ottla.tools.late import api
-from ottla.tools.offsets import parse_moment
+from ottla.tools.offsets import target_moment
 
 _TARGETS = (
     Option("--to-earliest", "the first records"),
@@ -85,10 +84,7 @@ def _target(options: Options) -> Any:
         return api.OffsetSpec.EARLIEST
     if options.to_latest:
         return api.OffsetSpec.LATEST
-    if options.to_datetime:
-        text = options.to_datetime
-        return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
-    return units.now_ms() - values.milliseconds(options.by_duration) if options.by_duration else None
+    return target_moment(options.to_datetime, options.by_duration)
 
 
 def _check_ended(name: str, statuses: Sequence[Status]) -> None:

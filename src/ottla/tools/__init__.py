@@ -3,7 +3,8 @@
 - `formats/` converts records to text and back: format strings as kcat and rpk have them, and JSON lines.
 - `dump/` reads the files of a log as rows, without a broker.
 - `admin/` reads the state of a cluster through an admin client, and decides where replicas go.
-- `follow`, `offsets`: reading records up to a limit; `inputs`, `deliveries`: sending the lines of files.
+- `follow`, `offsets`: reading records up to a limit; `inputs`, `sending`, `deliveries`: sending the lines of files.
+- `benchmark`: what `ottla bench` measures.
 - `values`, `client_kinds`, `profile_file`: settings from `-X NAME=VALUE`, files and profiles.
 - `progress`, `suggestions`: the progress line, and the known word that a mistyped word stands for.
 

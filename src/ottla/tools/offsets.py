@@ -10,6 +10,7 @@ from ottla import clients
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import MAX_INT32, TopicPartition
+from ottla.tools.values import milliseconds
 
 _MOST_SECONDS = 10**11  # larger timestamps are milliseconds
 _FORMS = "beginning, end, N, +N (after the beginning), -N (before the end), or @WHEN"
@@ -63,6 +64,21 @@ def parse_moment(text: str, now_ms: int | None = None) -> int:
             "It may be 2026-01-31, 2026-01-31T12:00 (with Z or +01:00 if not local), ms or s since 1970, or -1h30m.",
             exit_code=2,
         ) from error
+
+
+def parse_past(text: str) -> int:
+    """Parse a time as `parse_moment` does, or a duration before now such as `now-1h30m`. Raises Failure."""
+    return parse_moment(text.removeprefix("now") if text.startswith("now-") else text)
+
+
+def target_moment(to_datetime: str | None, by_duration: str | None) -> int | None:
+    """Return the milliseconds since the epoch of a time, or of a duration before now; None without either.
+
+    Raises Failure with exit code 2.
+    """
+    if to_datetime:
+        return parse_past(to_datetime)
+    return units.now_ms() - milliseconds(by_duration) if by_duration else None
 
 
 def parse_partitions(words: Iterable[str]) -> list[int]:
