@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.clients import Admin
 from ottla.streams import publishing
-from ottla.streams.publishing import Publisher
-from ottla.streams.status import TOPIC, Run, Status
+from ottla.streams.publishing import Publisher, commit_offsets
+from ottla.streams.status import TOPIC, Input, Partition, Run, Status
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -50,3 +51,30 @@ def test_unavailable_broker_is_one_warning_and_no_wait(
     assert len(warnings) <= 1
     publisher._thread.join(10)
     assert not publisher._thread.is_alive()
+
+
+def stopped(query: str, batches: int) -> Status:
+    inputs = (Input.of("lines", [Partition(0, 3, 5), Partition(1, 2, 2)]),)
+    return Status(Run("p", query), "stopped", 1, batches=batches, inputs=inputs)
+
+
+def test_stopped_query_has_no_lag_that_its_checkpoint_does_not_have(ottla: Ottla) -> None:
+    ottla.topic("lines", 2)
+    commit_offsets({"bootstrap.servers": ottla.bootstrap}, [stopped("p", 1), stopped("p.q", 2), stopped("new", 0)])
+    with Admin(ottla.bootstrap) as admin:
+        for group in ("p", "p.q"):
+            found = admin.list_group_offsets(group)
+            assert {tp.partition: row.offset for tp, row in found.items()} == {0: 3, 1: 2}
+        assert "new" not in [each.group_id for each in admin.list_groups()]
+        admin.delete_group("p")
+        admin.delete_group("p.q")
+
+
+def test_stop_does_not_wait_long_for_a_broker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(publishing, "COMMIT_S", 0.2)
+    started_s = time.monotonic()
+    commit_offsets({"bootstrap.servers": "127.0.0.1:1"}, [stopped("p", 1)])
+    assert time.monotonic() - started_s < 5
+    assert "not committed" in caplog.text

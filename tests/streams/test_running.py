@@ -13,12 +13,14 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from ottla.cli.main import main
+from ottla.clients import Admin
 from ottla.streams import Output, PipelineFailed, StreamsError, pipeline, run, stream, to
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
+from ottla.tools.admin.group_lag import read_lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,23 @@ def test_once_continues_from_its_checkpoint_and_begins_again_after_a_reset(
     (status,) = run(copied, **arguments)
     assert (status.records, status.outputs) == (1, {"copies": 1, "long": 0})
     assert [record.value for record in ottla.records("copies")][-1] == b"f"
+
+
+def test_stop_in_a_micro_batch_leaves_no_lag_in_the_group(
+    ottla: Ottla, ottla_spark: SparkSession, tmp_path: Path
+) -> None:
+    ottla.topic("lines", 2)
+    ottla.produce("lines", "a", "b", "c")
+    runner = Runner(ottla_spark, [copied], Settings({"bootstrap.servers": ottla.bootstrap}, str(tmp_path)))
+    runner.start()
+    try:
+        ottla.wait_until(lambda: len(ottla.records("copies")) == 3, WAIT_S)  # the micro-batch still runs
+    finally:
+        runner.stop()
+    (status,) = runner.statuses()
+    assert (status.phase, status.records, status.lag) == ("stopped", 3, 0)
+    with Admin(ottla.bootstrap) as admin:
+        assert read_lag(admin, "copied").summary()["lag"] == 0
 
 
 @pipeline(exactly_once=True)

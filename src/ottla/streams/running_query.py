@@ -95,6 +95,7 @@ class RunningQuery:
         """Stop the query between two micro-batches, or after the deadline in one."""
         if self.execution is not None:
             _stop_after_batch(self.execution, deadline_s)
+            self._wait_for_report(self.execution)
         if self.phase in RUNS:
             self.phase = "stopped"
         self.busy_since_ms = None
@@ -113,13 +114,17 @@ class RunningQuery:
                 self.execution.processAllAvailable()
         except PySparkException as error:
             return self._count_restart(error)
+        self._wait_for_report(self.execution)
+        return None
+
+    def _wait_for_report(self, execution: StreamingQuery) -> None:
+        """Wait for the report about the last micro-batch, which Spark sends a moment after its end."""
         deadline_s = time.monotonic() + REPORT_S
-        while self.progress.last_batch(self.query.name) < _last_batch(self.execution):
+        while self.progress.last_batch(self.query.name) < _last_batch(execution):
             if time.monotonic() >= deadline_s:
                 logger.warning("Query %s has not reported its last batch in %g s", self.query.name, REPORT_S)
                 break
             time.sleep(0.005)
-        return None
 
     def _process_by_clock(self, execution: StreamingQuery) -> None:
         """Wait until the records of now and the timers of now are processed. Raises StreamingQueryException.

@@ -38,7 +38,7 @@ from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query
 from ottla.streams.planning import Plan, check, groupings_of, make_plan
 from ottla.streams.progress import Progress
-from ottla.streams.publishing import Publisher
+from ottla.streams.publishing import Publisher, commit_offsets
 from ottla.streams.running_query import RunningQuery, ensure_active
 from ottla.streams.settings import Settings, default_bootstrap
 from ottla.streams.status import INTERVAL_MS, Run, Status, at_start
@@ -231,6 +231,7 @@ class Runner:
         for each in self._queries:
             each.stop(deadline_s)
         self._offer_statuses()
+        commit_offsets(self._settings.client, [each.status(units.now_ms()) for each in self._queries])
         self._ended_queries += self._queries
         self._queries.clear()
         self._end_sessions()
