@@ -40,7 +40,7 @@ from ottla.serde._builders import Plan
 from ottla.serde.avro import CONFLUENT_HEADER, AvroDecoder, one_number, plan
 from ottla.serde.avro_schema import AvroSchemaError, Node, parse
 from ottla.serde.avro_writing import AvroEncoder
-from ottla.spark.columns import array_of, plan_of, rows_of, view_of
+from ottla.spark.columns import InvalidValue, array_of, plan_of, rows_of, view_of
 from ottla.spark.ddl import nullable as with_nulls
 from ottla.spark.names import OptionError
 
@@ -81,7 +81,7 @@ class AvroReader:
         self._decoder = _decoder(part, formats)
         self._type = arrow_type
 
-    def read(self, values: Any, only_first: bool) -> tuple[Any, list[tuple[int, str, str]]]:
+    def read(self, values: Any, only_first: bool) -> tuple[Any, list[InvalidValue]]:
         """Return a column with a row for each of the binary `values`; and row, field and reason of each invalid value.
 
         The rows of invalid values are null. With `only_first`, the column is None if there is an invalid value.
@@ -174,7 +174,7 @@ def avro_schema(kind: DataType, *, nullable: bool = False) -> str:
     return json.dumps(_derived(kind, nullable, "topLevelRecord", "", ""))
 
 
-def to_avro(column: Any, schema: str) -> tuple[Any, tuple[int, str, str] | None]:
+def to_avro(column: Any, schema: str) -> tuple[Any, InvalidValue | None]:
     """Encode a column as a binary array, null for null; or return row, field and reason of an invalid value."""
     values, bad = _encoder(schema, plan_of(column.type)).encode(view_of(column))
     return None if values is None else array_of(pa.binary(), values), bad

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.serde._builders import Column, Plan
 from ottla.serde._views import ByteRows, ColumnView
+
+InvalidValue: TypeAlias = tuple[int, str, str]
+"""The row of a value that does not match its format, the field (empty for the whole value), and the reason."""
 
 _PLANS = {
     pa.bool_(): ("bool",),

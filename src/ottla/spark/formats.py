@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 
 from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
+from ottla.spark.columns import InvalidValue
 from ottla.spark.ddl import SchemaError, nullable, parse_schema
 from ottla.spark.future_times import FutureTimes, check_time, future_times
 from ottla.spark.json_columns import read_json, to_json
@@ -80,7 +81,7 @@ class FormatError(ValueError):
 
 def column_type(part: Part, options: SourceOptions) -> DataType:
     """Return the type of the column `key` or `value` of a read. Raises OptionError for an invalid schema."""
-    asked = options.key_format if part == "key" else options.value_format
+    asked = _format_of(part, options)
     _refuse_others(part, asked, options.formats)
     kind: DataType = BinaryType()
     if asked == "json":
@@ -96,10 +97,11 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
 
 def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
     """Yield the batches with typed key and value. Raises FormatError."""
-    kinds: dict[str, type[_Decoder]] = {"json": _JsonDecoder, "avro": _AvroDecoder, "protobuf": _ProtobufDecoder}
-    asked = {part: getattr(options, f"{part}_format") for part in PARTS}
+    formats = {part: _format_of(part, options) for part in PARTS}
     decoders: list[_Decoder | _TimeCheck] = [
-        kinds[asked[part]](part, options) for part in PARTS if asked[part] != "raw"
+        (_JsonDecoder if kind == "json" else _BinaryDecoder)(part, options)
+        for part, kind in formats.items()
+        if kind != "raw"
     ]
     times = future_times(options.formats)
     if times is not None:
@@ -110,6 +112,10 @@ def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
             typed, found = decoder.decode(typed)
             bad += [(decoder.part, *each) for each in found]
         yield _with_errors(typed, batch, bad) if options.include_errors else typed
+
+
+def _format_of(part: Part, options: SourceOptions) -> str:
+    return options.key_format if part == "key" else options.value_format
 
 
 def _with_errors(typed: Any, batch: Any, bad: Sequence[tuple[Part, int, str, str]]) -> Any:
@@ -131,7 +137,7 @@ class _Decoder(ABC):
         self._permissive = _mode(options.formats) == "PERMISSIVE"
         self._type = to_arrow_type(column_type(part, options), timezone="UTC")
 
-    def decode(self, batch: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+    def decode(self, batch: Any) -> tuple[Any, Sequence[InvalidValue]]:
         """Return the batch with this column converted; and row, field and reason of each invalid value.
 
         Raises FormatError.
@@ -143,7 +149,7 @@ class _Decoder(ABC):
         return batch.set_column(index, pa.field(self.part, self._type), column), bad
 
     @abstractmethod
-    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+    def _read(self, values: Any) -> tuple[Any, Sequence[InvalidValue]]:
         """Return the typed column; and row, field and reason of each invalid value, or of the first one only."""
 
 
@@ -172,25 +178,15 @@ class _JsonDecoder(_Decoder):
         return pa.StructArray.from_arrays(children, fields=list(self._type), mask=is_null)
 
 
-class _AvroDecoder(_Decoder):
-    """Decodes Avro values. There is no column for invalid values, because they have no text."""
+class _BinaryDecoder(_Decoder):
+    """Decodes Avro or Protobuf values. There is no column for invalid values, because they have no text."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
         super().__init__(part, options)
-        self._reader = AvroReader(part, options.formats, self._type)
+        kind = AvroReader if _format_of(part, options) == "avro" else ProtobufReader
+        self._reader = kind(part, options.formats, self._type)
 
-    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
-        return self._reader.read(values, not self._permissive)
-
-
-class _ProtobufDecoder(_Decoder):
-    """Decodes Protobuf values. There is no column for invalid values, because they have no text."""
-
-    def __init__(self, part: Part, options: SourceOptions) -> None:
-        super().__init__(part, options)
-        self._reader = ProtobufReader(part, options.formats, self._type)
-
-    def _read(self, values: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+    def _read(self, values: Any) -> tuple[Any, Sequence[InvalidValue]]:
         return self._reader.read(values, not self._permissive)
 
 
@@ -203,7 +199,7 @@ class _TimeCheck:
         self._times = times
         self._permissive = permissive
 
-    def decode(self, batch: Any) -> tuple[Any, Sequence[tuple[int, str, str]]]:
+    def decode(self, batch: Any) -> tuple[Any, Sequence[InvalidValue]]:
         """Return the batch without such values; and row, field and reason of each. Raises FormatError."""
         values = batch.column("value")
         bad = self._times.find(values, batch.column("timestamp"))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from ottla.common.units import duration, parse_duration
+from ottla.spark.columns import InvalidValue
 from ottla.spark.names import OptionError
 
 DEFAULT_MAX_FUTURE: Final = "1d"
@@ -32,7 +33,7 @@ class FutureTimes:
         self._field = field
         self._max_future_ms = max_future_ms
 
-    def find(self, values: Any, timestamps: Any) -> Sequence[tuple[int, str, str]]:
+    def find(self, values: Any, timestamps: Any) -> Sequence[InvalidValue]:
         """Return row, field and reason of each such value. `timestamps` are those of the records.
 
         Records without a timestamp are not checked.

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.common.ids import TopicPartition
 
@@ -273,9 +273,3 @@ def _share(size: int, total: int, parts: int) -> int:
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     edges = [whole.start + whole.size * i // parts for i in range(parts + 1)]
     return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in itertools.pairwise(edges)]
-
-
-def lag(end_offset: Mapping[str, Any], latest_offset: Mapping[str, Any]) -> Positions:
-    """Return the pending offsets of each partition, from the parsed offsets of a progress report."""
-    at, latest = positions(end_offset), positions(latest_offset)
-    return {tp: max(0, end - at.get(tp, 0)) for tp, end in sorted(latest.items())}

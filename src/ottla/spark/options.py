@@ -125,7 +125,6 @@ class SinkOptions:
 
     topic: str | None
     client: Mapping[str, str]
-    include_headers: bool = False
     key_format: str = "raw"
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)
@@ -225,7 +224,7 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
     for streams have no effect on a batch read, as in Spark's Kafka source, but `commitGroup` is rejected there.
     """
     options = _Given(given)
-    check_names(options, _names(_consumer_rows()), "source")
+    check_names(options, _names(CONSUMER_OPTIONS), "source")
     client, isolation_level = _source_client(options.kafka())
     subscription = _subscription(options)
     starting = _place(options, STARTING, Latest() if streaming else Earliest())
@@ -425,19 +424,19 @@ def check_covered(name: str, given: Iterable[TopicPartition], actual: Iterable[T
 def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Read and check the options of a write. Raises OptionError."""
     options = _Given(given)
-    rows = _producer_rows()
-    check_names(options, _names(rows), "sink")
-    client = _client(options.kafka(), rows, "sink")
+    check_names(options, _names(PRODUCER_OPTIONS), "sink")
+    client = _client(options.kafka(), PRODUCER_OPTIONS, "sink")
     topic = options.text("topic")
     if topic == "":
         raise OptionError("topic is empty; omit it if the column 'topic' has the topic of each row")
     once = exactly_once.from_options(options.text, topic)
     if once is not None:
         _check_transactional(client)
+    # Without effect, as in Spark's Kafka sink: the column `headers` is written if it exists.
+    options.boolean("includeHeaders", False)
     return SinkOptions(
         topic=topic,
         client=client,
-        include_headers=options.boolean("includeHeaders", False),
         key_format=options.choice("key.format", FORMATS, "raw"),
         value_format=options.choice("value.format", FORMATS, "raw"),
         formats=options.formats(),
@@ -455,14 +454,6 @@ def _check_transactional(client: Mapping[str, str]) -> None:
 # -- settings of clients ------------------------------------------------------------------------------------------
 
 
-def _consumer_rows() -> tuple[Option, ...]:
-    return CONSUMER_OPTIONS
-
-
-def _producer_rows() -> tuple[Option, ...]:
-    return PRODUCER_OPTIONS
-
-
 def _names(rows: tuple[Option, ...]) -> set[str]:
     return {name for row in rows for name in (row.name, *row.aliases)}
 
@@ -474,7 +465,7 @@ def common_settings(client: Mapping[str, object]) -> dict[str, object]:
 
 
 def _source_client(kafka: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    client = _client(kafka, _consumer_rows(), "source")
+    client = _client(kafka, CONSUMER_OPTIONS, "source")
     level = client.pop("isolation.level", "read_uncommitted").strip().lower()
     return client, level
 

@@ -37,10 +37,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.spark.columns import InvalidValue
 from ottla.spark.names import OptionError
-
-Bad = tuple[int, str, str]
-"""Row, field and reason of an invalid value."""
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _SECONDS: Final = range(-62_135_596_800, 253_402_300_800)
@@ -177,13 +175,13 @@ class ProtobufReader:
         self._type = arrow_type
         self._error = _decode_error()
 
-    def read(self, values: Any, only_first: bool) -> tuple[Any, list[Bad]]:
+    def read(self, values: Any, only_first: bool) -> tuple[Any, list[InvalidValue]]:
         """Return a column with a row for each of the binary `values`; and row, field and reason of each invalid value.
 
         The rows of invalid values are null. With `only_first`, the column is None if there is an invalid value.
         """
         messages: list[Any] = []
-        bad: list[Bad] = []
+        bad: list[InvalidValue] = []
         parse = self._message.FromString
         for row, data in enumerate(values.to_pylist()):
             try:
@@ -198,7 +196,7 @@ class ProtobufReader:
             column = self._column(messages)
         return (None if bad and only_first else column), bad
 
-    def _refused(self, messages: list[Any]) -> list[Bad]:
+    def _refused(self, messages: list[Any]) -> list[InvalidValue]:
         """Replace the messages that no column can hold by None, and return their rows."""
         bad = []
         for row, message in enumerate(messages):
@@ -284,7 +282,7 @@ def written_message(part: str, formats: Mapping[str, str], kind: DataType) -> tu
     return formats[f"{part}.protobuf.message"], formats[f"{part}.protobuf.descriptors"]
 
 
-def to_protobuf(column: Any, message: Any) -> tuple[Any, Bad | None]:
+def to_protobuf(column: Any, message: Any) -> tuple[Any, InvalidValue | None]:
     """Return the values of a struct column as messages; or the first row that is not one, with field and reason."""
     fields = {field.name: field for field in message.DESCRIPTOR.fields}
     names = [(each.name, fields[each.name]) for each in column.type]

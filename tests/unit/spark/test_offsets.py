@@ -17,7 +17,6 @@ from ottla.spark.offsets import (
     PositionsError,
     admit,
     json_of,
-    lag,
     new_partitions,
     pack,
     pending,
@@ -197,7 +196,3 @@ def test_small_partitions_share_tasks_and_large_ones_do_not() -> None:
     assert len(pack(of(400))) == 500
     assert len(pack(of(5_000))) == 1000
     assert len(pack(of(10)[:32])) == 32
-
-
-def test_lag_is_computed_from_a_progress_report() -> None:
-    assert lag({"t": {"0": 7}}, {"t": {"0": 10, "1": 2}}) == at(t0=3, t1=2)
