@@ -95,13 +95,13 @@ def test_kept_producer_that_has_begun_is_fenced_by_the_next_attempt(query: Query
 
 def test_worker_that_does_not_know_the_outcome_of_its_commit_reads_the_marker(query: Query) -> None:
     with Proxy(query.bootstrap) as proxy:
-        query.options = {"kafka.bootstrap.servers": proxy.bootstrap, "kafka.max.block.ms": "1000"}
+        query.options = {"kafka.bootstrap.servers": proxy.bootstrap, "kafka.max.block.ms": "3000"}
         query.write(0, 0, rows(b"0"))
         lost: list[float] = []
 
         def lose(_: object, response: Any) -> Any:
             lost.append(time.monotonic())
-            return response if lost[-1] > lost[0] + 2 else None
+            return response if lost[-1] > lost[0] + 4 else None
 
         proxy.answers[END_TXN] = lose
         with pytest.raises(WriteFailed):
