@@ -48,6 +48,9 @@ def test_once_continues_from_its_checkpoint_and_begins_again_after_a_reset(
     (status,) = run(copied, **arguments)
     assert (status.records, status.outputs) == (1, {"copies": 1, "long": 0})
     assert sorted(record.value or b"" for record in ottla.records("copies")) == [b"a", b"b", b"cd", b"e"]
+    (status,) = run(copied, **arguments)
+    assert (status.phase, status.records, status.lag) == ("done", 0, 0)
+    assert sum(each.offset for given in status.inputs for each in given.partitions) >= 4, "known without a micro-batch"
     assert main(["stream", "why", "copied", "-b", ottla.bootstrap]) == 0
     assert "after all records of its start (--once)" in capsys.readouterr().out
     assert main(["stream", "reset", "copied", "--to-latest", "--yes", "-b", ottla.bootstrap]) == 0

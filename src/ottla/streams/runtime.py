@@ -32,7 +32,7 @@ from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.errors import StreamsError
 from ottla.streams.failures import Restarts, classify_exception
-from ottla.streams.input_topics import count_partitions, log_offsets
+from ottla.streams.input_topics import committed_offsets, count_partitions, log_offsets
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query
@@ -191,6 +191,8 @@ class Runner:
         for planned in plans:
             plan, offsets = planned.plan, self._offsets(planned, partitions)
             for query in plan.queries:
+                if planned.new is None:
+                    offsets = committed_offsets(self._settings.client, query.name, _topics(plan.pipeline, partitions))
                 planned.progress.begin(at_start(run_of(plan, query, self._settings, self._identity), offsets))
                 found.append(RunningQuery(plan, query, planned.progress))
         for planned in plans:
@@ -202,10 +204,9 @@ class Runner:
         """Return the start and end of each partition for a new checkpoint. Raises exceptions of clients."""
         if planned.new is None:
             return {}
-        streams = planned.plan.pipeline.streams.values()
-        topics = {each.topic: partitions[each.topic] for each in streams}
-        offsets = log_offsets(self._settings.client, topics, planned.starts)
-        for each in streams:
+        pipeline = planned.plan.pipeline
+        offsets = log_offsets(self._settings.client, _topics(pipeline, partitions), planned.starts)
+        for each in pipeline.streams.values():
             if each.start == "latest" and each.topic not in planned.starts:
                 offsets[each.topic] = {number: (end, end) for number, (_, end) in offsets[each.topic].items()}
         return offsets
@@ -298,6 +299,11 @@ class Runner:
         progress.listen(session)
         self._sessions.append((session, progress))
         return _Planned(plan, progress, starts, now if before is None else None)
+
+
+def _topics(pipeline: Pipeline, partitions: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of partitions of each stream, by topic."""
+    return {each.topic: partitions[each.topic] for each in pipeline.streams.values()}
 
 
 def run_of(plan: Plan, query: Query, settings: Settings, identity: Run) -> Run:
