@@ -44,7 +44,11 @@ _CUT_OFF: Final = re.compile(
     re.MULTILINE,
 )
 """Spark wrote to a Python process that was killed, or the network failed."""
-_INPUT_OUTPUT: Final = re.compile(r"java\.(?:io\.IO|net\.Socket)Exception: (?!Cannot run program)([^\n]+)")
+_INPUT_OUTPUT: Final = re.compile(
+    r"java\.(?:io\.IO|net\.(?:Socket|SocketTimeout|Connect)|nio\.channels\.\w+)Exception"
+    r"(?::(?! Cannot run program) [^\n]+|$)",
+    re.MULTILINE,
+)
 """The same with another text, or a full disk: a later attempt may find a process or space."""
 _JAVAS: Final = ("java.", "org.", "scala.", "py4j.")
 _LONGEST: Final = 500
@@ -89,7 +93,7 @@ def classify(text: str) -> Failure:
             return Failure("retriable", f"a process has ended, or the network failed: {cut_off[1]}")
         failed = _INPUT_OUTPUT.search(text)
         if failed is not None:
-            return Failure("retriable", _short(f"Java could not read or write: {failed[1]}"))
+            return Failure("retriable", _short(f"Java could not read or write: {failed[0]}"))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
 

@@ -65,7 +65,17 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
         (
             "[STREAM_FAILED] Query [id = 1] terminated with exception: x\njava.io.IOException: No space left on device",
             "retriable",
-            "Java could not read or write: No space left on device",
+            "Java could not read or write: java.io.IOException: No space left on device",
+        ),
+        (
+            "Job aborted: Lost task 0.0 in stage 9.0: java.nio.channels.ClosedChannelException\n\tat java.base",
+            "retriable",
+            "Java could not read or write: java.nio.channels.ClosedChannelException",
+        ),
+        (
+            "Lost task 0.0 in stage 9.0: java.net.SocketTimeoutException: Accept timed out\n\tat java.base",
+            "retriable",
+            "Java could not read or write: java.net.SocketTimeoutException: Accept timed out",
         ),
         (
             'java.io.IOException: Cannot run program "/venv/bin/python": error=2',
