@@ -37,6 +37,7 @@ def session() -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings: dict[str, Any] = {
         "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
         "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": collectors.for_driver(QUICK_JAVA),
@@ -105,6 +106,9 @@ class PipelineTest:
     def records(self, topic: str) -> list[Record]:
         """As `read`, but whole records."""
         self.process()
+        return self._new(topic)
+
+    def _new(self, topic: str) -> list[Record]:
         found = self._broker.records(topic)
         new = found[self._read.get(topic, 0) :]
         self._read[topic] = len(found)
