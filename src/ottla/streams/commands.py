@@ -6,12 +6,13 @@ The session of Spark is started before the file is imported, since `udf("STRING"
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.spark import class_archive, collectors
-from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, use_java
+from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, silent_java, use_java
 from ottla.streams.description import Description
 from ottla.streams.errors import StreamsError
 from ottla.streams.late import planning, runtime
@@ -23,6 +24,9 @@ _SHORT_JAVA: Final = "-XX:CompileThresholdScaling=4"
 """Java compiles only what runs very often."""
 _SHORT_COLLECTOR: Final = "-XX:+UseParallelGC"
 """It takes the least processor time, but makes longer pauses."""
+
+_LOG: Final = Path(__file__).with_name("log4j2.properties")
+"""What Spark's Java logs in a terminal, unless the user has a file for it."""
 
 logger = logging.getLogger("ottla.streams")
 
@@ -36,14 +40,25 @@ def run_file(
     """
     find_neighbours(path)
     logger.info("Starting Spark: the first micro-batch can take half a minute")
-    spark = session(path.stem, master, imports=["ottla.streams.runtime"], **(_short_run() if once else {}))
+    conf: dict[str, Any] = {"spark.ui.enabled": False} if once else {}
+    conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if once else "")
+    with silent_java():
+        spark = session(path.stem, master, imports=["ottla.streams.runtime"], **conf)
     return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
 
 
-def _short_run() -> dict[str, Any]:
-    """Settings for a run that ends: no web pages of Spark, and options of Java for throughput."""
-    options = f"{java_options()} {_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}"
-    return {"spark.ui.enabled": False, JAVA_OPTIONS: options.strip()}
+def _quiet(more_options: str = "") -> dict[str, Any]:
+    """Settings of Spark for a command: options of Java, a log of what is wrong, and no progress bars."""
+    options = [java_options(), "" if has_log_settings() else f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
+    return {"spark.ui.showConsoleProgress": False, JAVA_OPTIONS: " ".join(filter(None, (*options, more_options)))}
+
+
+def has_log_settings() -> bool:
+    """Whether the user has chosen what Spark logs."""
+    home = os.environ.get("SPARK_HOME")
+    places = [os.environ.get("SPARK_CONF_DIR"), None if home is None else f"{home}/conf"]
+    found = [each for place in places if place is not None for each in Path(place).glob("log4j2.*")]
+    return any(each.suffix != ".template" for each in found)
 
 
 def prepare() -> Path:
@@ -61,8 +76,10 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     Raises StreamsError, and exceptions of the file.
     """
     find_neighbours(path)
-    quiet: dict[str, Any] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
-    spark = session("ottla stream explain", "local[1]", **quiet)
+    conf: dict[str, Any] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
+    conf |= _quiet()
+    with silent_java():
+        spark = session("ottla stream explain", "local[1]", **conf)
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
     return [planning.make_plan(spark, each, settings).description for each in pipelines]

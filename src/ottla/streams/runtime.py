@@ -339,4 +339,6 @@ def _session(spark: SparkSession, shuffle_partitions: int) -> SparkSession:
             session.conf.set(name, str(spark.conf.get(name)))
     session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     session.conf.set("spark.sql.streaming.pollingDelay", POLLING_DELAY)
+    # Spark changes it for each query, with a warning.
+    session.conf.set("spark.sql.adaptive.enabled", "false")
     return session
