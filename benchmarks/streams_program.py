@@ -58,7 +58,7 @@ def main() -> None:
             runner.start()
             print("started", flush=True)
         elif runner is not None:
-            queries = [each.running for each in runner._queries if each.running is not None]  # noqa: SLF001
+            queries = [each.execution for each in runner._queries if each.execution is not None]  # noqa: SLF001
             runner.stop()
             told: list[Any] = [json.loads(row.json) for query in queries for row in query.recentProgress]
             print("stopped", json.dumps([row for row in told if row["numInputRows"]]), flush=True)

@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Pipeline, Callable[[PipelineTest, int], None], str, int]]
 
 def _step(test: PipelineTest, send: Callable[[PipelineTest, int], None], topic: str, number: int) -> dict[str, float]:
     """Run a step, and return the milliseconds of its parts; `rows` is how many results there were."""
-    query = test._runner._queries[0].running if number else None  # noqa: SLF001
+    query = test._runner._queries[0].execution if number else None  # noqa: SLF001
     last = -1 if query is None or query.lastProgress is None else query.lastProgress.batchId
     begin = time.perf_counter()
     send(test, number)
@@ -87,7 +87,7 @@ def _step(test: PipelineTest, send: Callable[[PipelineTest, int], None], topic: 
     found = test._new(topic)  # noqa: SLF001
     end = time.perf_counter()
     parts: defaultdict[str, float] = defaultdict(float)
-    running = test._runner._queries[0].running  # noqa: SLF001
+    running = test._runner._queries[0].execution  # noqa: SLF001
     assert running is not None
     for report in running.recentProgress:
         if report.batchId > last and report.numInputRows + report.durationMs.get("addBatch", 0):
