@@ -57,11 +57,11 @@ cdef class MapReader(Reader):
     cdef Py_ssize_t read(self, Text text, Py_ssize_t at) except -1
     cdef Py_ssize_t _key(self, Text text, Py_ssize_t at) except -1
     @cython.locals(start=Py_ssize_t)
-    cdef bytes _last(self, Py_ssize_t row)
+    cdef bytes _key_at(self, Py_ssize_t row)
     @cython.locals(row=Py_ssize_t)
     cdef set _known(self, Py_ssize_t begin, set known)
     @cython.locals(last=Py_ssize_t, data=Room, ends=Int32s, size=Py_ssize_t, row=Py_ssize_t)
-    cdef bint _is_twice(self, Py_ssize_t begin, set known) except -1
+    cdef bint _is_duplicate(self, Py_ssize_t begin, set known) except -1
     @cython.locals(found=dict, where=Py_ssize_t, after=Py_ssize_t)
-    cdef Py_ssize_t _read_twice(self, Text text, Py_ssize_t at) except -1
+    cdef Py_ssize_t _read_with_duplicates(self, Text text, Py_ssize_t at) except -1
     cdef Py_ssize_t _failed(self, Text text, Py_ssize_t failure) except -1

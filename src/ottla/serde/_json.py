@@ -323,9 +323,9 @@ class MapReader(Reader):
                 return at
             if self.entries.length - begin >= _FEW:
                 known = self._known(begin, known)
-            if self._is_twice(begin, known):
+            if self._is_duplicate(begin, known):
                 self.entries.truncate(begin)
-                return self._read_twice(text, start)
+                return self._read_with_duplicates(text, start)
             at = self.values.read(text, at)
             if at < 0:
                 return self._failed(text, at)
@@ -350,7 +350,7 @@ class MapReader(Reader):
         at = text.colon(at, None)
         return BROKEN if at >= text.end else at
 
-    def _last(self, row):
+    def _key_at(self, row):
         """Return the key of a row."""
         start = self.keys.ends.int32s[row]
         return bytes(self.keys.data.bytes[start : self.keys.ends.int32s[row + 1]])
@@ -358,15 +358,15 @@ class MapReader(Reader):
     def _known(self, begin, known):
         """Return the keys from `begin` to the last but one as a set; only used for maps with many keys."""
         if known is None:
-            return {self._last(row) for row in range(begin, self.entries.length)}
-        known.add(self._last(self.entries.length - 1))
+            return {self._key_at(row) for row in range(begin, self.entries.length)}
+        known.add(self._key_at(self.entries.length - 1))
         return known
 
-    def _is_twice(self, begin, known):
+    def _is_duplicate(self, begin, known):
         """Return whether the last key occurred before."""
         last = self.entries.length
         if known is not None:
-            return self._last(last) in known
+            return self._key_at(last) in known
         data = self.keys.data.bytes
         ends = self.keys.ends.int32s
         size = ends[last + 1] - ends[last]
@@ -375,7 +375,7 @@ class MapReader(Reader):
                 return True
         return False
 
-    def _read_twice(self, text, at):
+    def _read_with_duplicates(self, text, at):
         """Read a map with duplicate keys: first locate the last value of each key, then read these values."""
         found = {}
         at = text.blank(at + 1)
@@ -411,5 +411,5 @@ class MapReader(Reader):
 
     def _failed(self, text, failure):
         if failure == MISFIT:
-            text.path.append(f"[{self._last(self.keys.length - 1).decode()!r}]")
+            text.path.append(f"[{self._key_at(self.keys.length - 1).decode()!r}]")
         return failure
