@@ -14,6 +14,7 @@ from ottla.clients.admin import Admin, ConfigResource, NewTopic
 from ottla.clients.consumer import Consumer
 from ottla.clients.producer import Producer
 from ottla.common import log_lines
+from ottla.testing.waiting import wait_until
 from tests.ottla_process import OttlaProcess
 
 BAD_CLIENTS = 300
@@ -111,7 +112,7 @@ def test_long_names_of_clients_are_cut_in_the_log(process: OttlaProcess) -> None
     name = "g" * 30_000
     with Consumer(bootstrap_servers=process.bootstrap, group_id=name) as consumer:
         consumer.subscribe(["auto"])
-        consumer.poll(2)
+        wait_until(lambda: consumer.poll(0.2) or consumer.assignment(), 30)
     process.stop()
     longest = max(process.log_path.read_text().splitlines(), key=len)
     assert "characters omitted" in longest
