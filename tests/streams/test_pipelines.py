@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.type_pb2 import Field
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from ottla.clients import Admin, TopicPartition
 from ottla.streams import Output, PipelineFailed, StreamsError, pipeline, stream, table, to
 
 from .conftest import Start
@@ -85,6 +86,27 @@ def test_several_outputs_a_table_and_invalid_records(ottla_streams: Start, ottla
     assert headers["__connect.errors.stage"] == b"VALUE_CONVERTER"
     assert b"the value's field price" in (headers["__connect.errors.exception.message"] or b"")
     ottla.wait_until(lambda: test.invalid("orders") == 1)
+
+
+@pipeline(exactly_once=True)
+def checked(numbers: Any = stream("numbers.in", "json", schema="x INT", bad="topic:numbers.bad")) -> Output:
+    return to("numbers.good", numbers)
+
+
+def test_invalid_records_are_written_in_transactions_of_the_query(ottla_streams: Start, ottla: Ottla) -> None:
+    test = ottla_streams(checked)
+    ottla.produce("numbers.in", '{"x": 1}', '{"x": "no"}')
+    assert test.read("numbers.good") == [(None, {"x": 1})]
+    assert [record.value for record in test.records("numbers.bad")] == [b'{"x": "no"}']
+    places = [TopicPartition("numbers.good", 0), TopicPartition("numbers.bad", 0)]
+    with Admin(bootstrap_servers=ottla.bootstrap) as admin:
+        described = admin.describe_producers(places)
+        listed = admin.list_transactions(pattern=r"ottla\.sink\.checked\..*")
+    of_the_query = {each.producer_id for each in listed}
+    for place in places:
+        (producer,) = described[place]
+        assert producer.producer_id in of_the_query
+        assert producer.transaction_start_offset is None  # committed
 
 
 AVRO = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "int"}]}

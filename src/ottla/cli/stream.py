@@ -81,7 +81,7 @@ def _summary(status: Status) -> str:
     """Return what a query has done, in a line."""
     batches = units.plural(status.batches, "micro-batch", "micro-batches")
     busy = units.duration(status.busy_ms)
-    rate = f", {round(1000 * status.records / status.busy_ms):,} records/s" if status.busy_ms else ""
+    rate = f", {units.rate(1000 * status.records / status.busy_ms)} records/s" if status.busy_ms else ""
     written = [f"{units.plural(rows, 'row')} to {topic}" for topic, rows in status.outputs.items()]
     parts = [f"{status.run.query}: {units.plural(status.records, 'record')} in {batches}, {busy}{rate}"]
     parts += ["wrote " + ", ".join(written)] if written else []

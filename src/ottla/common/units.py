@@ -119,6 +119,11 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
+def rate(per_s: float) -> str:
+    """Format a number a second as `1,234`, and a small one as `1.2`."""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
+
+
 def moment(timestamp_ms: int | None) -> str:
     """Format milliseconds since the epoch as local `2026-01-31 12:00:00.123`; None and negative numbers as "-"."""
     if timestamp_ms is None or timestamp_ms < 0:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,9 +43,19 @@ def run_file(
     logger.info("Starting Spark: the first micro-batch can take half a minute")
     conf: dict[str, Any] = {"spark.ui.enabled": False} if once else {}
     conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if once else "")
-    with silent_java():
+    with _java():
         spark = session(path.stem, master, imports=["ottla.streams.runtime"], **conf)
     return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
+
+
+@contextmanager
+def _java() -> Iterator[None]:
+    """Let a session start Java without a warning. Raises StreamsError if there is no Java."""
+    try:
+        with silent_java():
+            yield
+    except JavaMissing as error:
+        raise StreamsError(str(error)) from error
 
 
 def _quiet(more_options: str = "") -> dict[str, Any]:
@@ -78,7 +89,7 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     find_neighbours(path)
     conf: dict[str, Any] = {"spark.ui.enabled": False, "spark.log.level": "ERROR"}
     conf |= _quiet()
-    with silent_java():
+    with _java():
         spark = session("ottla stream explain", "local[1]", **conf)
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")

@@ -206,8 +206,8 @@ def _behind(status: Status, facts: Facts) -> Finding | None:
         advice.append("More partitions of the inputs, more cores, or a cluster (--master) share this work.")
     return Finding(
         "slower than its input" if grows else "behind",
-        f"It is {counted(lag)} behind, {catch_up} of work at {_rate(batch.processed_per_s)} records/s, and {trend}: "
-        f"{_rate(batch.arrived_per_s)} records/s arrive.",
+        f"It is {counted(lag)} behind, {catch_up} of work at {units.rate(batch.processed_per_s)} records/s, "
+        f"and {trend}: {units.rate(batch.arrived_per_s)} records/s arrive.",
         advice,
         is_problem=grows,
     )
@@ -314,7 +314,7 @@ def _healthy(status: Status, facts: Facts) -> Finding:
     return Finding(
         "running",
         f"It makes progress: micro-batch {batch.number} ended {ago(facts.now_ms - batch.finished_ms)}, with "
-        f"{_rate(batch.processed_per_s)} records/s; {counted(lag)} wait.",
+        f"{units.rate(batch.processed_per_s)} records/s; {counted(lag)} wait.",
         is_problem=False,
     )
 
@@ -327,10 +327,6 @@ def _slowest(phases_ms: Mapping[str, int]) -> tuple[str, int]:
         return "unknown", 0
     phase = max(phases_ms, key=phases_ms.__getitem__)
     return phase, round(100 * phases_ms[phase] / max(1, sum(phases_ms.values())))
-
-
-def _rate(per_s: float) -> str:
-    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
 def _duration(milliseconds: int) -> str:
