@@ -3,10 +3,10 @@
     python -m benchmarks.spark_exactly_once [ROUNDS]
 
 Small: micro-batches of ten records of a topic, one task. Large: micro-batches of 500,000 rows of 100 B, six tasks. The
-two sinks write in turn, round by round, and begin in turn, too. Two rounds warm the JVM up and are not counted. CPU is
-that of Spark's processes and the broker's, also by part. The difference is the median of the differences of the rounds:
-the JVM compiles all the time, and another load of the machine changes both sinks of a round. Rounds differ by more than
-what the sinks cost (the last two columns).
+two sinks write in turn, round by round, and begin in turn, too. The first rounds warm the JVM up and are not counted.
+CPU is that of Spark's processes and the broker's, also by part. The difference is the median of the differences of the
+rounds: the JVM compiles all the time, and another load of the machine changes both sinks of a round. Rounds differ by
+more than what the sinks cost (the last two columns).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS = 1_000_000
-WARM_UPS = 2
 SMALL_ROWS = 10
 SINKS = {"at least once": {}, "exactly once": {"exactlyOnce": "true"}}
 MS, CPU, RATE = "ms", "CPU ms", "rows/s"
@@ -48,6 +47,8 @@ class Size:
     partitions: int
     first: int
     last: int
+    warm_ups: int
+    """Rounds in which the JVM compiles; they are not counted."""
 
 
 def small(stage: Stage) -> Size:
@@ -59,7 +60,7 @@ def small(stage: Stage) -> Size:
             producer.send(topic, b"small", partition=0)
     options = stage.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=SMALL_ROWS)
     rows = stage.spark.readStream.format(OURS).options(**options).load().select("key", "value")
-    return Size("ten records a micro-batch", rows, 1, first, last)
+    return Size("ten records a micro-batch", rows, 1, first, last, warm_ups=6)
 
 
 def large(stage: Stage) -> Size:
@@ -67,7 +68,7 @@ def large(stage: Stage) -> Size:
     options = {"rowsPerBatch": ROWS // 2, "numPartitions": PARTITIONS}
     source = stage.spark.readStream.format("rate-micro-batch").options(**options).load()
     rows = source.selectExpr(KEY.format("value"), VALUE.format("value"))
-    return Size("500,000 rows a micro-batch", rows, PARTITIONS, 2, 18)
+    return Size("500,000 rows a micro-batch", rows, PARTITIONS, 2, 18, warm_ups=2)
 
 
 def run(stage: Stage, size: Size, options: dict[str, str]) -> Figures:
@@ -94,10 +95,10 @@ def run(stage: Stage, size: Size, options: dict[str, str]) -> Figures:
 def race(stage: Stage, size: Size, rounds: int, console: Console) -> None:
     """Print the medians of both sinks and of their differences."""
     found: dict[str, list[Figures]] = {name: [] for name in SINKS}
-    for number in range(WARM_UPS + rounds):
+    for number in range(size.warm_ups + rounds):
         for name in sorted(SINKS, reverse=bool(number % 2)):
             figures = run(stage, size, SINKS[name])
-            if number >= WARM_UPS:
+            if number >= size.warm_ups:
                 found[name].append(figures)
     table = Table(title=f"{size.name} (load {os.getloadavg()[0]:.1f})", title_justify="left")
     for heading in ("", *SINKS, "difference", "%", "at most", "from", "to"):

@@ -97,7 +97,7 @@ def _guarantees(stage: Stage, who: str, scale: float) -> Figures:
 
 def _small_batches(stage: Stage, who: str, scale: float) -> Figures:
     """`who` is a guarantee: ten records, and the next ten when they have been processed."""
-    contender, batches = stage.contender(OTTLA), max(int(60 * scale), 30)
+    contender, batches = stage.contender(OTTLA), max(int(120 * scale), 30)
     source = stage.topic()
     with stage.program("stateless", source, who) as program:
         contender.start(program)
@@ -144,7 +144,7 @@ RACES = {
     ),
     "guarantees": Race("exactly once against at least once", _guarantees, {CPU: 1.05}, sides=ONCE_SIDES),
     "guarantees-small": Race(
-        "the same, ten records a micro-batch", _small_batches, {BATCH_CPU: 1.05}, 1, ONCE_SIDES
+        "the same, ten records a micro-batch", _small_batches, {BATCH_CPU: 1.05}, 3, ONCE_SIDES
     ),
     "latency": Race(
         "filter and map, from produce to a read_committed reader, 100 records/s",
