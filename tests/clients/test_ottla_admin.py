@@ -318,11 +318,14 @@ def test_cluster_quorum_features_and_log_directories_are_described(
     assert quorum.voters[0].log_end_offset >= quorum.high_watermark > 0
     features = ours.describe_features()
     assert features.finalized["metadata.version"].highest <= features.supported["metadata.version"].highest
+    place = TopicPartition(topic, 0)
+    # Stock Kafka creates the files a moment after its response.
+    wait_until(lambda: place in ours.describe_log_dirs()[node.node_id][0].replicas, "the log of the topic")
     (directory,) = ours.describe_log_dirs()[node.node_id]
-    assert directory.replicas[TopicPartition(topic, 0)].size == 0
+    assert directory.replicas[place].size == 0
     assert directory.total_bytes >= directory.usable_bytes > 0
-    (only,) = ours.describe_log_dirs([node.node_id], partitions=[TopicPartition(topic, 0)])[node.node_id]
-    assert list(only.replicas) == [TopicPartition(topic, 0)]
+    (only,) = ours.describe_log_dirs([node.node_id], partitions=[place])[node.node_id]
+    assert list(only.replicas) == [place]
 
 
 @pytest.mark.both
