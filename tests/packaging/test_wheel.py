@@ -21,7 +21,7 @@ import pytest
 from tests.ottla_process import OttlaProcess
 
 ROOT = Path(__file__).parents[2]
-# The installation into .venv leaves these translations. One that is older than its source is made again.
+# The installation into .venv leaves these translations. One that is older than its source is translated again.
 TRANSLATIONS = ROOT / "build" / "cython"
 EXTENSIONS = {
     "ottla/records/_record_reader",

@@ -63,8 +63,8 @@ def place() -> Path | None:
 def create() -> Path:
     """Create the archive, which takes half a minute and 170 MB. Raises ArchiveFailed.
 
-    Tries once more if the program fails: on a busy machine a query may, since Spark waits only 10 s for each of its
-    Python processes.
+    Tries once more if the program fails: that happened on a busy machine, where Spark's wait of 10 s for each of its
+    Python processes may be too short.
     """
     try:
         return _create()
