@@ -22,11 +22,11 @@ Figures = dict[str, float]
 DEADLINE_S = 120.0
 
 
-def new_topic(broker: Broker, partitions: int) -> str:
+def new_topic(broker: Broker, partitions: int, **config: str) -> str:
     """A fresh topic on `broker`."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+    for done in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
         done.result(30)
     time.sleep(0.2)
     return name

@@ -2336,7 +2336,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark checks the layout in the first batch of a run, also if its worker has kept a producer",
+        "a task of Spark checks the layout in the first batch of a run, also if a worker has left a producer",
         "spark/exactly_once.py",
         "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
         "    return attempt.number == 0 and kept.batches == attempt.batch\n",
@@ -2344,7 +2344,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a repeated task of Spark fences the attempts before it, also if its worker has kept a producer",
+        "a repeated task of Spark fences the attempts before it, also if a worker has left a producer",
         "spark/exactly_once.py",
         "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
         "    return kept.run == attempt.run and kept.batches == attempt.batch\n",
@@ -2352,15 +2352,39 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a worker that has kept a producer reads the marker unless it has written the batch before",
+        "a task with a left producer reads the marker unless the producer has written the batch before",
         "spark/exactly_once.py",
         "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
         "    return attempt.number == 0 and kept.run == attempt.run\n",
-        (f"{WORKERS}::test_worker_that_wrote_the_last_batch_of_a_task_neither_fences_nor_reads",),
+        (f"{WORKERS}::test_executor_that_wrote_the_last_batch_of_a_task_neither_fences_nor_reads",),
         OTTLA_ONLY,
     ),
     Mutation(
-        "a producer whose task has failed is not kept",
+        "only one process continues with a left producer",
+        "spark/left_producers.py",
+        "            os.rename(self._path, own)\n            with",
+        "            os.link(self._path, own)\n            with",
+        (f"{WORKERS}::test_only_one_process_gets_what_was_left",),
+    ),
+    Mutation(
+        "an attempt that fences removes the producer that was left",
+        "spark/transactional_writer.py",
+        "    left = place.take()\n",
+        "    left = place.take() if attempt.number == 0 else None\n",
+        (f"{WORKERS}::test_attempt_that_fences_removes_what_was_left",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a producer of protocol 1, whose sequence numbers go on, is not left",
+        "clients/producer/transactions.py",
+        "        if not self.is_v2:\n            return None\n        self._move(Event.LEFT)\n",
+        "        self._move(Event.LEFT)\n",
+        (
+            f"{UNIT}/clients/test_transactions.py::test_producer_of_protocol_1_is_not_left_since_its_sequence_numbers_go_on",
+        ),
+    ),
+    Mutation(
+        "a producer whose task has failed is not used again",
         "spark/client_pool.py",
         "            _close(client)\n            raise\n",
         "            self._idle.setdefault(key, []).append((time.monotonic(), client))\n            raise\n",
@@ -2370,7 +2394,7 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a task of Spark commits its marker in the transaction of its rows",
         "spark/transactional_writer.py",
-        "    producer.client.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
+        "    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
         "    assert offsets\n",
         (f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",),
         OTTLA_ONLY,
@@ -2378,7 +2402,7 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a task of Spark that has written writes nothing",
         "spark/transactional_writer.py",
-        "        if has_written(attempt, producer.kept):\n",
+        "        if has_written(attempt, marker):\n",
         "        if False:\n",
         (
             f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",

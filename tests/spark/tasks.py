@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.taskcontext import TaskContext
 
-from ottla.clients import Admin, Consumer
+from ottla.clients import Admin, Consumer, Producer
 from ottla.spark import transactional_writer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import read_sink_options
 from ottla.spark.sink import StreamWriter, Written
-from ottla.spark.transactional_writer import TaskProducer
 from tests.clients.support import WAIT_S, unique
 from tests.conftest import RunningBroker
 
@@ -52,11 +53,18 @@ def rows(*values: bytes) -> pa.RecordBatch:
 
 
 class Worker:
-    """The clients that one process keeps from task to task."""
+    """The clients that one process keeps from task to task, and the directory of its executor."""
 
-    def __init__(self) -> None:
-        self.producers: ClientPool[TaskProducer] = ClientPool(TaskProducer)
+    def __init__(self, executor: Path) -> None:
+        self.executor = executor
+        self.producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
         self.admins: ClientPool[Admin] = ClientPool(Admin)
+
+    def use(self, patch: pytest.MonkeyPatch) -> None:
+        """Have the tasks that follow run here."""
+        patch.setattr(transactional_writer, "_producers", self.producers)
+        patch.setattr(transactional_writer, "_admins", self.admins)
+        patch.setenv("SPARK_LOCAL_DIRS", str(self.executor))
 
     def close(self) -> None:
         self.producers.close()
@@ -108,8 +116,7 @@ class Query:
     def on(self, worker: Worker, number: int = 0) -> Iterator[None]:
         """Attempts of this number run in `worker`."""
         with self.monkeypatch.context() as patch:
-            patch.setattr(transactional_writer, "_producers", worker.producers)
-            patch.setattr(transactional_writer, "_admins", worker.admins)
+            worker.use(patch)
             patch.setattr(self, "number", number)
             yield
 
@@ -133,10 +140,9 @@ def fail() -> None:
 
 
 @pytest.fixture
-def own_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    worker = Worker()
-    monkeypatch.setattr(transactional_writer, "_producers", worker.producers)
-    monkeypatch.setattr(transactional_writer, "_admins", worker.admins)
+def own_clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    worker = Worker(tmp_path)
+    worker.use(monkeypatch)
     yield
     worker.close()
 

@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from ottla.clients import Admin, Consumer, Producer
 from ottla.common.ids import TopicPartition
+from tests.clients.proxy import Proxy
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAIT_S = 100
+INIT_PRODUCER_ID, END_TXN = 22, 26
 pytestmark = pytest.mark.timeout(300)
 ALL, STREAMS = "spark.sql.adaptive.enabled", "spark.sql.adaptive.streaming.stateless.enabled"
 
@@ -137,3 +139,16 @@ def test_committed_records_of_transactions_are_copied_once(stream: Stream) -> No
         producer.commit_transaction()
     stream.write(stream.rows(**read).select("value"))
     assert stream.written() == [*committed, b"open"]
+
+
+def test_workers_of_a_query_continue_with_the_producer_of_the_last_batch(stream: Stream) -> None:
+    """Spark's workers that read and that write exchange their places with each batch."""
+    values = [b"%d" % number for number in range(6)]
+    stream.produce(*values)
+    with Proxy(stream.bootstrap) as proxy:
+        stream.write(
+            stream.rows(maxOffsetsPerTrigger="1").select("value"), **{"kafka.bootstrap.servers": proxy.bootstrap}
+        )
+        asked = [proxy.asked.count(kind) for kind in (INIT_PRODUCER_ID, END_TXN)]
+    assert asked == [1, len(values)]
+    assert stream.written() == values

@@ -1,4 +1,4 @@
-"""Tasks that write exactly once in workers that keep their producers from batch to batch, without Spark."""
+"""Tasks that write exactly once in workers that leave their producers to each other, without Spark."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.clients import Admin
+from ottla.clients.producer.transaction_requests import Identity
 from ottla.spark import transactional_writer
-from ottla.spark.exactly_once import ExactlyOnceError
+from ottla.spark.exactly_once import ExactlyOnceError, Marker
+from ottla.spark.left_producers import Left, Place
 from ottla.spark.sink import WriteFailed
 from tests.clients.proxy import Proxy
 
@@ -23,21 +26,38 @@ INIT_PRODUCER_ID, OFFSET_FETCH, END_TXN = 22, 9, 26
 SEEDS = 6
 
 
-@pytest.fixture
-def workers() -> Iterator[list[Worker]]:
-    found = [Worker() for _ in range(3)]
+def open_workers(executors: list[Path]) -> Iterator[list[Worker]]:
+    found = [Worker(executor) for executor in executors]
+    for executor in executors:
+        executor.mkdir(exist_ok=True)
     yield found
     for worker in found:
         worker.close()
 
 
-def test_worker_that_wrote_the_last_batch_of_a_task_neither_fences_nor_reads(query: Query) -> None:
-    with Proxy(query.bootstrap) as proxy:
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[list[Worker]]:
+    """Each of an executor of its own."""
+    yield from open_workers([tmp_path / str(number) for number in range(3)])
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path) -> Iterator[list[Worker]]:
+    """Of one executor."""
+    yield from open_workers([tmp_path / "executor"] * 2)
+
+
+def test_executor_that_wrote_the_last_batch_of_a_task_neither_fences_nor_reads(
+    query: Query, neighbours: list[Worker]
+) -> None:
+    here, there = neighbours
+    with Proxy(query.bootstrap) as proxy, query.on(here):
         query.options["kafka.bootstrap.servers"] = proxy.bootstrap
         query.write(0, 0, rows(b"0"))
         del proxy.asked[:]
-        for batch in (1, 2):
-            query.write(0, batch, rows(b"%d" % batch))
+        with query.on(there):
+            query.write(0, 1, rows(b"1"))
+        query.write(0, 2, rows(b"2"))
         asked = set(proxy.asked)
         assert END_TXN in asked
         assert not asked & {INIT_PRODUCER_ID, OFFSET_FETCH}
@@ -134,6 +154,50 @@ def test_kept_producer_does_not_spare_the_checks_of_a_new_run(query: Query, work
     assert query.seen() == [b"0", b"1"]
 
 
+def test_producer_that_a_crash_took_along_is_initialized_again(query: Query, neighbours: list[Worker]) -> None:
+    here, there = neighbours
+    with query.on(here):
+        query.write(0, 0, rows(b"0"))
+        with pytest.raises(Cut):
+            query.write(0, 1, rows(b"1"), fail)
+    # A stage that begins again counts from 0: without what is left, nothing is known of the first attempt.
+    with query.on(there):
+        assert query.write(0, 1, rows(b"1")).records == 1
+    assert query.seen() == [b"0", b"1"]
+
+
+def test_attempt_that_fences_removes_what_was_left(query: Query, neighbours: list[Worker]) -> None:
+    here, there = neighbours
+    with query.on(here):
+        query.write(0, 0, rows(b"0"))
+    with query.on(there, number=1), pytest.raises(Cut):
+        query.write(0, 1, rows(b"1"), fail)
+    with query.on(here):
+        assert query.write(0, 1, rows(b"1")).records == 1, "it does not begin with a producer that is fenced"
+    assert query.seen() == [b"0", b"1"]
+
+
+def test_only_one_process_gets_what_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'another'}")
+    settings = {"transactional.id": "x"}
+    left = Left(Identity("x", 5, 3), Marker(1, "run", "write", 10, {"spark.sql.shuffle.partitions": "2"}))
+    for _ in range(2):
+        Place(settings).leave(left)
+        assert Place({"transactional.id": "y"}).take() is None
+        assert [Place(settings).take() for _ in range(2)] == [left, None]
+    assert not list(tmp_path.iterdir())
+
+
+def test_place_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for directory in (tmp_path / "missing", ""):
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
+        Place({}).leave(Left(Identity("x", 5, 3), Marker()))
+        assert Place({}).take() is None
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["No producer is left for x"]
+
+
 class Loop:
     """Writes batches of two tasks as Spark does: repeats a failed attempt, or the batch in another run after a crash.
 
@@ -175,9 +239,9 @@ class Loop:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_attempts_in_any_worker_write_each_row_once(
-    query: Query, workers: list[Worker], seed: int, monkeypatch: pytest.MonkeyPatch
+    query: Query, workers: list[Worker], neighbours: list[Worker], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = Loop(query, workers, random.Random(seed))
+    loop = Loop(query, [*neighbours, *workers[:2]], random.Random(seed))
     asked = transactional_writer.may_continue
 
     def count(*given: Any) -> bool:

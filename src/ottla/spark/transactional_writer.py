@@ -30,6 +30,7 @@ from ottla.spark.exactly_once import (
     identify,
     may_continue,
 )
+from ottla.spark.left_producers import Left, Place
 from ottla.spark.markers import PLACE, begin_run, read_marker
 from ottla.spark.options import common_settings
 from ottla.spark.sink import Plan, WriteFailed, Written
@@ -43,23 +44,7 @@ TRANSACTIONAL: Final[Mapping[str, object]] = {**SETTINGS, "transaction.timeout.m
 Counts = dict[tuple[str, int], tuple[int, int]]
 
 
-class TaskProducer:
-    """The producer of a task, which a worker keeps from batch to batch."""
-
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        self.client: Producer[Any, Any] = Producer(settings)
-        self.kept = Marker()
-        """The task's marker, unless another producer has been initialized for the task since: then this one is fenced.
-
-        Only a task that has succeeded returns its producer to the pool, so that the outcome of its commit is known.
-        """
-
-    def close(self) -> None:
-        """Abort an open transaction and close the producer."""
-        self.client.close()
-
-
-_producers: ClientPool[TaskProducer] = ClientPool(TaskProducer)
+_producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
 _admins: ClientPool[Admin] = ClientPool(Admin)
 
 
@@ -73,20 +58,27 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
     if first is None:
         return task_result({})
     settings = {**TRANSACTIONAL, **plan.client, "transactional.id": attempt.transactional_id}
+    place = Place(settings)
     with _explained(attempt), _producers.client(settings) as producer:
-        if not may_continue(attempt, producer.kept):
-            producer.kept = _fence_and_read(producer.client, plan, attempt)
-        is_first = producer.kept.run != attempt.run
+        marker = _begin(producer, plan, attempt, place)
+        is_first = marker.run != attempt.run
         rows, written = chain((first,), batches), Counts()
-        if has_written(attempt, producer.kept):
-            _skip(producer, attempt, rows)
+        if has_written(attempt, marker):
+            marker = _skip(producer, attempt, marker, rows)
         else:
-            written = _write(producer, plan, attempt, rows)
+            marker, written = _write(producer, plan, attempt, rows)
+        identity = producer.leave_transactions()
+    if identity is not None:
+        place.leave(Left(identity, marker))
     return task_result(written, attempt.write_name, is_first_of_run=is_first and attempt.is_lasting)
 
 
-def _fence_and_read(producer: Producer[Any, Any], plan: Plan, attempt: Attempt) -> Marker:
+def _begin(producer: Producer[Any, Any], plan: Plan, attempt: Attempt, place: Place) -> Marker:
     """Return the marker of the task, final because no earlier attempt can commit any more."""
+    left = place.take()
+    if left is not None and may_continue(attempt, left.marker):
+        producer.continue_transactions(left.identity)
+        return left.marker
     with _admins.client(common_settings(plan.client)) as admin:
         producer.init_transactions()
         marker = read_marker(admin, attempt)
@@ -95,32 +87,35 @@ def _fence_and_read(producer: Producer[Any, Any], plan: Plan, attempt: Attempt) 
     return marker
 
 
-def _write(producer: TaskProducer, plan: Plan, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Counts:
-    producer.client.begin_transaction()
-    task = TaskRows(producer.client, plan)
+def _write(
+    producer: Producer[Any, Any], plan: Plan, attempt: Attempt, batches: Iterator[pa.RecordBatch]
+) -> tuple[Marker, Counts]:
+    producer.begin_transaction()
+    task = TaskRows(producer, plan)
     for batch in batches:
         task.take(batch)
     task.finish()
     rows = sum(records for records, _ in task.written.values())
-    _commit(producer, attempt, Marker(attempt.batch + 1, attempt.run, attempt.write, rows, attempt.layout))
-    return task.written
+    marker = Marker(attempt.batch + 1, attempt.run, attempt.write, rows, attempt.layout)
+    _commit(producer, attempt, marker)
+    return marker, task.written
 
 
-def _skip(producer: TaskProducer, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> None:
+def _skip(producer: Producer[Any, Any], attempt: Attempt, marker: Marker, batches: Iterator[pa.RecordBatch]) -> Marker:
     """Read the input of a task that has written: Spark's state stores commit only what their task has read."""
-    marker = producer.kept
     check_rows(attempt, marker, sum(batch.num_rows for batch in batches))
     if marker.run != attempt.run:
         # So that a second write with this name is noticed in this run, too.
-        producer.client.begin_transaction()
-        _commit(producer, attempt, replace(marker, run=attempt.run, write=attempt.write))
+        marker = replace(marker, run=attempt.run, write=attempt.write)
+        producer.begin_transaction()
+        _commit(producer, attempt, marker)
+    return marker
 
 
-def _commit(producer: TaskProducer, attempt: Attempt, marker: Marker) -> None:
+def _commit(producer: Producer[Any, Any], attempt: Attempt, marker: Marker) -> None:
     offsets = {PLACE: OffsetAndMetadata(marker.batches, metadata=marker.metadata())}
-    producer.client.send_offsets_to_transaction(offsets, attempt.transactional_id)
-    producer.client.commit_transaction()
-    producer.kept = marker
+    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)
+    producer.commit_transaction()
 
 
 @contextmanager

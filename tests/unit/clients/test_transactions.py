@@ -26,7 +26,7 @@ from ottla.clients.errors import (
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.producer.effects import AskCoordinator
 from ottla.clients.producer.metadata_refresh import FOREVER_MS
-from ottla.clients.producer.transaction_requests import OffsetsOfGroup
+from ottla.clients.producer.transaction_requests import Identity, OffsetsOfGroup
 from ottla.clients.producer.transaction_states import MOVES, Event, State
 from ottla.clients.producer.transactions import CONCURRENT_BACKOFF_MS, Call, Transactions
 from ottla.common.errors import ErrorCode
@@ -53,6 +53,8 @@ BOTH = pytest.mark.parametrize("level", [1, 2], ids=["v1", "v2"])
 OFFSETS = OffsetsOfGroup("g", 3, "m", None, {TopicPartition("in", 0): OffsetAndMetadata(5)})
 CALLS: dict[str, Callable[[Transactions], object]] = {
     "init_transactions": lambda t: t.initialize(),
+    "leave_transactions": lambda t: t.leave(),
+    "continue_transactions": lambda t: t.continue_as(Identity("x", 5, 3)),
     "begin_transaction": lambda t: t.begin(),
     "commit_transaction": lambda t: t.commit(),
     "abort_transaction": lambda t: t.abort(),
@@ -60,9 +62,9 @@ CALLS: dict[str, Callable[[Transactions], object]] = {
     "send_offsets_to_transaction": lambda t: t.send_offsets(OFFSETS),
 }
 POSSIBLE = {
-    State.UNINITIALIZED: {"init_transactions"},
+    State.UNINITIALIZED: {"init_transactions", "continue_transactions"},
     State.INITIALIZING: {"init_transactions"},
-    State.READY: {"init_transactions", "begin_transaction"},
+    State.READY: {"init_transactions", "leave_transactions", "begin_transaction"},
     State.IN_TRANSACTION: {"commit_transaction", "abort_transaction", "send", "send_offsets_to_transaction"},
     State.COMMITTING: {"commit_transaction"},
     State.ABORTING: {"abort_transaction"},
@@ -234,6 +236,29 @@ def test_producer_is_initialized_again_between_two_transactions_without_its_fenc
     assert (asked.request.producer_id, asked.request.producer_epoch) == (-1, -1)
     machine.answered(answer_to(asked.request, epoch=9), machine.now_ms)
     assert (machine.state, machine.identity.epoch) == (State.READY, 9)
+
+
+def test_producer_continues_with_what_another_process_has_left() -> None:
+    here, there = machine_in(State.READY), Machine()
+    left = here.leave()
+    assert left is not None
+    assert here.identity.producer_id == -1
+    there.continue_as(left)
+    there.begin()
+    there.may_send("t", 0)
+    call = there.commit()
+    assert there.finish() == [EndTxnRequest]
+    assert call.done
+    again = there.leave()
+    assert again == left._replace(epoch=left.epoch + 1)
+    here.continue_as(again)
+    here.begin()
+
+
+def test_producer_of_protocol_1_is_not_left_since_its_sequence_numbers_go_on() -> None:
+    machine = machine_in(State.READY, level=1)
+    assert machine.leave() is None
+    machine.begin()
 
 
 @BOTH

@@ -18,6 +18,7 @@ from ottla.clients.producer.partitioner import checked_partition, read_partition
 from ottla.clients.producer.sender import Sender
 from ottla.clients.producer.serializers import as_bytes, serialize, serializer_for
 from ottla.clients.producer.settings import read_settings
+from ottla.clients.producer.transaction_requests import Identity
 from ottla.clients.producer.transactions import Call, Transactions
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
@@ -90,12 +91,10 @@ class ProducerBase(Generic[D]):
         return self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
 
     def _call(self, call: Callable[[Transactions], R]) -> R:
-        """Make a call of the program to its transactions."""
+        """Make a call of the program to its transactions. One that waits for a response wakes the sender, too."""
         self._check_open()
         with self._lock:
-            made = self._core.call(call)
-        self._sender.wake()
-        return made
+            return self._core.call(call)
 
     def _begin_close(self) -> Call | None:
         """Abort an open transaction; the call to wait for, if any."""
@@ -104,6 +103,23 @@ class ProducerBase(Generic[D]):
         if call is not None:
             self._sender.wake()
         return call
+
+    def leave_transactions(self) -> Identity | None:
+        """Forget the producer id between two transactions, and return it for `continue_transactions`. Does not wait.
+
+        None where another process could not continue: before Kafka 4.0, or with transaction.version below 2 (KIP-890).
+        Raises as `begin_transaction`.
+        """
+        return self._call(lambda transactions: transactions.leave())
+
+    def continue_transactions(self, left: Identity) -> None:
+        """Begin to use the transactional id as the producer that has left it, instead of `init_transactions`.
+
+        It saves a request, and ends nothing that was left open. At most one process may continue with an identity: the
+        brokers do not fence two of them from each other. If another producer was initialized meanwhile, the first
+        transaction fails as fenced. Does not wait. Raises as `begin_transaction`.
+        """
+        self._call(lambda transactions: transactions.continue_as(left))
 
     @property
     def in_transaction(self) -> bool:

@@ -270,7 +270,9 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
     def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
         if self._driver.is_current_thread:
             raise ClientError("A callback must not wait for a transaction: it would wait for itself")
-        wait_for_call(self._call(begin), self._lock, self._limit_s(timeout_s))
+        call = self._call(begin)
+        self._sender.wake()
+        wait_for_call(call, self._lock, self._limit_s(timeout_s))
 
     def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         """Call `attempt` under the lock until it returns something other than None; returns that.
@@ -455,7 +457,9 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
     async def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
         if in_callback.get():
             raise ClientError("A callback must not wait for a transaction: it would wait for itself")
-        await wait_for_call_async(self._call(begin), self._lock, self._limit_s(timeout_s))
+        call = self._call(begin)
+        self._sender.wake()
+        await wait_for_call_async(call, self._lock, self._limit_s(timeout_s))
 
     async def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + self._settings.max_block_ms / 1000

@@ -36,6 +36,8 @@ class Event(Enum):
     FAILED = auto()  # a record or an offset of the transaction
     ENDED = auto()
     ENDED_FOR_NEW_EPOCH = auto()  # ended, and the next transaction needs a new epoch
+    LEFT = auto()  # between two transactions, for another process to continue
+    CONTINUED = auto()  # what another process left
     STOPPED = auto()  # fenced, not authorized, closed
 
     __hash__ = object.__hash__
@@ -46,6 +48,8 @@ MOVES = {
     (State.INITIALIZING, Event.INITIALIZED): State.READY,
     (State.INITIALIZING, Event.REFUSED): State.UNINITIALIZED,
     (State.READY, Event.INITIALIZE): State.INITIALIZING,
+    (State.READY, Event.LEFT): State.UNINITIALIZED,
+    (State.UNINITIALIZED, Event.CONTINUED): State.READY,
     (State.READY, Event.BEGIN): State.IN_TRANSACTION,
     (State.IN_TRANSACTION, Event.COMMIT): State.COMMITTING,
     (State.IN_TRANSACTION, Event.ABORT): State.ABORTING,
@@ -71,5 +75,7 @@ NAMES = {
     Event.BEGIN: "begin_transaction()",
     Event.COMMIT: "commit_transaction()",
     Event.ABORT: "abort_transaction()",
+    Event.LEFT: "leave_transactions()",
+    Event.CONTINUED: "continue_transactions()",
 }
 ENDING = (State.COMMITTING, State.ABORTING)

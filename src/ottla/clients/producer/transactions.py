@@ -122,6 +122,25 @@ class Transactions:
             self.identity = Identity(self.transactional_id, NO_ID, NO_ID)
         return self._begin_call(Event.INITIALIZE)
 
+    def leave(self) -> Identity | None:
+        """Forget the producer id, and return it for another process, between two transactions. Raises as `begin`.
+
+        None with protocol 1: the epoch stays the same there, so that sequence numbers would have to continue.
+        """
+        self._check(Event.LEFT)
+        if not self.is_v2:
+            return None
+        self._move(Event.LEFT)
+        left, self.identity = self.identity, Identity(self.transactional_id, NO_ID, NO_ID)
+        return left
+
+    def continue_as(self, left: Identity) -> None:
+        """Continue with what `leave` returned in another process. Raises as `begin`."""
+        self._check(Event.CONTINUED)
+        self._move(Event.CONTINUED)
+        self.identity = left
+        self.is_v2, self._level = True, max(self._level, FIRST_V2)
+
     def begin(self) -> None:
         """Begin a transaction. Raises as all calls of the program do."""
         self._check(Event.BEGIN)
