@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,14 +139,15 @@ topic, bootstrap = sys.argv[1:]
 assert main(["stream", "get", topic, "a", "-b", bootstrap]) == 0
 assert main(["stream", "get", topic, "b", "-b", bootstrap]) == 1
 print([table(topic, key="id", value=kind).get("a", bootstrap=bootstrap) for kind in ("text", "bytes")])
-try:
-    table(topic, key="id", schema="name STRING").get("a", bootstrap=bootstrap)
-except ImportError as error:
-    print(error)
+print(table(topic, key="id", schema="name STRING, n DECIMAL(5,2)").get("a", bootstrap=bootstrap))
+assert main(["stream", "get", topic, "a", "-b", bootstrap, "--schema", "name STRING, at TIMESTAMP"]) == 0
+main(["stream", "get", topic, "a", "-b", bootstrap, "--as-of", "now"])
+sys.modules["google.protobuf"] = None
+main(["stream", "get", topic, "a", "-b", bootstrap, "--value", "protobuf", "--schema", f"{sys.executable}#a.B"])
 """
 
 
-def test_text_and_bytes_need_only_the_base_installation(topic: Topic) -> None:
+def test_lookup_needs_only_the_base_installation(topic: Topic) -> None:
     topic.send("a", {"name": "Ann"})
     topic.send("b", None)
     ran = subprocess.run(
@@ -155,8 +157,40 @@ def test_text_and_bytes_need_only_the_base_installation(topic: Topic) -> None:
     assert ran.stdout.splitlines() == [
         '{"name": "Ann"}',
         """['{"name": "Ann"}', b'{"name": "Ann"}']""",
-        "A value with a schema needs the types of Spark: pip install 'ottla[spark]'",
+        "{'name': 'Ann', 'n': None}",
+        '{"name": "Ann", "at": null}',
     ], ran.stderr
+    assert [line.partition(": ")[2] for line in ran.stderr.splitlines()[-2:]] == [
+        "A table as it was (as_of) needs the package pyarrow: pip install pyarrow",
+        "The format protobuf needs a package: pip install 'ottla[protobuf]'",
+    ]
+
+
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "int"]}]}
+
+
+def test_command_shows_the_fields_of_a_value(topic: Topic, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    topic.send("a", {"at": "2026-01-02T03:04:05Z", "d": 1.5, "b": "AAE=", "x": "NaN", "m": {"é": [1]}})
+    topic.producer.send(topic.name, b"\x02\x0e", key=b"avro").result(10)
+    topic.producer.send(topic.name, b"\x08", key=b"odd").result(10)
+
+    def get(*words: str) -> tuple[int, str, str]:
+        code = main(["stream", "get", topic.name, *words, "-b", topic.bootstrap])
+        return (code, *capsys.readouterr())
+
+    schema = "at TIMESTAMP, d DECIMAL(5,2), b BINARY, x DOUBLE, m MAP<STRING, ARRAY<INT>>"
+    shown = '{"at": "2026-01-02T03:04:05Z", "d": "1.50", "b": "AAE=", "x": "NaN", "m": {"é": [1]}}\n'
+    assert get("a", "--schema", schema) == (0, shown, "")
+    assert json.loads(get("a", "--schema", schema, "--json")[1])["value"] == json.loads(shown)
+    (tmp_path / "r.avsc").write_text(json.dumps(AVRO))
+    assert get("avro", "--value", "avro", "--schema", f"@{tmp_path}/r.avsc")[:2] == (0, '{"n": 7}\n')
+    code, _, error = get("odd", "--value", "avro", "--schema", json.dumps(AVRO))
+    assert code == 1
+    assert "offset" in error
+    assert "the value's field n has an index" in error
+    assert "needs --schema" in get("a", "--value", "avro")[2]
+    assert "No such file" in get("a", "--schema", "@none")[2]
+    assert "value.schema has the unknown type 'intt'" in get("a", "--schema", "a INTT")[2]
 
 
 def test_command_prints_the_value(topic: Topic, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ Reading order:
 1. Pure functions: options (with the tables in names) and offsets (positions, ranges).
 2. On the driver: source, cluster (requests to the brokers), sink.
 3. In the tasks: range_reader, batch_writer, client_pool, workers.
-4. Typed columns: formats, json_columns, avro_values, columns, ddl.
+4. Typed columns: formats, json_columns, avro_values, protobuf_values, columns. Their part without pyspark and pyarrow,
+   which lookups of tables use, too: ddl, json_schema, avro_options, protobuf_messages, format_errors.
 5. session: a SparkSession with fast settings. java_start, class_archive and forked_workers (with worker_server and
    worker_launcher) make its start faster.
 """

@@ -37,17 +37,19 @@ from pyspark.sql.types import (
 )
 
 from ottla.serde._builders import Plan
-from ottla.serde.avro import CONFLUENT_HEADER, AvroDecoder, one_number, plan
+from ottla.serde.avro import one_number, plan
 from ottla.serde.avro_schema import AvroSchemaError, Node, parse
 from ottla.serde.avro_writing import AvroEncoder
+from ottla.spark.avro_options import avro_decoder, parsed_schema
 from ottla.spark.columns import InvalidValue, array_of, plan_of, rows_of, view_of
-from ottla.spark.ddl import nullable as with_nulls
+from ottla.spark.ddl import data_type, nullable
 from ottla.spark.names import OptionError
 
-_SQL: Final[dict[str, DataType]] = {
+SQL_TYPES: Final[dict[str, DataType]] = {
     "bool": BooleanType(), "int32": IntegerType(), "int64": LongType(), "float32": FloatType(), "float64": DoubleType(),
     "string": StringType(), "binary": BinaryType(), "date32": DateType(),
 }  # fmt: skip
+"""The types of columns by the first word of their plan."""
 _AVRO: Final[dict[type[DataType], Any]] = {
     BooleanType: "boolean",
     ByteType: "int",
@@ -70,15 +72,15 @@ _AVRO: Final[dict[type[DataType], Any]] = {
 
 def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> DataType:
     """Return the type of a column of Avro values. `permissive`: every field is nullable. Raises OptionError."""
-    kind, _ = _sql_type(_decoder(part, formats).schema)
-    return with_nulls(kind) if permissive else kind
+    kind, _ = _sql_type(avro_decoder(part, formats).schema)
+    return data_type(nullable(kind.jsonValue())) if permissive else kind
 
 
 class AvroReader:
     """Reads the values of a column. Raises OptionError for invalid options."""
 
     def __init__(self, part: str, formats: Mapping[str, str], arrow_type: Any) -> None:
-        self._decoder = _decoder(part, formats)
+        self._decoder = avro_decoder(part, formats)
         self._type = arrow_type
 
     def read(self, values: Any, only_first: bool) -> tuple[Any, list[InvalidValue]]:
@@ -88,33 +90,6 @@ class AvroReader:
         """
         column, bad = self._decoder.decode(rows_of(values), only_first)
         return None if column is None else array_of(self._type, column), bad
-
-
-def _decoder(part: str, formats: Mapping[str, str]) -> AvroDecoder:
-    """Return the decoder for these options. Raises OptionError."""
-    name = f"{part}.avro.schema"
-    if name not in formats:
-        raise OptionError(f"{part}.format=avro needs {name}, the schema of the values as JSON")
-    writer = _parsed(name, formats)
-    reader_name = f"{part}.avro.readerschema"
-    reader = _parsed(reader_name, formats) if reader_name in formats else None
-    header = formats.get(f"{part}.avro.header", "none").strip().lower()
-    if header not in ("none", "confluent"):
-        raise OptionError(f"{part}.avro.header is {header!r}; it must be none (the default) or confluent")
-    size = CONFLUENT_HEADER if header == "confluent" else 0
-    try:
-        return AvroDecoder(writer, reader, size)
-    except AvroSchemaError as error:
-        raise OptionError(f"{name if reader is None else f'{part}.avro.readerSchema'}: {error}") from None
-
-
-def _parsed(name: str, formats: Mapping[str, str]) -> Node:
-    text = formats[name]
-    try:
-        return parse(text)
-    except AvroSchemaError as error:
-        short = text if len(text) < 200 else f"{text[:200]}..."
-        raise OptionError(f"{name.replace('readers', 'readerS')} {error}; it is {short!r}") from None
 
 
 def _sql_type(node: Node) -> tuple[DataType, bool]:
@@ -140,7 +115,7 @@ def _sql_type(node: Node) -> tuple[DataType, bool]:
         return DecimalType(kind[1], kind[2]), False
     if kind[0] == "timestamp_us":
         return TimestampType() if kind[1] else TimestampNTZType(), False
-    return _SQL[kind[0]], node.is_nullable()
+    return SQL_TYPES[kind[0]], node.is_nullable()
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -158,7 +133,7 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
     derived = avro_schema(kind, nullable=nullable)
     text = formats.get(name, derived)
     try:
-        node = _parsed(name, formats) if name in formats else parse(text)
+        node = parsed_schema(name, formats) if name in formats else parse(text)
         AvroEncoder(node, _plan(kind))
     except AvroSchemaError as error:
         raise OptionError(f"{name} {error}") from None

@@ -40,15 +40,18 @@ from pyspark.sql.types import (
 from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
 from ottla.spark.columns import InvalidValue
-from ottla.spark.ddl import SchemaError, nullable, parse_schema
+from ottla.spark.ddl import data_type
+from ottla.spark.format_errors import FormatError as FormatError  # noqa: PLC0414 - re-exported
+from ottla.spark.format_errors import place, what
 from ottla.spark.future_times import FutureTimes, check_time, future_times
 from ottla.spark.json_columns import read_json, to_json
+from ottla.spark.json_schema import CORRUPT, json_columns
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
-from ottla.spark.protobuf_values import ProtobufReader, message_class, protobuf_type, to_protobuf, written_message
+from ottla.spark.protobuf_messages import message_class
+from ottla.spark.protobuf_values import ProtobufReader, protobuf_type, to_protobuf, written_message
 
 Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
-CORRUPT: Final = "_corrupt_record"
 ERROR: Final = StructType(
     [
         StructField("part", StringType()),
@@ -69,11 +72,6 @@ _KNOWN: Final = (
     BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
     DateType, TimestampType, TimestampNTZType,
 )  # fmt: skip
-_MAX_DIGITS: Final = 38
-
-
-class FormatError(ValueError):
-    """A key or value does not match its format; the message names field, topic, partition and offset."""
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -85,7 +83,8 @@ def column_type(part: Part, options: SourceOptions) -> DataType:
     _refuse_others(part, asked, options.formats)
     kind: DataType = BinaryType()
     if asked == "json":
-        kind = _json_schema(part, options.formats)
+        kind = data_type(json_columns(part, options.formats))
+        _mode(options.formats)
     elif asked == "avro":
         kind = avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
     elif asked == "protobuf":
@@ -122,7 +121,7 @@ def _with_errors(typed: Any, batch: Any, bad: Sequence[tuple[Part, int, str, str
     """Append the column `error`. If key and value are invalid, it has the key's reason."""
     errors: dict[int, dict[str, object]] = {}
     for part, row, path, problem in bad:
-        message = f"{_what(part, path)} {problem}"
+        message = f"{what(part, path)} {problem}"
         record: dict[str, object] = {str(name): batch.column(name)[row].as_py() for name in PARTS}
         errors.setdefault(row, {"part": part, "message": message, **record})
     column = pa.array([errors.get(row) for row in range(len(batch))], to_arrow_type(ERROR))
@@ -218,13 +217,9 @@ class _TimeCheck:
 def _error(part: Part, batch: Any, row: int, path: str, problem: str) -> FormatError:
     topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
     return FormatError(
-        f"Topic {topic!r}, partition {partition}, offset {offset}: {_what(part, path)} {problem}. "
+        f"{place(topic, partition, offset)}: {what(part, path)} {problem}. "
         "The option mode=PERMISSIVE makes such values null"
     )
-
-
-def _what(part: Part, path: str) -> str:
-    return f"the {part}'s field {path}" if path else f"the {part}"
 
 
 def _mode(formats: Mapping[str, str]) -> str:
@@ -239,52 +234,6 @@ def _refuse_others(part: Part, asked: str, formats: Mapping[str, str]) -> None:
     for name, of in _OPTIONS_OF.items():
         if f"{part}.{name.lower()}" in formats and of != asked:
             raise OptionError(f"{part}.{name} is given, but {part}.format is {asked}; did you mean {part}.format={of}?")
-
-
-def _json_schema(part: Part, formats: Mapping[str, str]) -> StructType:
-    text = formats.get(f"{part}.schema")
-    name = f"{part}.schema"
-    if text is None:
-        raise OptionError(f'{part}.format=json needs {name}, the columns as DDL ("a INT, b STRING") or as JSON')
-    try:
-        kind = parse_schema(text)
-    except SchemaError as error:
-        raise OptionError(f"{name} {error}; it is {text!r}") from None
-    if not isinstance(kind, StructType):
-        raise OptionError(f"{name} is {kind.simpleString()}; it must be columns or a struct: {part}s are JSON objects")
-    _check_known(kind, name)
-    _mode(formats)
-    corrupt = next((field for field in kind.fields if field.name == CORRUPT), None)
-    if corrupt is not None and not isinstance(corrupt.dataType, StringType):
-        raise OptionError(f"{name}: {CORRUPT} must be a STRING, for the text of invalid values")
-    if len(kind.fields) == (corrupt is not None):
-        raise OptionError(f"{name} has no columns")
-    found = nullable(kind)
-    assert isinstance(found, StructType)
-    return found
-
-
-def _check_known(kind: DataType, path: str) -> None:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            _check_known(field.dataType, f"{path}: {field.name}")
-    elif isinstance(kind, ArrayType):
-        _check_known(kind.elementType, path)
-    elif isinstance(kind, MapType):
-        if not isinstance(kind.keyType, StringType):
-            raise OptionError(f"{path} has keys of {kind.keyType.simpleString()}; keys of JSON are strings")
-        _check_known(kind.valueType, path)
-    elif not isinstance(kind, _KNOWN):
-        raise OptionError(f"{path} is {kind.simpleString()}, which cannot be read")
-    elif isinstance(kind, DecimalType) and not _is_possible(kind):
-        raise OptionError(
-            f"{path} is {kind.simpleString()}; a decimal has 1 to {_MAX_DIGITS} digits, and its scale "
-            "is at most its precision"
-        )
-
-
-def _is_possible(kind: DecimalType) -> bool:
-    return 0 <= kind.scale <= kind.precision and 1 <= kind.precision <= _MAX_DIGITS
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+try:
+    import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
+except ImportError:
+    raise ImportError("A table as it was (as_of) needs the package pyarrow: pip install pyarrow") from None
 
 from ottla.clients.admin import Admin, ConfigResource
 from ottla.common.ids import TopicPartition

@@ -87,11 +87,12 @@ class Table:
     as_of: AsOf | None = None
 
     def get(self, key: str | bytes, *, bootstrap: str | None = None, client: Mapping[str, str] | None = None) -> Any:
-        """Return the value of a key now, or at `as_of`: a dictionary for JSON and Avro, else text or bytes.
+        """Return the value of a key now, or at `as_of`: a dictionary for JSON, Avro and Protobuf, else text or bytes.
 
         None if the key does not exist. Reads with read_committed, and from the key's partition only. `bootstrap` is by
         default $OTTLA_BOOTSTRAP or 127.0.0.1:9092, `client` are more settings of Kafka's clients. Blocks. Raises
-        TableError if records before `as_of` may be compacted away, FormatError, ClientError.
+        TableError if records before `as_of` may be compacted away, OptionError for an unusable schema, FormatError,
+        ClientError.
         """
         return lookup.get(self, key, bootstrap, client)
 

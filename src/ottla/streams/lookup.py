@@ -1,6 +1,6 @@
 """Looks up one key of a table: reads the key's partition backwards, without Java and with little memory.
 
-Values in text and bytes need neither pyspark nor pyarrow.
+Values need neither pyspark nor pyarrow; a table as it was needs pyarrow.
 
 A lookup reads pieces of the partition from its end, each four times as large as the piece before it, until a record has
 the key. So a key that changed recently is found at once, and one that does not exist costs a read of the partition.
@@ -17,6 +17,8 @@ from ottla.clients.admin import Admin, OffsetSpec
 from ottla.common.ids import TopicPartition
 from ottla.common.lazy import LazyModule
 from ottla.records.murmur2 import partition_for_key
+from ottla.spark.format_errors import FormatError as FormatError  # noqa: PLC0414 - re-exported
+from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
 from ottla.spark.offsets import OffsetRange, Positions
 from ottla.spark.options import SourceOptions, common_settings, read_source_options
 from ottla.spark.range_columns import read_columns
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.spark import table_history
     from ottla.streams import lookup_values
 else:
-    # Values with fields and a table as it was need pyarrow.
+    # The command needs the decoders only for values with a schema. A table as it was needs pyarrow.
     lookup_values = LazyModule("ottla.streams.lookup_values")
     table_history = LazyModule("ottla.spark.table_history")
 
@@ -60,9 +62,9 @@ class Stored(NamedTuple):
 
 
 def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[str, str] | None) -> Any:
-    """Return the value of a key: a dictionary for JSON and Avro, else text or bytes; None without such a key.
+    """Return the value of a key: a dictionary for a value with fields, else text or bytes; None without such a key.
 
-    Raises StreamsError, TableError, FormatError, ClientError.
+    Raises StreamsError, TableError, OptionError, FormatError, ClientError.
     """
     found = find(table, key, {"bootstrap.servers": bootstrap or default_bootstrap(), **(client or {})})
     return None if found is None else found.value
@@ -71,7 +73,8 @@ def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[s
 def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_partitions: bool = False) -> Found | None:
     """Return the latest record of a key, of its partition or with the latest timestamp of all partitions.
 
-    The partition is that of Kafka's default partitioner. Raises StreamsError, TableError, FormatError, ClientError.
+    The partition is that of Kafka's default partitioner. Raises StreamsError, TableError, OptionError, FormatError,
+    ClientError.
     """
     wanted = key.encode() if isinstance(key, str) else key
     options = options_of_table(table, {f"kafka.{name}": value for name, value in client.items()})
@@ -148,7 +151,7 @@ def _bytes_of(column: BinaryColumn, row: int) -> bytes | None:
 
 
 def _value(record: Stored, table: Table, source: SourceOptions) -> Any:
-    """Return the value in its format. Raises FormatError, and ImportError without what the format needs."""
+    """Return the value in its format. Raises FormatError, and OptionError for an unusable schema or missing package."""
     if record.value is None:
         return None
     if source.value_format != "raw":

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.spark.ddl import SchemaError, nullable, parse_schema
+from ottla.spark.ddl import SchemaError, data_type, nullable, parse_schema
 
 SIMPLE = st.sampled_from(
     [BinaryType(), BooleanType(), DateType(), DecimalType(12, 3), DoubleType(), IntegerType(), LongType(),
@@ -71,11 +71,11 @@ def test_columns_are_parsed_as_they_were_written(kind: StructType) -> None:
 @settings(max_examples=20)
 @given(KINDS)
 def test_nullable_type_has_the_same_columns_and_requires_none(kind: DataType) -> None:
-    found = nullable(kind)
+    found = data_type(nullable(kind.jsonValue()))
     assert found.simpleString() == kind.simpleString()
     assert "NOT NULL" not in found.simpleString().upper()
     assert '"nullable":false' not in found.json()
-    assert nullable(found) == found
+    assert nullable(found.jsonValue()) == found.jsonValue()
 
 
 @pytest.mark.parametrize(

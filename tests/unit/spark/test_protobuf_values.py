@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ottla.spark.formats import FormatError, column_type, decode, encoder
 from ottla.spark.options import OptionError, SourceOptions, read_sink_options, read_source_options
-from ottla.spark.protobuf_values import message_class
+from ottla.spark.protobuf_messages import message_class
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 KINDS = {
