@@ -2261,6 +2261,14 @@ OTTLA_ONLY = (("OTTLA_TEST_BROKERS", "ottla"),)
 
 SPARK_TABLES = (
     Mutation(
+        "each task of a table as it was has its ends",
+        "spark/table_source.py",
+        "        return [TablePartition(task, fixed) for task in range(self._options.tasks)]\n",
+        "        return [TablePartition(task) for task in range(self._options.tasks)]\n",
+        (f"{TABLES}::test_table_as_it_was",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
         "a repeated micro-batch reads a table up to the same ends",
         "spark/table_ends.py",
         "        if found == number:\n",

@@ -51,9 +51,10 @@ class Table:
         """The rows of all tasks."""
         given = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.topic, "groupPrefix": "ottla.table.t."}
         source = TableDataSource({**given, **self.options, **options})
-        reader = source.reader(source.schema())
+        # Spark pickles the reader for its tasks before it asks it for the partitions.
+        reader, planner = source.reader(source.schema()), source.reader(source.schema())
         found: list[tuple[str, str]] = []
-        for number, partition in enumerate(reader.partitions()):
+        for number, partition in enumerate(planner.partitions()):
             self.monkeypatch.setattr(TaskContext, "_taskContext", Context(number, self.properties(batch)))
             assert isinstance(partition, TablePartition)
             for rows in reader.read(partition):

@@ -91,3 +91,26 @@ def test_repeated_micro_batch_has_the_same_rows_of_the_table(
     run_once(ottla_spark, ottla, tmp_path, known)
     new = sorted(record.value or b"" for record in ottla.records("known")[len(again) :])
     assert new == [b'{"customer":"a","name":"Ann"}', b'{"customer":"c","name":"Cy"}']
+
+
+def test_table_as_it_was(ottla_streams: Start) -> None:
+    columns = {"key": "id", "schema": "name STRING"}
+
+    @pipeline
+    def past(
+        asked: Any = stream("asked", key="text"),
+        at_time: Any = table("names", **columns, as_of="1970-01-01T00:00:02Z"),
+        at_offset: Any = table("names", **columns, as_of={0: 1}, broadcast=False),
+    ) -> list[Output]:
+        ids = asked.select("key").withColumnRenamed("key", "id")
+        return [
+            to("at.time", ids.join(at_time, "id"), value="text", key="id"),
+            to("at.offset", ids.join(at_offset, "id"), value="text", key="id"),
+        ]
+
+    test = ottla_streams(past)
+    for second in (1, 2, 3):
+        test.send("at_time", {"name": f"at {second} s"}, key="a", timestamp_ms=1000 * second)
+    test.send("asked", None, key="a")
+    assert test.read("at.time") == [("a", "at 2 s")]
+    assert test.read("at.offset") == [("a", "at 1 s")]

@@ -88,8 +88,10 @@ class TableDataSource(DataSource):
 class TablePartition(InputPartition):
     """The work of one task: the partitions of the topic whose number modulo the number of tasks is `value`."""
 
-    def __init__(self, value: int) -> None:
+    def __init__(self, value: int, fixed: Positions | None = None) -> None:
         super().__init__(value)
+        self.fixed = fixed
+        """The ends of a table as it was. Spark copies the reader for the tasks before it calls `partitions`."""
 
 
 class TableReader(DataSourceReader):
@@ -97,8 +99,6 @@ class TableReader(DataSourceReader):
 
     def __init__(self, options: TableOptions) -> None:
         self._options = options
-        self._fixed: Positions | None = None
-        """The ends of a table as it was."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the reader in a task. Spark sends the next bytes after these are acknowledged."""
@@ -110,9 +110,9 @@ class TableReader(DataSourceReader):
 
         Raises ClusterError, OptionError, TableError.
         """
-        if not isinstance(self._options.source.ending, Latest):
-            self._fixed = _ends(self._options.source)
-        return [TablePartition(task) for task in range(self._options.tasks)]
+        source = self._options.source
+        fixed = None if isinstance(source.ending, Latest) else _ends(source)
+        return [TablePartition(task, fixed) for task in range(self._options.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task. Raises TableError, ClientError, FormatError."""
@@ -120,7 +120,8 @@ class TableReader(DataSourceReader):
 
         context = TaskContext.get()
         get_property = (lambda _: None) if context is None else context.getLocalProperty
-        rows = read_table(self._options, partition.value, self._fixed, get_property)
+        fixed = partition.fixed if isinstance(partition, TablePartition) else None
+        rows = read_table(self._options, partition.value, fixed, get_property)
         tune_worker()
         return rows
 
