@@ -2338,8 +2338,10 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a task of Spark fences earlier attempts before it reads the marker",
         "spark/transactional_writer.py",
-        "        producer.init_transactions()\n        marker = read_marker(admin, attempt)\n",
-        "        marker = read_marker(admin, attempt)\n        producer.init_transactions()\n",
+        "        producer.init_transactions(transactional_id=attempt.transactional_id)\n"
+        "        marker = read_marker(admin, attempt)\n",
+        "        marker = read_marker(admin, attempt)\n"
+        "        producer.init_transactions(transactional_id=attempt.transactional_id)\n",
         (f"{TASKS}::test_zombie_that_commits_when_the_next_attempt_has_read_the_marker_is_fenced",),
         OTTLA_ONLY,
     ),
@@ -2385,8 +2387,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a producer of protocol 1, whose sequence numbers go on, is not left",
         "clients/producer/transactions.py",
-        "        if not self.is_v2:\n            return None\n        self._move(Event.LEFT)\n",
-        "        self._move(Event.LEFT)\n",
+        "        return left if self.is_v2 else None\n",
+        "        return left\n",
         (
             f"{UNIT}/clients/test_transactions.py::test_producer_of_protocol_1_is_not_left_since_its_sequence_numbers_go_on",
         ),

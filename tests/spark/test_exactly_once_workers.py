@@ -179,12 +179,11 @@ def test_attempt_that_fences_removes_what_was_left(query: Query, neighbours: lis
 
 def test_only_one_process_gets_what_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'another'}")
-    settings = {"transactional.id": "x"}
     left = Left(Identity("x", 5, 3), Marker(1, "run", "write", 10, {"spark.sql.shuffle.partitions": "2"}))
     for _ in range(2):
-        Place(settings).leave(left)
-        assert Place({"transactional.id": "y"}).take() is None
-        assert [Place(settings).take() for _ in range(2)] == [left, None]
+        Place("x", {"a": 1}).leave(left)
+        assert Place("y", {"a": 1}).take() is Place("x", {"a": 2}).take() is None
+        assert [Place("x", {"a": 1}).take() for _ in range(2)] == [left, None]
     assert not list(tmp_path.iterdir())
 
 
@@ -193,8 +192,8 @@ def test_place_that_cannot_be_written_leaves_nothing(
 ) -> None:
     for directory in (tmp_path / "missing", ""):
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
-        Place({}).leave(Left(Identity("x", 5, 3), Marker()))
-        assert Place({}).take() is None
+        Place("x", {}).leave(Left(Identity("x", 5, 3), Marker()))
+        assert Place("x", {}).take() is None
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["No producer is left for x"]
 
 

@@ -44,10 +44,10 @@ class Place:
 
     __slots__ = ("_path",)
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        """`settings` are those of the producer: its transactional id and its cluster among others."""
+    def __init__(self, transactional_id: str, settings: Mapping[str, object]) -> None:
+        """`settings` are those of the producer, its cluster among them."""
         directory = os.environ.get(DIRECTORIES, "").split(",")[0]
-        name = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()
+        name = hashlib.sha256(repr((transactional_id, sorted(settings.items()))).encode()).hexdigest()
         self._path = f"{directory}/ottla-{name[:32]}" if directory else None
 
     def take(self) -> Left | None:

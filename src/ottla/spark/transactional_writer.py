@@ -57,8 +57,9 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return task_result({})
-    settings = {**TRANSACTIONAL, **plan.client, "transactional.id": attempt.transactional_id}
-    place = Place(settings)
+    # All tasks of a sink share the producers of a worker, one after the other: the less memory, the less it costs.
+    settings = {**TRANSACTIONAL, **plan.client, "transactional.id": attempt.write_name}
+    place = Place(attempt.transactional_id, settings)
     with _explained(attempt), _producers.client(settings) as producer:
         marker = _begin(producer, plan, attempt, place)
         is_first = marker.run != attempt.run
@@ -80,7 +81,7 @@ def _begin(producer: Producer[Any, Any], plan: Plan, attempt: Attempt, place: Pl
         producer.continue_transactions(left.identity)
         return left.marker
     with _admins.client(common_settings(plan.client)) as admin:
-        producer.init_transactions()
+        producer.init_transactions(transactional_id=attempt.transactional_id)
         marker = read_marker(admin, attempt)
         if marker.run != attempt.run:
             begin_run(admin, attempt)

@@ -258,7 +258,26 @@ def test_producer_continues_with_what_another_process_has_left() -> None:
 def test_producer_of_protocol_1_is_not_left_since_its_sequence_numbers_go_on() -> None:
     machine = machine_in(State.READY, level=1)
     assert machine.leave() is None
-    machine.begin()
+    machine.initialize()
+
+
+@BOTH
+def test_producer_may_use_several_transactional_ids_in_turn(level: int) -> None:
+    machine = machine_in(State.READY, level)
+    for name in ("y", "z"):
+        machine.initialize(name)
+        asked = machine.ask()
+        assert asked is not None
+        assert isinstance(asked.request, InitProducerIdRequest)
+        assert (asked.request.transactional_id, asked.request.producer_id) == (name, -1)
+        machine.answered(answer_to(asked.request), machine.now_ms)
+        machine.begin()
+        machine.may_send("t", 0)
+        machine.commit()
+        machine.finish()
+        end = machine.requests[-1]
+        assert isinstance(end, EndTxnRequest)
+        assert end.transactional_id == name
 
 
 @BOTH

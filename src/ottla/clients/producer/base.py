@@ -113,10 +113,10 @@ class ProducerBase(Generic[D]):
         return self._call(lambda transactions: transactions.leave())
 
     def continue_transactions(self, left: Identity) -> None:
-        """Begin to use the transactional id as the producer that has left it, instead of `init_transactions`.
+        """Continue as the producer that has left its transactional id, instead of `init_transactions`.
 
-        It saves a request, and ends nothing that was left open. At most one process may continue with an identity: the
-        brokers do not fence two of them from each other. If another producer was initialized meanwhile, the first
+        It saves a request, and ends nothing that was left open. At most one producer may continue with an identity: the
+        brokers do not fence two of them from each other. If another one was initialized meanwhile, the first
         transaction fails as fenced. Does not wait. Raises as `begin_transaction`.
         """
         self._call(lambda transactions: transactions.continue_as(left))

@@ -211,16 +211,16 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
             finally:
                 self._driver.close()
 
-    def init_transactions(self, timeout_s: float | None = None) -> None:
+    def init_transactions(self, timeout_s: float | None = None, *, transactional_id: str | None = None) -> None:
         """Begin to use the transactional id: fence its earlier producer, and end what that one left open. Blocks.
 
         Call this before the first `begin_transaction`. Unlike in Java, it may be called again between two transactions:
-        a program that shares the transactional id with others then fences them. Waits at most `timeout_s`
-        (max.block.ms), then raises RequestTimedOut: call it again to wait longer. Raises
-        TransactionalIdAuthorizationFailed and other BrokerErrors, after which it may be called again; and
-        InvalidTransactionState without a transactional.id.
+        a program that shares the transactional id with others then fences them. `transactional_id` replaces that of
+        the settings, for a program that has several in turn. Waits at most `timeout_s` (max.block.ms), then raises
+        RequestTimedOut: call it again to wait longer. Raises TransactionalIdAuthorizationFailed and other BrokerErrors,
+        after which it may be called again; and InvalidTransactionState without a transactional.id.
         """
-        self._wait_for(lambda transactions: transactions.initialize(), timeout_s)
+        self._wait_for(lambda transactions: transactions.initialize(transactional_id), timeout_s)
 
     def begin_transaction(self) -> None:
         """Begin a transaction: the records sent from now on become visible together. Does not wait.
@@ -423,9 +423,9 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
         finally:
             await self._sender.close(unacknowledged())
 
-    async def init_transactions(self, timeout_s: float | None = None) -> None:
+    async def init_transactions(self, timeout_s: float | None = None, *, transactional_id: str | None = None) -> None:
         """Begin to use the transactional id, as `Producer.init_transactions`."""
-        await self._wait_for(lambda transactions: transactions.initialize(), timeout_s)
+        await self._wait_for(lambda transactions: transactions.initialize(transactional_id), timeout_s)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction, as `Producer.begin_transaction`. Does not wait."""

@@ -36,16 +36,18 @@ def version_limit(topic_ids: Mapping[str, Uuid], transactions: Transactions | No
     return LAST_VERSION_WITH_NAMES if ZERO_UUID in topic_ids.values() else None
 
 
-def produce_request(batches: list[Batch], settings: ProducerSettings, topic_ids: Mapping[str, Uuid]) -> ProduceRequest:
+def produce_request(
+    batches: list[Batch], settings: ProducerSettings, topic_ids: Mapping[str, Uuid], transactional_id: str | None
+) -> ProduceRequest:
     """The request that appends these batches, one per partition, in any version up to `version_limit`."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for batch in batches:
-        records = encode(batch, settings.codec, settings.level, settings.transactional_id is not None)
+        records = encode(batch, settings.codec, settings.level, transactional_id is not None)
         topics.setdefault(batch.queue.topic, []).append(
             PartitionProduceData(index=batch.queue.partition, records=records)
         )
     return ProduceRequest(
-        transactional_id=settings.transactional_id,
+        transactional_id=transactional_id,
         acks=settings.acks,
         timeout_ms=settings.request_timeout_ms,
         topic_data=[

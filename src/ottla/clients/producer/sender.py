@@ -311,8 +311,10 @@ class Sender:
             ids = send.topic_ids = {
                 batch.queue.topic: self.cluster.view.topic_id(batch.queue.topic) for batch in send.batches
             }
-            request = produce_request(send.batches, self.settings, ids)
-            version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids, self.core.transactions))
+            transactions = self.core.transactions
+            transactional_id = None if transactions is None else transactions.transactional_id
+            request = produce_request(send.batches, self.settings, ids, transactional_id)
+            version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids, transactions))
             connection.send_to(completion, request, version=version, timeout_s=self._timeout_s)
             completion.is_sent = True
         except NetworkError as error:

@@ -112,32 +112,32 @@ class Transactions:
 
     # --- calls of the program -----------------------------------------------------------------------------------
 
-    def initialize(self) -> Call:
+    def initialize(self, transactional_id: str | None = None) -> Call:
         """Request a producer id; ends what another producer with this transactional id left open.
 
         Between two transactions the request does not name the present id, so that it succeeds also if another producer
         has fenced this one.
         """
-        if self.state is State.READY:
+        if self.state in {State.READY, State.UNINITIALIZED}:
+            self.transactional_id = transactional_id or self.transactional_id
             self.identity = Identity(self.transactional_id, NO_ID, NO_ID)
         return self._begin_call(Event.INITIALIZE)
 
     def leave(self) -> Identity | None:
-        """Forget the producer id, and return it for another process, between two transactions. Raises as `begin`.
+        """Forget the producer id between two transactions, and return it for another producer. Raises as `begin`.
 
         None with protocol 1: the epoch stays the same there, so that sequence numbers would have to continue.
         """
         self._check(Event.LEFT)
-        if not self.is_v2:
-            return None
         self._move(Event.LEFT)
         left, self.identity = self.identity, Identity(self.transactional_id, NO_ID, NO_ID)
-        return left
+        return left if self.is_v2 else None
 
     def continue_as(self, left: Identity) -> None:
-        """Continue with what `leave` returned in another process. Raises as `begin`."""
+        """Continue with what `leave` of another producer returned. Raises as `begin`."""
         self._check(Event.CONTINUED)
         self._move(Event.CONTINUED)
+        self.transactional_id = left.transactional_id
         self.identity = left
         self.is_v2, self._level = True, max(self._level, FIRST_V2)
 
