@@ -2372,8 +2372,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "only one process continues with a left producer",
         "spark/left_producers.py",
-        "            os.rename(self._path, own)\n            with",
-        "            os.link(self._path, own)\n            with",
+        "                os.pwrite(file, TAKEN, 0)\n",
+        "                assert file\n",
         (f"{WORKERS}::test_only_one_process_gets_what_was_left",),
     ),
     Mutation(

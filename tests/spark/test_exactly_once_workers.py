@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -184,17 +185,26 @@ def test_only_one_process_gets_what_was_left(tmp_path: Path, monkeypatch: pytest
         Place("x", {"a": 1}).leave(left)
         assert Place("y", {"a": 1}).take() is Place("x", {"a": 2}).take() is None
         assert [Place("x", {"a": 1}).take() for _ in range(2)] == [left, None]
-    assert not list(tmp_path.iterdir())
+    here = Place("x", {})
+    here.leave(left)
+    held = here._open(os.O_RDWR)
+    assert held is not None
+    assert Place("x", {}).take() is None, "another process takes it now"
+    os.close(held)
+    assert Place("x", {}).take() == left
 
 
 def test_place_that_cannot_be_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for directory in (tmp_path / "missing", ""):
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "missing", ""):
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
         Place("x", {}).leave(Left(Identity("x", 5, 3), Marker()))
         assert Place("x", {}).take() is None
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["No producer is left for x"]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert all("Not a directory" in text for text in said)
 
 
 class Loop:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.spark.names import EXACTLY_ONCE_NAMES, OptionError
@@ -90,8 +90,7 @@ class Marker:
 
     def metadata(self) -> str:
         """The text that is committed with the offset."""
-        values = asdict(self)
-        del values["batches"]
+        values = {"run": self.run, "write": self.write, "rows": self.rows, "layout": self.layout}
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod
