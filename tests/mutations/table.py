@@ -2336,6 +2336,20 @@ SPARK_TABLES = (
 
 SPARK_EXACTLY_ONCE = (
     Mutation(
+        "offsets of a commit follow the records of the transaction",
+        "clients/producer/transactions.py",
+        "            if self._offsets and (is_drained or state is State.IN_TRANSACTION):\n",
+        "            if self._offsets:\n",
+        (f"{UNIT}/clients/test_transactions.py::test_offsets_of_a_commit_follow_the_records_and_are_committed_once",),
+    ),
+    Mutation(
+        "a commit that is called again commits its offsets once",
+        "clients/producer/transactions.py",
+        "        if is_new and offsets is not None:\n",
+        "        if offsets is not None:\n",
+        (f"{UNIT}/clients/test_transactions.py::test_offsets_of_a_commit_follow_the_records_and_are_committed_once",),
+    ),
+    Mutation(
         "a task of Spark fences earlier attempts before it reads the marker",
         "spark/transactional_writer.py",
         "        producer.init_transactions(transactional_id=attempt.transactional_id)\n"
@@ -2404,8 +2418,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "a task of Spark commits its marker in the transaction of its rows",
         "spark/transactional_writer.py",
-        "    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)\n",
-        "    assert offsets\n",
+        "    producer.commit_transaction(offsets=offsets, group=attempt.transactional_id)\n",
+        "    assert offsets\n    producer.commit_transaction()\n",
         (f"{TASKS}::test_each_attempt_of_a_task_that_has_written_writes_nothing",),
         OTTLA_ONLY,
     ),

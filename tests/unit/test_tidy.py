@@ -24,6 +24,7 @@ MOST_PARAMETERS = 6
 MOST_BROAD_EXCEPTS_PER_1000_LINES = 0.3
 # Public functions whose options are keyword arguments: see docs/STYLE.md.
 PUBLIC_FUNCTIONS = {
+    ("src/ottla/clients/producer/asynchronous.py", "send"),
     ("src/ottla/clients/producer/producer.py", "send"),
     ("src/ottla/clients/producer/_encoder.py", "send"),
     ("src/ottla/streams/declarations.py", "stream"),

@@ -1,9 +1,9 @@
 """Files in which a worker leaves the producer of a task, for the worker that gets the task's next batch.
 
 Spark gives the batches of a task to different Python workers, so a worker that has committed leaves the producer's id
-and epoch with the task's marker, and forgets them. Another worker of the executor *takes* them: it marks the file before
-it uses them, so that at most one process has them at any time. Two processes with one epoch are not fenced from each
-other. What a crash takes along is initialized again.
+and epoch with the task's marker, and forgets them. Another worker of the executor *takes* them, and marks the file
+before it uses them, so that at most one process has them at any time. Two processes with one epoch are not fenced from
+each other. What a crash takes along is initialized again.
 
 The files are in a directory that Spark creates for each executor and removes at its end.
 """

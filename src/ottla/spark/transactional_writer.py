@@ -115,8 +115,7 @@ def _skip(producer: Producer[Any, Any], attempt: Attempt, marker: Marker, batche
 
 def _commit(producer: Producer[Any, Any], attempt: Attempt, marker: Marker) -> None:
     offsets = {PLACE: OffsetAndMetadata(marker.batches, metadata=marker.metadata())}
-    producer.send_offsets_to_transaction(offsets, attempt.transactional_id)
-    producer.commit_transaction()
+    producer.commit_transaction(offsets=offsets, group=attempt.transactional_id)
 
 
 @contextmanager

@@ -262,6 +262,33 @@ def test_producer_of_protocol_1_is_not_left_since_its_sequence_numbers_go_on() -
 
 
 @BOTH
+def test_offsets_of_a_commit_follow_the_records_and_are_committed_once(level: int) -> None:
+    machine = machine_in(State.READY, level)
+    machine.begin()
+    machine.may_send("t", 0)
+    machine.finish()
+    machine.requests.clear()
+    call = machine.commit(OFFSETS)
+    assert machine.ask(is_drained=False) is None, "the records come first"
+    assert machine.commit(OFFSETS) is call, "it timed out, and the program calls it again"
+    requests = machine.finish()
+    assert requests == [*([AddOffsetsToTxnRequest] if level == 1 else []), TxnOffsetCommitRequest, EndTxnRequest]
+    assert call.done
+    assert call.error is None
+
+
+@pytest.mark.parametrize("code", [E.GROUP_AUTHORIZATION_FAILED, E.FENCED_INSTANCE_ID])
+def test_commit_fails_with_its_offsets(code: ErrorCode) -> None:
+    machine = machine_in(State.IN_TRANSACTION)
+    call = machine.commit(OFFSETS)
+    machine.answer(code)
+    assert isinstance(call.error, TransactionFailed)
+    assert machine.state is State.ABORTABLE_ERROR
+    machine.abort()
+    assert machine.finish() == [EndTxnRequest]
+
+
+@BOTH
 def test_producer_may_use_several_transactional_ids_in_turn(level: int) -> None:
     machine = machine_in(State.READY, level)
     for name in ("y", "z"):

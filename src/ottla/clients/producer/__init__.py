@@ -1,14 +1,16 @@
 """Send records: `Producer` blocks, `AsyncProducer` is for asyncio. One core makes the decisions for both.
 
-Reading order: producer (public classes; base has what they share), _encoder (a record into its open batch, and its
-future; compiled if possible), accumulator (topics, queues, memory), batch (the life of a batch), partition_queue (order
-and sequence numbers), core (what is sent when, and outcomes), transaction_states and transactions (KIP-98, KIP-890),
-sender (I/O), requests, waiting, columns (Arrow), transaction_calls (the `with` statement of a transaction).
+Reading order: producer and asynchronous (public classes; base has what they share), _encoder (a record into its open
+batch, and its future; compiled if possible), accumulator (topics, queues, memory), batch (the life of a batch),
+partition_queue (order and sequence numbers), core (what is sent when, and outcomes), transaction_states and
+transactions (KIP-98, KIP-890), sender (I/O), requests, waiting, columns (Arrow), transaction_calls (the `with`
+statement of a transaction).
 """
 
 from ottla.clients.producer._encoder import BlockingDelivery as Delivery
+from ottla.clients.producer.asynchronous import AsyncProducer
 from ottla.clients.producer.delivery import AsyncDelivery
-from ottla.clients.producer.producer import AsyncProducer, Producer
+from ottla.clients.producer.producer import Producer
 from ottla.clients.producer.record_metadata import AppendedRange, RecordMetadata
 
 __all__ = ["AppendedRange", "AsyncDelivery", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]

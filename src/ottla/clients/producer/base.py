@@ -23,6 +23,7 @@ from ottla.clients.producer.transactions import Call, Transactions
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
 
+CLOSE_TIMEOUT_S = 30.0
 D = TypeVar("D", bound=Delivery)
 R = TypeVar("R")
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.clients.consumer import AsyncConsumer, Consumer
-    from ottla.clients.producer.producer import AsyncProducer, Producer
+    from ottla.clients.producer.asynchronous import AsyncProducer
+    from ottla.clients.producer.producer import Producer
 
 logger = logging.getLogger("ottla.clients.producer")
 

@@ -146,9 +146,13 @@ class Transactions:
         self._check(Event.BEGIN)
         self._move(Event.BEGIN)
 
-    def commit(self) -> Call:
-        """Commit as soon as every record and offset is acknowledged."""
-        return self._begin_call(Event.COMMIT)
+    def commit(self, offsets: OffsetsOfGroup | None = None) -> Call:
+        """Commit as soon as every record and offset is acknowledged; `offsets` are committed after the records."""
+        is_new = self._call is None
+        call = self._begin_call(Event.COMMIT)
+        if is_new and offsets is not None:
+            self._offsets.append((offsets, Call()))
+        return call
 
     def abort(self) -> Call:
         """Abort as soon as nothing is in flight any more; offsets that were not sent are dropped."""
@@ -286,7 +290,7 @@ class Transactions:
         if state is State.IN_TRANSACTION or state is State.COMMITTING:
             if self._wanted:
                 return add_partitions(self.identity, self._wanted)
-            if self._offsets:
+            if self._offsets and (is_drained or state is State.IN_TRANSACTION):
                 return self._next_offsets()
         if state not in ENDING or not is_drained:
             return None
