@@ -17,7 +17,7 @@ import pyspark
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from ottla.clients import Admin, Consumer
+from ottla.clients import Admin, Consumer, Record
 from ottla.common.ids import TopicPartition
 from tests.chaos.load import Own
 from tests.ottla_process import OttlaProcess
@@ -103,13 +103,15 @@ class Program:
         return max((int(path.name) for path in commits.glob("[0-9]*")), default=-1)
 
 
-def start_load(bootstrap: str, outputs: Sequence[str], sources: int, targets: int) -> Numbers:
+def start_load(
+    bootstrap: str, outputs: Sequence[str], sources: int, targets: int, kind: type[Numbers] = Numbers
+) -> Numbers:
     """Create the topic `source` and those of the outputs, and begin to send to the source."""
     with Admin(bootstrap) as admin:
         admin.create_topic("source", partitions=sources)
         for name in outputs:
             admin.create_topic(name, partitions=targets)
-    load = Numbers(bootstrap, "source", sources)
+    load = kind(bootstrap, "source", sources)
     load.start()
     return load
 
@@ -212,8 +214,14 @@ class Chaos:
 
 def read(bootstrap: str, topic: str, targets: int, isolation: str) -> list[list[str]]:
     """The values of each partition, read by Ottla's consumer."""
+    records = read_records(bootstrap, topic, targets, isolation)
+    return [[(record.value or b"").decode() for record in each] for each in records]
+
+
+def read_records(bootstrap: str, topic: str, targets: int, isolation: str) -> list[list[Record]]:
+    """The records of each partition, read by Ottla's consumer."""
     partitions = [TopicPartition(topic, number) for number in range(targets)]
-    seen: list[list[str]] = [[] for _ in partitions]
+    seen: list[list[Record]] = [[] for _ in partitions]
     settings = {"isolation.level": isolation, "auto.offset.reset": "earliest"}
     with Consumer(settings, bootstrap_servers=bootstrap) as reader:
         reader.assign(partitions)
@@ -222,7 +230,7 @@ def read(bootstrap: str, topic: str, targets: int, isolation: str) -> list[list[
         while any(reader.position(partition) < end for partition, end in ends.items()):
             assert time.monotonic() < deadline, "the end of a partition cannot be read"
             for record in reader.poll(1.0):
-                seen[record.partition].append(record.value.decode())
+                seen[record.partition].append(record)
     return seen
 
 

@@ -1,4 +1,7 @@
-"""Pipelines whose processes and broker test_streams.py kills: without state, with a count, and with final windows."""
+"""Pipelines whose processes and broker test_streams.py kills.
+
+One has no state, one a count, one final windows, and one writes invalid records to a topic.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
     from ottla.streams import Output
 
-NUMBER = "cast(substr(value, 1, 12) as int)"
+NUMBER = "cast(regexp_extract(value, '[0-9]+', 0) as int)"
 AT_MOST = 3000
 
 
@@ -40,3 +43,16 @@ def seconds(rows: DataFrame = stream("source", "text", time="timestamp", late="1
     """How many records each second has, once that is final."""
     windows = rows.groupBy(F.window("timestamp", "1 second")).count()
     return to("seconds", windows.selectExpr("cast(window.start as long) start", "count"), mode="final")
+
+
+@pipeline(exactly_once=True, max_records=AT_MOST)
+def checked(
+    rows: DataFrame = stream("source", "json", schema="number INT", columns=["partition"], bad="topic:invalid"),
+) -> Output:
+    """Each number of a valid record with its partition, which is the key."""
+    return to(
+        "checked",
+        rows.selectExpr("cast(partition as string) source", "concat_ws(' ', partition, number) value"),
+        key="source",
+        value="text",
+    )

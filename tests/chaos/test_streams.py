@@ -1,11 +1,13 @@
 """Exactly-once pipelines of `ottla stream run` while their processes and the broker are killed at random.
 
-Three pipelines read one topic: one has no state, one counts and writes updates, one writes final windows. Killed are
-the driver, its JVM, Python's workers and their daemon, the processes that plan batches, and the broker. A supervisor
-starts a program again that ended; whatever else fails, the program restarts by itself.
+Four pipelines read one topic: one has no state, one counts and writes updates, one writes final windows, and one writes
+invalid records to a topic. Killed are the driver, its JVM, Python's workers and their daemon, the processes that plan
+batches, and the broker. A supervisor starts a program again that ended; whatever else fails, the program restarts by
+itself.
 
-In the end a reader with read_committed must see each number once and in order, each update of a count once, and each
-window once; and the last counts and the windows equal the input.
+In the end a reader with read_committed must see each number once and in order, each update of a count once, each window
+once, and each invalid record once, with the headers of Kafka Connect; and the last counts and the windows equal the
+input.
 
 `make chaos` kills for `OTTLA_CHAOS_MINUTES`, chosen by `OTTLA_CHAOS_SEED`. `make test` runs the count alone, and kills
 a worker, the broker and the driver once.
@@ -24,10 +26,20 @@ from pathlib import Path
 
 import pytest
 
-from ottla.clients import Consumer, Producer
+from ottla.clients import Consumer, Producer, Record
 from ottla.common.ids import TopicPartition
 from ottla.spark.session import QUICK_JAVA
-from tests.chaos.spark_program import WAIT_S, Chaos, Numbers, Program, read, read_by_librdkafka, run_until, start_load
+from tests.chaos.spark_program import (
+    WAIT_S,
+    Chaos,
+    Numbers,
+    Program,
+    read,
+    read_by_librdkafka,
+    read_records,
+    run_until,
+    start_load,
+)
 from tests.ottla_process import OttlaProcess
 from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, SERVER, WORKER
 
@@ -35,7 +47,14 @@ SECONDS = float(os.environ.get("OTTLA_CHAOS_MINUTES", "0")) * 60
 SEED = int(os.environ.get("OTTLA_CHAOS_SEED", "5"))
 SOURCES, TARGETS = 3, 2
 PROGRAM = Path(__file__).parent / "streams_pipelines.py"
-NAMES = ("copied", "counted", "seconds") if SECONDS else ("counted",)
+NAMES = ("copied", "counted", "seconds", "checked") if SECONDS else ("counted",)
+INVALID = "invalid"
+ERRORS = "__connect.errors."
+HEADERS = (
+    "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
+    "exception.message",
+)  # fmt: skip
+"""Those of Kafka Connect's DeadLetterQueueReporter (KIP-298), except for the stack trace."""
 FAULTS = {WORKER: 30, "paused worker": 10, DAEMON: 8, PLANNER: 8, SERVER: 3, "broker": 20, DRIVER: 3, JVM: 3, "all": 3}
 FEW = ((WORKER, "broker"), ("all",))
 """Kills together, and then until the next batch."""
@@ -50,6 +69,21 @@ SPARK = (
 )
 
 pytestmark = [pytest.mark.timeout(SECONDS + 3 * WAIT_S), pytest.mark.xdist_group("spark")]
+
+
+class Rows(Numbers):
+    """Numbers in JSON; of ten, one is text in the JSON, and one is not JSON."""
+
+    def key(self, value: int) -> bytes:
+        return b"key %d" % value
+
+    def body(self, value: int) -> bytes:
+        form = {3: b"number %d %s", 7: b'{"number": "%d", "padding": "%s"}'}
+        return form.get(value % 10, b'{"number": %d, "padding": "%s"}') % (value, b"." * 180)
+
+
+def is_valid(value: int) -> bool:
+    return value % 10 not in (3, 7)
 
 
 @pytest.fixture
@@ -75,7 +109,7 @@ def program(process: OttlaProcess, tmp_path: Path) -> Iterator[Program]:
 
 
 def test_each_result_is_read_once_whatever_is_killed(process: OttlaProcess, program: Program) -> None:
-    load = start_load(process.bootstrap, NAMES, SOURCES, TARGETS)
+    load = start_load(process.bootstrap, [*NAMES, INVALID], SOURCES, TARGETS, Rows)
     chaos = Chaos(program, process, FAULTS, SEED)
     program.ensure_running()
     chaos.wait_for_batches()
@@ -101,8 +135,8 @@ def end_windows(bootstrap: str, load: Numbers) -> None:
     at = int(time.time() * 1000) + AHEAD_MS
     with Producer(bootstrap_servers=bootstrap) as producer:
         for partition in range(SOURCES):
-            body = load.body(load.sent[partition])
-            producer.send("source", body, partition=partition, timestamp_ms=at)
+            number = load.sent[partition]
+            producer.send("source", load.body(number), key=load.key(number), partition=partition, timestamp_ms=at)
             load.sent[partition] += 1
 
 
@@ -145,18 +179,56 @@ def outputs(bootstrap: str, name: str) -> list[list[str]]:
 
 
 def check_copied(bootstrap: str, sent: list[int]) -> None:
+    check_numbers(bootstrap, "copied", [list(range(last)) for last in sent])
+
+
+def check_numbers(bootstrap: str, name: str, expected: list[list[int]]) -> None:
     """Each number of each source once and in order: its partition is the key, so that one target has all."""
     found: dict[int, list[int]] = defaultdict(list)
-    for values in outputs(bootstrap, "copied"):
+    for values in outputs(bootstrap, name):
         for value in values:
             source, number = map(int, value.split())
             found[source].append(number)
-    for source, last in enumerate(sent):
+    for source, numbers in enumerate(expected):
         doubled = [number for number, copies in Counter(found[source]).items() if copies > 1]
         assert not doubled, f"{len(doubled)} numbers of source {source} are doubled: {doubled[:10]}"
-        lost = sorted(set(range(last)) - set(found[source]))
+        lost = sorted(set(numbers) - set(found[source]))
         assert not lost, f"{len(lost)} numbers of source {source} are lost: {lost[:10]}"
-        assert found[source] == list(range(last)), f"source {source} is out of order"
+        assert found[source] == numbers, f"source {source} is out of order"
+
+
+def check_checked(bootstrap: str, sent: list[int]) -> None:
+    """Each number of a valid record, and each invalid record as it was."""
+    check_numbers(bootstrap, "checked", [list(filter(is_valid, range(last))) for last in sent])
+    outputs(bootstrap, INVALID)
+    given = {
+        (record.partition, record.offset): record
+        for records in read_records(bootstrap, "source", SOURCES, "read_committed")
+        for record in records
+    }
+    expected = {place for place, record in given.items() if not is_valid(number_of(record))}
+    assert len(expected) == sum(not is_valid(number) for last in sent for number in range(last))
+    found: Counter[tuple[int, int]] = Counter()
+    for records in read_records(bootstrap, INVALID, TARGETS, "read_committed"):
+        for record in records:
+            assert [name for name, _ in record.headers] == [ERRORS + name for name in HEADERS]
+            about = {name.removeprefix(ERRORS): (value or b"").decode() for name, value in record.headers}
+            place = int(about["partition"]), int(about["offset"])
+            found[place] += 1
+            origin = given[place]
+            assert (record.key, record.value, record.timestamp) == (origin.key, origin.value, origin.timestamp)
+            assert (about["topic"], about["connector.name"], about["stage"]) == ("source", "checked", "VALUE_CONVERTER")
+            reason = "is not JSON" if number_of(record) % 10 == 3 else "the value's field number"
+            assert reason in about["exception.message"]
+    doubled = [place for place, copies in found.items() if copies > 1]
+    assert not doubled, f"{len(doubled)} invalid records are doubled: {doubled[:10]}"
+    lost = sorted(expected - found.keys())
+    assert not lost, f"{len(lost)} invalid records are lost: {lost[:10]}"
+    assert found.keys() == expected
+
+
+def number_of(record: Record) -> int:
+    return int((record.key or b"").split()[1])
 
 
 def check_counted(bootstrap: str, sent: list[int]) -> None:
@@ -181,4 +253,4 @@ def check_seconds(bootstrap: str, _sent: list[int]) -> None:
     assert {row["start"]: row["count"] for row in rows} == expected
 
 
-CHECKS = {"copied": check_copied, "counted": check_counted, "seconds": check_seconds}
+CHECKS = {"copied": check_copied, "counted": check_counted, "seconds": check_seconds, "checked": check_checked}
