@@ -3218,7 +3218,18 @@ STREAMS = (
     ),
 )
 
+PLUGIN = (
+    Mutation(
+        "no process gets the port of a test's broker that was killed",
+        "testing/ports.py",
+        'reserved.bind(("0.0.0.0", 0))',
+        'reserved.bind(("127.9.9.9", 0))',
+        ("tests/testing/test_fixture.py::test_port_of_a_killed_broker_is_given_to_no_other_process",),
+    ),
+)
+
 MUTATIONS = (
+    *PLUGIN,
     *PARTITION_REPLICATION,
     *CONTROLLER,
     *WIRE,

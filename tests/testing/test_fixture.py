@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 import warnings
@@ -172,6 +173,27 @@ def test_data_and_port_outlive(kind: type[ThreadBroker | ProcessBroker], way: st
         assert [record.value for record in ottla.records(topic)] == VALUES
         assert fault.count == 0
         assert way in ottla.faults.report() or way == "restart"
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("own_port", [False, True])
+@pytest.mark.parametrize("kind", [ThreadBroker, ProcessBroker])
+def test_port_of_a_killed_broker_is_given_to_no_other_process(
+    kind: type[ThreadBroker | ProcessBroker], own_port: bool
+) -> None:
+    broker = kind()
+    try:
+        broker.start()
+        ottla = Ottla(broker, own_port=own_port)
+        port = int(ottla.bootstrap.rpartition(":")[2])
+        ottla.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        ottla.start()
+        ottla.produce(ottla.topic(), "x")
     finally:
         broker.close()
 

@@ -6,7 +6,7 @@ three nodes are controllers too; with fewer than three only the first, because a
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -110,15 +110,17 @@ def _settings(options: SimpleNamespace, brokers: int, given: Mapping[str, str]) 
     return node_settings(brokers, host, port, given)
 
 
-def node_settings(brokers: int, host: str, port: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+def node_settings(
+    brokers: int, host: str, port: int, given: Mapping[str, str], controller_ports: Sequence[int] = ()
+) -> list[dict[str, str]]:
     """Return the settings of each node: those that differ from Kafka's defaults, and that `given` does not have.
 
-    `port` is that of the first broker; 0: free ports.
+    `port` is that of the first broker; 0: free ports. `controller_ports` are at least three; none: free ports.
     """
     shown = f"[{host}]" if ":" in host else host
     controllers = list(_ids(CONTROLLERS if brokers >= CONTROLLERS else 1))
     # Static voters may have other ports after each start, because all of them start together.
-    ports = dict(zip(controllers, free_ports(len(controllers)), strict=True))
+    ports = dict(zip(controllers, controller_ports or free_ports(len(controllers)), strict=False))
     replicas, in_sync = min(brokers, 3), 2 if brokers >= 3 else 1
     common = {
         "controller.listener.names": "CONTROLLER",

@@ -18,9 +18,10 @@ from typing import IO
 
 from ottla.clients import Admin
 from ottla.config import format_properties
-from ottla.launch.local_nodes import LocalNode, format_nodes, free_ports, node_settings
+from ottla.launch.local_nodes import CONTROLLERS, LocalNode, format_nodes, node_settings
 from ottla.launch.stopping import SUPERVISED
 from ottla.testing.base import BrokerError
+from ottla.testing.ports import ReservedPort
 from ottla.testing.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
@@ -119,15 +120,18 @@ class OttlaCluster:
         """`properties` are settings of every broker. The cluster does not run before `start_all`."""
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-test-"))
         given = {name: str(value) for name, value in (properties or {}).items()}
-        ports = free_ports(brokers)
+        self._reserved = [ReservedPort() for _ in range(brokers + CONTROLLERS)]
+        ports = [each.number for each in self._reserved]
         self.brokers: dict[int, ClusterBroker] = {}
-        for settings, port in zip(node_settings(brokers, "127.0.0.1", 0, given), ports, strict=True):
+        for settings, port in zip(
+            node_settings(brokers, "127.0.0.1", 0, given, ports[brokers:]), ports[:brokers], strict=True
+        ):
             node_id = int(settings["node.id"])
             # A broker that is started again has the same port.
             listeners = settings["listeners"].replace(":0", f":{port}", 1)
             own = given | settings | {"listeners": listeners}
             self.brokers[node_id] = ClusterBroker(node_id, self._directory / f"node-{node_id}", own)
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports[:brokers])
 
     def start_all(self) -> None:
         """Start all brokers with empty directories, and wait until they serve clients. Raises BrokerError."""
@@ -178,4 +182,6 @@ class OttlaCluster:
         """Kill all brokers, and delete their data."""
         for broker in self.brokers.values():
             broker.end(signal.SIGKILL)
+        for reserved in self._reserved:
+            reserved.release()
         shutil.rmtree(self._directory, ignore_errors=True)

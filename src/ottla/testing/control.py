@@ -194,9 +194,9 @@ class Control:
 
     # -- listeners of tests ------------------------------------------------------------------------------------
 
-    async def open_listener(self, name: str) -> str:
+    async def open_listener(self, name: str, port: int) -> str:
         """Open a port that identifies its connections and group members; returns HOST:PORT."""
-        return await self.listeners.open(self._node(), name)
+        return await self.listeners.open(self._node(), name, port)
 
     async def reopen_listeners(self) -> None:
         """Open the listeners that the node had before its restart."""

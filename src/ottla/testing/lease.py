@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ottla.testing.base import BrokerError
+from ottla.testing.ports import ReservedPort
 
 if TYPE_CHECKING:
     from ottla.testing.listeners import Unclosed
@@ -34,6 +35,7 @@ class Lease:
         self._test = test
         self._listener = f"TEST-{next(_numbers)}" if own_port else None
         self._bootstrap: str | None = None
+        self._reserved: ReservedPort | None = None
         self._opening = threading.Lock()
         self._over = False
 
@@ -50,7 +52,8 @@ class Lease:
             return broker.bootstrap
         with self._opening:
             if self._bootstrap is None:
-                self._bootstrap = broker.call("open_listener", self._listener)
+                self._reserved = self._reserved or ReservedPort()
+                self._bootstrap = broker.call("open_listener", self._listener, self._reserved.number)
         return self._bootstrap
 
     @property
@@ -124,3 +127,5 @@ class Lease:
     def end(self) -> None:
         """Reject all later calls."""
         self._over = True
+        if self._reserved is not None:
+            self._reserved.release()

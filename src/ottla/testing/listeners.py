@@ -53,20 +53,20 @@ class Listeners:
 
     # -- listening ---------------------------------------------------------------------------------------------
 
-    async def open(self, node: Node, name: str) -> str:
-        """Listen on a free port, or on the port that the listener had before a restart; HOST:PORT for clients."""
+    async def open(self, node: Node, name: str, port: int) -> str:
+        """Listen on a port; HOST:PORT for clients."""
         first = node.config.listeners[0]
-        for sock in bind(Listener(name, first.host, self.ports.get(name, 0)), node.config):
-            self.ports[name] = sock.getsockname()[1]
+        for sock in bind(Listener(name, first.host, port), node.config):
+            self.ports[name] = port
             _network(node).listen(name, sock)
         host, _ = node.broker.advertised_endpoint(first.name)
-        node.broker.unregistered_endpoints[name] = Endpoint(name, host, self.ports[name], 0)
-        return f"{host}:{self.ports[name]}"
+        node.broker.unregistered_endpoints[name] = Endpoint(name, host, port, 0)
+        return f"{host}:{port}"
 
     async def reopen(self, node: Node) -> None:
         """Open the listeners that a node had before its restart."""
         for name in self.ports.keys() - node.broker.unregistered_endpoints.keys():
-            await self.open(node, name)
+            await self.open(node, name, self.ports[name])
 
     async def close(self, node: Node, name: str) -> None:
         """Stop listening, close the connections, and remove the members that joined through them."""

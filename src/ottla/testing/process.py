@@ -19,6 +19,7 @@ from typing import Any
 from ottla.common.errors import KafkaError
 from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.pipe import Pipe
+from ottla.testing.ports import ReservedPort
 from ottla.testing.running import ThreadBroker
 
 START_TIMEOUT_S = 30.0
@@ -37,6 +38,7 @@ class ProcessBroker:
         self._owns_directory = directory is None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
+        self._reserved: ReservedPort | None = None
         self._asking = threading.Lock()
         # Faults and counts of a stopped broker; None before the first start.
         self._saved: Any = None
@@ -62,6 +64,8 @@ class ProcessBroker:
         """Start the broker with its previous data and port, and wait until it serves. Raises BrokerError."""
         if self.running:
             return
+        if self._reserved is None:
+            self._reserved = ReservedPort()
         ours, theirs = socket.socketpair()
         with theirs, open(os.path.join(self._directory, "log"), "ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -73,9 +77,9 @@ class ProcessBroker:
                 process_group=0,  # Ctrl-C is for the tests
             )
         self._pipe = Pipe(ours)
-        port = self.bootstrap.rpartition(":")[2] or "0"
+        port = self._reserved.number
         try:
-            self.bootstrap = self._ask(START_TIMEOUT_S, "start", self.properties, self._directory, int(port))
+            self.bootstrap = self._ask(START_TIMEOUT_S, "start", self.properties, self._directory, port)
         except BrokerError:
             self._end(signal.SIGKILL)
             raise
@@ -137,6 +141,8 @@ class ProcessBroker:
         try:
             self._end(signal.SIGKILL)
         finally:
+            if self._reserved is not None:
+                self._reserved.release()
             if self._owns_directory:
                 shutil.rmtree(self._directory, ignore_errors=True)
 

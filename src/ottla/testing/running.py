@@ -21,6 +21,7 @@ from ottla.config import BrokerConfig
 from ottla.testing.base import CALL_TIMEOUT_S, STOP_TIMEOUT_S, BrokerError
 from ottla.testing.control import Control
 from ottla.testing.listeners import completed
+from ottla.testing.ports import ReservedPort
 
 R = TypeVar("R")
 LONGEST_PAUSE_S = 60.0
@@ -55,6 +56,7 @@ class ThreadBroker:
         self._directory = directory or tempfile.mkdtemp(prefix="ottla-test-")
         self._owns_directory = directory is None
         self._port = port
+        self._reserved: ReservedPort | None = None
         self._control = Control()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -81,6 +83,9 @@ class ThreadBroker:
         """Start the broker with its previous data and port, and wait until it serves. Raises BrokerError."""
         if self.running:
             return
+        if not self._port:
+            self._reserved = ReservedPort()
+            self._port = self._reserved.number
         started = threading.Event()
         problems: list[BaseException] = []
         loop = self._loop = _new_loop()
@@ -161,6 +166,8 @@ class ThreadBroker:
         try:
             self._end(clean=False)
         finally:
+            if self._reserved is not None:
+                self._reserved.release()
             if self._owns_directory:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
