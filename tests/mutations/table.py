@@ -3156,6 +3156,7 @@ MOVES = (
 )
 
 DECLARATION = f"{UNIT}/streams"
+SIGNALS = "tests/streams/test_command.py"
 STREAMS = (
     Mutation(
         "a pipeline does not use the state of other operations",
@@ -3191,6 +3192,27 @@ STREAMS = (
         "    while query.isActive and time.monotonic() < deadline_s:\n",
         "    while False:\n",
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
+    ),
+    Mutation(
+        "a signal to the process group of a run leaves Java and its Python processes to the running micro-batch",
+        "spark/java_start.py",
+        '_PROCESS: Final = {"process_group": 0}',
+        "_PROCESS: Final[dict[str, int]] = {}",
+        (f"{SIGNALS}::test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it",),
+    ),
+    Mutation(
+        "a Java that receives a signal waits for the running micro-batch",
+        "streams/runtime.py",
+        "    with _signals(stop), java_shutdown.delayed(spark, stop):\n",
+        "    with _signals(stop):\n",
+        (f"{SIGNALS}::test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch",),
+    ),
+    Mutation(
+        "a run whose Java was killed does not stay in the state running",
+        "streams/runtime.py",
+        """raise runner.fail("Spark's Java process has ended") from error""",
+        "raise",
+        (f"{SIGNALS}::test_killed_java_is_reported_and_nothing_survives_a_killed_driver",),
     ),
     Mutation(
         "a pipeline that runs is not reset",

@@ -7,28 +7,37 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
 
+from ottla.cli.stream_status import shown_phase
 from ottla.spark.session import use_java
 from ottla.streams import StreamsError
 from ottla.streams.commands import explain_file, has_log_settings
+from ottla.streams.observing import read_statuses
+from ottla.streams.status import SILENT_MS, Status
 from tests.spark.cluster import QUICK_ENV
-from tests.spark.processes import kill_session
+from tests.spark.processes import JVM, kill_session, processes_of
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
 
 PROGRAM = """
+import sys, time
+from pathlib import Path
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 from ottla.streams import pipeline, run, stream, to
 
 @F.udf(StringType())
 def shout(text):
+    if text == "slow":
+        Path(__file__).with_name("slow").touch()
+        time.sleep(2)
     return text.upper() + suffix()
 
 def suffix():  # in this file only, which the workers do not import
@@ -39,55 +48,111 @@ def loud(lines=stream("quiet", value="text")):
     return to("loud", lines.select(shout("value").alias("value")), value="text")
 
 if __name__ == "__main__":
-    (status,) = run(once=True)
+    (status,) = run(once="--once" in sys.argv)
     print(f"processed: {status.records}")
 """
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 WAIT_S = 200
+ORPHANS_S = 20
 NOISE = ("incubator", "log4j", "log level", "native-hadoop", "adaptive", "Failed to cancel job group", "[Stage ")
 """What Spark prints by default although nothing is wrong."""
 
 
-def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla: Ottla, tmp_path: Path) -> None:
+class Started:
+    """The program as a process that leads a session and a process group."""
+
+    def __init__(self, ottla: Ottla, directory: Path, *command: str | Path) -> None:
+        self._ottla = ottla
+        self._mark = directory / "slow"
+        self._log = directory / "log"
+        (directory / "loud_program.py").write_text(PROGRAM)
+        use_java()
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, directory / "loud_program.py"] if command else _stream_run(ottla, directory),
+                env=_environment(ottla, directory), stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def wait_for_records(self, number: int) -> None:
+        self._wait_until(lambda: len(self._ottla.records("loud")) == number)
+
+    def begin_slow_batch(self) -> None:
+        self._ottla.produce("quiet", "slow")
+        self._wait_until(self._mark.exists)
+
+    def _wait_until(self, is_true: Callable[[], bool]) -> None:
+        self._ottla.wait_until(lambda: is_true() or self.process.poll() is not None, WAIT_S)
+        assert self.process.poll() is None, self.text()
+
+    def java(self) -> int:
+        (found,) = [each.pid for each in processes_of(self.process.pid) if each.kind == JVM]
+        return found
+
+    def text(self) -> str:
+        return self._log.read_text()
+
+
+@pytest.fixture
+def started(ottla: Ottla, tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """Starts programs; kills their processes in the end."""
     ottla.topic("quiet", 2)
     ottla.topic("loud")
-    (tmp_path / "loud_program.py").write_text(PROGRAM)
-    command = ["stream", "run", tmp_path / "loud_program.py", "-b", ottla.bootstrap]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli.main", *command, "--checkpoints", tmp_path / "state"],
-            env={**os.environ, **QUICK_ENV, "MASTER": "local[1]", "PYSPARK_PYTHON": sys.executable},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            ottla.produce("quiet", "a", "b")
-            ottla.wait_until(lambda: len(ottla.records("loud")) == 2 or process.poll() is not None, WAIT_S)
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(WAIT_S)
-        finally:
-            kill_session(process.pid)
-    text = (tmp_path / "log").read_text()
+    found: list[Started] = []
+
+    def start(*command: str | Path) -> Started:
+        found.append(Started(ottla, tmp_path, *command))
+        return found[-1]
+
+    yield start
+    for each in found:
+        kill_session(each.process.pid)
+        each.process.wait(WAIT_S)
+
+
+def _stream_run(ottla: Ottla, directory: Path) -> list[str | Path]:
+    command = [sys.executable, "-m", "ottla.cli.main", "stream", "run", directory / "loud_program.py"]
+    return [*command, "-b", ottla.bootstrap, "--checkpoints", directory / "state"]
+
+
+def _environment(ottla: Ottla, directory: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        **QUICK_ENV,
+        "MASTER": "local[1]",
+        "OTTLA_BOOTSTRAP": ottla.bootstrap,
+        "OTTLA_CHECKPOINTS": str(directory / "state"),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(SUBMIT.parent.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _status(ottla: Ottla) -> Status:
+    (found,) = read_statuses({"bootstrap.servers": ottla.bootstrap})
+    return found
+
+
+def test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it(
+    ottla: Ottla, started: Callable[..., Started], tmp_path: Path
+) -> None:
+    """As Ctrl-C in a terminal and `timeout` send it."""
+    program = started()
+    ottla.produce("quiet", "a", "b")
+    program.wait_for_records(2)
+    program.begin_slow_batch()
+    os.killpg(program.process.pid, signal.SIGTERM)
+    code, text = program.process.wait(WAIT_S), program.text()
     assert code == 0, text
-    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!"]
+    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"SLOW!"], text
     assert "Stopping after the running batches: signal=SIGTERM" in text
     assert not [line for line in text.splitlines() if any(noise in line for noise in NOISE)]
     assert (tmp_path / "state" / "loud" / "ottla-program.json").exists()
+    assert (_status(ottla).phase, _status(ottla).lag) == ("stopped", 0)
 
     ottla.produce("quiet", "c")
-    use_java()
     submitted = subprocess.run(
-        [SUBMIT, "--master", "local[1]", tmp_path / "loud_program.py"],
-        env={
-            **os.environ,
-            **QUICK_ENV,
-            "OTTLA_BOOTSTRAP": ottla.bootstrap,
-            "OTTLA_CHECKPOINTS": str(tmp_path / "state"),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_HOME": str(SUBMIT.parent.parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
+        [SUBMIT, "--master", "local[1]", tmp_path / "loud_program.py", "--once"],
+        env=_environment(ottla, tmp_path),
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -95,7 +160,41 @@ def test_sigterm_ends_a_run_after_its_batch_and_spark_submit_continues_it(ottla:
     )
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr[-4000:]
     assert "processed: 1" in submitted.stdout
-    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"C!"]
+    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"C!", b"SLOW!"]
+
+
+def test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch(
+    ottla: Ottla, started: Callable[..., Started]
+) -> None:
+    program = started(SUBMIT, "--master", "local[1]")
+    ottla.produce("quiet", "a")
+    program.wait_for_records(1)
+    program.begin_slow_batch()
+    program.process.send_signal(signal.SIGTERM)
+    program.process.wait(WAIT_S)
+    assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"SLOW!"], program.text()
+    assert (_status(ottla).phase, _status(ottla).lag) == ("stopped", 0)
+
+
+def test_killed_java_is_reported_and_nothing_survives_a_killed_driver(
+    ottla: Ottla, started: Callable[..., Started]
+) -> None:
+    program = started()
+    ottla.produce("quiet", "a")
+    program.wait_for_records(1)
+    os.kill(program.java(), signal.SIGKILL)
+    assert program.process.wait(WAIT_S) == 1
+    assert "ottla: Spark's Java process has ended: a new run continues" in program.text()
+    status = _status(ottla)
+    assert (status.phase, status.problem and status.problem.reason) == ("failed", "Spark's Java process has ended")
+
+    program = started()
+    program.begin_slow_batch()
+    program.process.send_signal(signal.SIGKILL)
+    program.process.wait(WAIT_S)
+    ottla.wait_until(lambda: not processes_of(program.process.pid), ORPHANS_S)
+    status = _status(ottla)
+    assert [shown_phase(status, status.at_ms + age_ms) for age_ms in (0, SILENT_MS + 1)] == ["running", "silent"]
 
 
 def test_log_settings_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

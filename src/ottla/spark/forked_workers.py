@@ -63,6 +63,7 @@ def _start_server(directory: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - ends at the end of its standard input
             [sys.executable, "-u", "-m", "ottla.spark.worker_server", str(listener.fileno())],
             stdin=subprocess.PIPE,
+            process_group=0,  # as of Java: a signal to the group of the driver is not for its forks
             pass_fds=[listener.fileno()],
             env=environment,
         )

@@ -24,6 +24,11 @@ _IMPORTED: Final = ("pyspark.testing.utils", "pyspark.sql.pandas.types")
 _LAUNCHER: Final = "-XX:TieredStopAtLevel=1"
 _LAUNCHER_COLLECTOR: Final = "-XX:+UseSerialGC"
 """For the Java that prints the command of Spark's Java, and ends after a fifth of a second."""
+_PROCESS: Final = {"process_group": 0}
+"""A signal to the driver's process group (Ctrl-C, `timeout`) would end Java in the running micro-batch.
+
+Java ends with its driver in any case, at the end of its standard input.
+"""
 _SESSION: Final = (
     "org.apache.spark.sql.ml.InternalFunctionRegistration$",
     "org.apache.spark.sql.catalyst.parser.SqlBaseLexer",
@@ -41,6 +46,7 @@ def start(options: Mapping[str, str], imports: Sequence[str]) -> None:
     Blocks until both are done. Raises what an import raises.
     """
     import pyspark.sql  # before the thread: two threads that import one package would both see half of it
+    from pyspark.java_gateway import launch_gateway
 
     context: Any = pyspark.SparkContext
     if context._gateway is not None:  # noqa: SLF001 - pyspark has no public name for its connection to Java
@@ -49,7 +55,8 @@ def start(options: Mapping[str, str], imports: Sequence[str]) -> None:
     with ThreadPoolExecutor(1, "ottla-imports") as thread:
         imported = thread.submit(lambda: [importlib.import_module(module) for module in (*_IMPORTED, *imports)])
         with _launcher_settings():
-            context._ensure_initialized(conf=conf)  # noqa: SLF001 - as pyspark's own constructor does
+            gateway = launch_gateway(conf, dict(_PROCESS))  # type: ignore[no-untyped-call]
+        context._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as pyspark's own constructor does
     imported.result()
     initialize(_SESSION)
 
@@ -57,6 +64,18 @@ def start(options: Mapping[str, str], imports: Sequence[str]) -> None:
 def initialize(classes: tuple[str, ...]) -> None:
     """Let Java compute the static fields of classes in a thread of its own. A class that does not exist is ignored."""
     threading.Thread(target=_initialize, args=(classes,), name="ottla-classes", daemon=True).start()
+
+
+def is_running() -> bool:
+    """Whether Java answers."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm  # noqa: SLF001
+    try:
+        return jvm.java.lang.System.nanoTime() is not None
+    except (Py4JError, OSError):
+        return False
 
 
 def _initialize(classes: tuple[str, ...]) -> None:

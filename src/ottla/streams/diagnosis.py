@@ -90,6 +90,8 @@ def _failed(status: Status, when: str) -> Finding:
                 _start(status),
             ],
         )
+    if problem.kind == "retriable" and not problem.restarts:
+        return Finding("failed", f"It failed {when}: {problem.reason}", [_start(status)])
     if problem.kind == "retriable":
         return Finding(
             "failed",

@@ -93,12 +93,14 @@ class RunningQuery:
 
     def stop(self, deadline_s: float) -> None:
         """Stop the query between two micro-batches, or after the deadline in one."""
-        if self.execution is not None:
-            _stop_after_batch(self.execution, deadline_s)
-            self._wait_for_report(self.execution)
         if self.phase in RUNS:
             self.phase = "stopped"
-        self.busy_since_ms = None
+        try:
+            if self.execution is not None:
+                _stop_after_batch(self.execution, deadline_s)
+                self._wait_for_report(self.execution)
+        finally:
+            self.busy_since_ms = None
 
     def process_available(self) -> float | None:
         """Wait until the records of now are processed and reported.
@@ -147,7 +149,7 @@ class RunningQuery:
         if self.progress.batches(self.query.name) > self.batches_at_start:
             self.restarts = Restarts()
         if not failure.is_retriable or self.restarts.are_over:
-            raise self._failed(failure) from error
+            raise self.failed(failure) from error
         delay_s = self.restarts.delay_s
         logger.warning("Restarting query %s in %g s: %s", self.query.name, delay_s, failure.reason)
         now_ms = units.now_ms()
@@ -157,7 +159,8 @@ class RunningQuery:
         self.restarts = self.restarts.one_more()
         return delay_s
 
-    def _failed(self, failure: Failure) -> PipelineFailed:
+    def failed(self, failure: Failure) -> PipelineFailed:
+        """Note the failure, and return the exception for it."""
         self.phase = "failed"
         self.problem = Problem(units.now_ms(), failure.kind, failure.reason, self.restarts.count)
         restarts = f" (after {self.restarts.count} restarts)" if self.restarts.count else ""

@@ -14,11 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -27,11 +28,11 @@ from ottla.common import units
 from ottla.spark import java_start
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
-from ottla.streams import checkpoints
+from ottla.streams import checkpoints, java_shutdown
 from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
-from ottla.streams.errors import StreamsError
-from ottla.streams.failures import Restarts, classify_exception
+from ottla.streams.errors import PipelineFailed, StreamsError
+from ottla.streams.failures import Failure, Restarts, classify_exception
 from ottla.streams.input_topics import committed_offsets, count_partitions, log_offsets
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.operators import changes_case
@@ -69,7 +70,7 @@ def run(
     once: bool = False,
     client: Mapping[str, str] | None = None,
 ) -> tuple[Status, ...]:
-    """Run pipelines until SIGTERM or SIGINT, or with `once` up to the current ends of their topics.
+    """Run pipelines until SIGTERM, SIGINT or SIGHUP, or with `once` up to the current ends of their topics.
 
     Without pipelines, runs those of the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
@@ -91,10 +92,16 @@ def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Setting
     stop = threading.Event()
     publisher = Publisher(settings.client)
     runner = Runner(spark, pipelines, settings, publisher)
-    with _signals(stop):  # not before the session exists: its start sets a handler of SIGINT
+    # Not before the session exists: its start sets a handler of SIGINT.
+    with _signals(stop), java_shutdown.delayed(spark, stop):
         try:
             runner.start(stop)
             runner.watch(stop)
+        except (Py4JError, OSError) as error:
+            if java_start.is_running():
+                raise
+            if not stop.is_set():
+                raise runner.fail("Spark's Java process has ended") from error
         finally:
             runner.stop()
             publisher.close()
@@ -103,7 +110,7 @@ def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Setting
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` on SIGTERM and SIGINT. Spark's own handler of SIGINT would cancel the running batch."""
+    """Set `stop` on SIGTERM, SIGINT and SIGHUP. Spark's own handler of SIGINT would cancel the running batch."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,8 +120,9 @@ def _signals(stop: threading.Event) -> Iterator[None]:
         stop.set()
 
     before: dict[signal.Signals, signal._HANDLER] = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, handle)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
+            before[number] = signal.signal(number, handle)
     try:
         yield
     finally:
@@ -230,7 +238,10 @@ class Runner:
         """Stop all queries, each after its running micro-batch. Blocks for at most a minute."""
         deadline_s = time.monotonic() + BATCH_END_S
         for each in self._queries:
-            each.stop(deadline_s)
+            try:
+                each.stop(deadline_s)
+            except (Py4JError, OSError) as error:  # Java has ended, or does so
+                logger.warning("Stopped query %s in a micro-batch: %s", each.query.name, error)
         self._offer_statuses()
         commit_offsets(self._settings.client, [each.status(units.now_ms()) for each in self._queries])
         self._ended_queries += self._queries
@@ -239,8 +250,16 @@ class Runner:
 
     def _end_sessions(self) -> None:
         for session, progress in self._sessions:
-            progress.end(session)
+            with suppress(Py4JError, OSError):  # Java has ended
+                progress.end(session)
         self._sessions.clear()
+
+    def fail(self, reason: str) -> PipelineFailed:
+        """Note that all queries have ended, and return the exception for it."""
+        for each in self._queries:
+            each.failed(Failure("retriable", reason))
+            each.execution = None
+        return PipelineFailed(f"{reason}: a new run continues after the last finished micro-batches")
 
     def statuses(self) -> tuple[Status, ...]:
         """What each query has done so far."""

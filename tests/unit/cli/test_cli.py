@@ -375,3 +375,13 @@ def test_port_or_directory_in_use_is_an_error_with_the_reason(tmp_path: Path) ->
     assert f"{address} is in use" in same_port[2]
     assert "another broker" in same_data[2]
     assert "Traceback" not in same_port[2] + same_data[2]
+
+
+def test_warnings_of_a_command_that_logs_are_printed_once() -> None:
+    code = (
+        "import logging\nfrom ottla.cli.terminal import warn_of_clients\n"
+        "from ottla.launch.console import start_logging\n"
+        "warn_of_clients(); start_logging('info'); logging.getLogger('ottla.streams').warning('Restarting')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stderr.count("Restarting") == 1
