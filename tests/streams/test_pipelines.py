@@ -203,6 +203,40 @@ def test_operation_that_spark_rejects_is_one_line(ottla_streams: Start) -> None:
         ottla_streams(misspelt).read("a")
 
 
+@pipeline
+def unsupported(
+    clicks: Any = stream("clicks", "json", schema="user STRING, at TIMESTAMP", time="at"),
+    users: Any = stream("users", "json", schema="id STRING, n INT"),
+) -> list[Output]:
+    joined = clicks.join(users, F.expr("user = id"), "left")
+    sessions = clicks.groupBy("user", F.session_window("at", "1 minute")).count()
+    return [
+        to("sorted", users.orderBy("n")),
+        to("joined", joined),
+        to("sessions", sessions, mode="updates"),
+        to("doubled", users.select("n", "n")),
+        to("case", users.select("n", F.col("id").alias("N"))),
+        to("timed", users, timestamp="id"),
+        to("headed", users, headers="n"),
+    ]
+
+
+def test_operations_that_spark_does_not_support_are_found_before_the_start(ottla_streams: Start) -> None:
+    with pytest.raises(StreamsError) as raised:
+        ottla_streams(unsupported).read("sorted")
+    found = [each.removeprefix("Pipeline 'unsupported': to(") for each in raised.value.problems]
+    assert [each[:30] for each in found] == [
+        "'sorted'): Sorting is not supp",
+        "'joined'): Stream-stream LeftO",
+        "'sessions'): [STREAMING_OUTPUT",
+        "'doubled'): there are two colu",
+        "'case'): [AMBIGUOUS_REFERENCE]",
+        "'timed'): the column 'id' is o",
+        "'headed'): the column 'n' is o",
+    ]
+    assert not [each for each in found if each.endswith(";") or "SQLSTATE" in each]
+
+
 def test_problems_of_all_outputs_are_reported_before_the_start(ottla_streams: Start) -> None:
     with pytest.raises(StreamsError) as raised:
         ottla_streams(wrong).read("a")

@@ -50,6 +50,21 @@ def operators_of(rows: DataFrame) -> Operators:
     return Operators(tuple(stateful), rows.isStreaming, has_watermark, any(_has_clock(*each) for each in nodes))
 
 
+def check_supported(rows: DataFrame, *, is_update: bool) -> None:
+    """Check operators that Spark does not support in streams, or not in this output mode, as the start of a query does.
+
+    Raises AnalysisException.
+    """
+    spark = rows.sparkSession
+    if spark.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "false":
+        return
+    jvm: Any = spark._jvm  # noqa: SLF001
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(plan, modes.Update() if is_update else modes.Append())
+
+
 def changes_case(rows: DataFrame) -> bool:
     """Whether `upper`, `lower` or `initcap` is in the plan, as far as Spark prints it."""
     return _CASES.search(str(rows._jdf.queryExecution().analyzed().toString())) is not None  # noqa: SLF001

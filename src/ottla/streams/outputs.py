@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, StringType, StructType, TimestampType
 
 from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
@@ -102,6 +102,9 @@ def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
         raise StreamsError(
             f"to({output.topic!r}): there is no column {missing[0]!r}; the columns are {', '.join(output.rows.columns)}"
         )
+    doubled = [name for name in output.rows.columns if output.rows.columns.count(name) > 1]
+    if doubled:
+        raise StreamsError(f"to({output.topic!r}): there are two columns {doubled[0]!r}: rename one of them")
     value, options = _value(output)
     if output.deleted is not None:
         value = F.when(~F.coalesce(_is_deleted(output, output.deleted), F.lit(False)), value)
@@ -110,9 +113,9 @@ def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
         columns["key"], key_options = _key(output)
         options |= key_options
     if output.timestamp is not None:
-        columns["timestamp"] = F.col(output.timestamp)
+        columns["timestamp"] = _timestamp(output, output.timestamp)
     if output.headers is not None:
-        columns["headers"] = _headers(output.rows, output.headers)
+        columns["headers"] = _headers(output, output.headers)
     return output.rows.select(*(column.alias(name) for name, column in columns.items())), options
 
 
@@ -164,9 +167,23 @@ def _value(output: Output) -> tuple[Column, dict[str, str]]:
     return _quoted(name).cast("string"), {}
 
 
-def _headers(rows: DataFrame, name: str) -> Column:
-    is_map = isinstance(rows.schema[name].dataType, MapType)
-    return (F.map_entries(_quoted(name)) if is_map else _quoted(name)).cast(HEADERS)
+def _timestamp(output: Output, name: str) -> Column:
+    kind = output.rows.schema[name].dataType
+    if not isinstance(kind, TimestampType):
+        raise StreamsError(f"to({output.topic!r}): the column {name!r} is of {kind.simpleString()}, not timestamp")
+    return _quoted(name)
+
+
+def _headers(output: Output, name: str) -> Column:
+    kind = output.rows.schema[name].dataType
+    if isinstance(kind, MapType):
+        return F.map_entries(_quoted(name)).cast(HEADERS)
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+        return _quoted(name).cast(HEADERS)
+    raise StreamsError(
+        f"to({output.topic!r}): the column {name!r} is of {kind.simpleString()}; headers are a map, or an array of "
+        "structs of key and value"
+    )
 
 
 def _quoted(name: str) -> Column:

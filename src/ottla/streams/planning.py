@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -17,12 +18,14 @@ from ottla.streams.description import Description, QueryDescription, describe_in
 from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.failures import classify
 from ottla.streams.inputs import Inputs, read_inputs
-from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, operators_of
+from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, check_supported, operators_of
 from ottla.streams.outputs import Query, shape
 from ottla.streams.settings import Settings
 from ottla.streams.status import Grouping
 
 _WINDOWS: Final = ("window", "session_window")
+_END: Final = re.compile(r"(?: SQLSTATE: \w+)?;?$")
+"""The end of a line of Spark, before a plan."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,12 @@ def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:
     except PySparkException as error:
         if (failure := classify(str(error))).is_retriable:
             raise TemporaryError(f"Pipeline {pipeline.name!r}: {failure.reason}") from error
-        raise StreamsError(f"Pipeline {pipeline.name!r}: {str(error).strip().splitlines()[0]}") from error
+        raise StreamsError(f"Pipeline {pipeline.name!r}: {_reason(error)}") from error
+
+
+def _reason(error: PySparkException) -> str:
+    """Return what an exception of Spark says, without the plan."""
+    return _END.sub("", str(error).strip().splitlines()[0])
 
 
 def check(*plans: Plan) -> None:
@@ -145,8 +153,12 @@ def _problems(output: Output, operators: Operators) -> list[str]:
         found.append(f"{what}: windows close by event time: set time= and late= of the stream")
     try:
         shape(output)
+        if not found:
+            check_supported(output.rows, is_update=output.mode == "updates")
     except StreamsError as error:
         found += error.problems
+    except PySparkException as error:
+        found.append(f"{what}: {_reason(error)}")
     return found
 
 
