@@ -21,8 +21,9 @@ Start = Callable[[Pipeline], PipelineTest]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(HERE):
-            # Spark's Python workers pool their clients, which outlive a test.
-            item.add_marker(pytest.mark.ottla_unclosed("keep"))
+            # Spark's Python workers pool their clients, which outlive a test. The plugin knows it of `ottla_streams`.
+            if "ottla_streams" not in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.ottla_unclosed("keep"))
             # Not in a second group, of stock Kafka, which another worker might run with a session of its own.
             item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
             item.add_marker(pytest.mark.xdist_group("spark"))
