@@ -217,7 +217,7 @@ class _TimeCheck:
 def _error(part: Part, batch: Any, row: int, path: str, problem: str) -> FormatError:
     topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
     return FormatError(
-        f"{place(topic, partition, offset)}: {what(part, path)} {problem}. "
+        f"{place(topic, partition, offset)}: {what(part, path)} {problem}\n"
         "The option mode=PERMISSIVE makes such values null"
     )
 

@@ -76,8 +76,8 @@ def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -
     found = differences(before, now)
     if found:
         raise StreamsError(
-            f"The program does not fit the checkpoint {directory}: {'; '.join(found)}. Restore the program, or use "
-            "another name or checkpoint, with which it starts from the beginning"
+            f"The program does not fit the checkpoint {directory}: {'; '.join(found)}. Restore the program, or start "
+            "from the beginning: with another name, or after `ottla stream reset`"
         )
 
 

@@ -45,7 +45,7 @@ def both(kind: str, schema: str, value: bytes) -> tuple[Any, Any]:
     try:
         column = next(decode(iter((batch,)), source)).column("value")
     except FormatError as error:
-        read = str(error).removesuffix(". The option mode=PERMISSIVE makes such values null")
+        read = str(error).removesuffix("\nThe option mode=PERMISSIVE makes such values null")
     else:
         try:
             read = column[0].as_py(maps_as_pydicts="lossy")
