@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -68,6 +69,53 @@ def test_wrong_choice_of_pipelines(file: Path, text: str, names: list[str], mess
 def test_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stream", "explain", str(tmp_path / "nothing.py")]) == 1
     assert "There is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import ottla\nx = (1\n", ["FILE, line 2: SyntaxError: '(' was never closed (FILE, line 2)"]),
+        (
+            "def f():\n    return 1 / 0\nf()\n",
+            [
+                "FILE, line 2: ZeroDivisionError: division by zero",
+                '       File "PATH", line 3, in <module>',
+                "         f()",
+                '       File "PATH", line 2, in f',
+                "         return 1 / 0",
+            ],
+        ),
+        (
+            "from ottla.streams import stream\n\nstream('t', 'jsn')\n",
+            ["FILE, line 3: value is 'jsn'; did you mean 'json'?"],
+        ),
+        ("import absent_module\n", ["FILE, line 1: ModuleNotFoundError: No module named 'absent_module'"]),
+        (
+            "from ottla.streams import *\np = pipeline(name='p')(lambda rows=stream('t'): rows.select('x'))\n",
+            ["FILE, line 2: Pipeline 'p': no column"],
+        ),
+    ],
+)
+def test_error_in_the_program_is_shown_from_the_program_on(
+    file: Path, text: str, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Rows:
+        def select(self, _: str) -> None:
+            raise KeyError
+
+    def explain(path: Path, names: list[str]) -> None:
+        (first,) = load_pipelines(path, names)
+        try:
+            first.outputs(rows=cast("Any", Rows()))
+        except KeyError as error:
+            raise StreamsError("Pipeline 'p': no column") from error
+
+    file.write_text(text)
+    monkeypatch.setattr("ottla.streams.commands.explain_file", explain)
+    assert main(["stream", "explain", str(file)]) == 1
+    shown = capsys.readouterr().err.replace(str(file), "PATH").replace(file.name, "FILE").splitlines()
+    assert shown[1].removeprefix("ottla: ") == lines[0]
+    assert [line for line in shown[2:] if line.strip(" ^~")][: len(lines) - 1] == lines[1:]
 
 
 def test_problems_are_an_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

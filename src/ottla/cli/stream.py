@@ -12,12 +12,13 @@ from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import connection_options, spark_settings
 from ottla.cli.late import streams
 from ottla.cli.output import Output, output_options
+from ottla.cli.terminal import log_warnings_only
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
 from ottla.streams.description import text
 from ottla.streams.drawing import mermaid, svg
-from ottla.streams.errors import PipelineFailed, StreamsError
+from ottla.streams.errors import PipelineFailed, StreamsError, place_of
 from ottla.streams.status import Status
 
 COMMAND = Group(
@@ -68,11 +69,11 @@ def _run(options: Options) -> None:
     """
     client = spark_settings(options)
     start_logging("info")
+    log_warnings_only()
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    with _explained():
-        ended = streams.run_file(
-            Path(options.file), options.pipelines, client, options.checkpoints, options.master, options.once
-        )
+    file = Path(options.file)
+    with _explained(file):
+        ended = streams.run_file(file, options.pipelines, client, options.checkpoints, options.master, options.once)
     for each in ended:
         print(_summary(each))
 
@@ -108,8 +109,9 @@ def _explain(options: Options) -> int:
     """Show topics, formats, operators with state and problems of pipelines. Needs no broker."""
     output = Output(options)
     output.note("Starting Spark, which takes some seconds")
-    with _explained():
-        found = streams.explain_file(Path(options.file), options.pipelines)
+    file = Path(options.file)
+    with _explained(file):
+        found = streams.explain_file(file, options.pipelines)
     if options.mermaid or options.svg:
         output.line((svg if options.svg else mermaid)(found))
     elif output.json:
@@ -172,15 +174,29 @@ def _get(options: Options) -> int:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Convert errors of a program to lines of the command."""
+def _explained(file: Path | None = None) -> Iterator[None]:
+    """Convert errors of a program, which is in `file`, to lines of the command."""
     try:
         yield
     except StreamsError as error:
-        raise Failure(*error.problems) from error
+        found = None if file is None or len(error.problems) > 1 else place_of(file, error)
+        first, *others = error.problems
+        raise Failure(first if found is None else f"{found[0]}: {first}", *others) from error
     except PipelineFailed as error:
         raise Failure(str(error)) from error
     except ImportError as error:
-        if error.name not in ("pyspark", "pyarrow", "pandas") and "ottla[spark]" not in str(error):
-            raise
-        raise Failure("Spark is not installed", NEXT_STEP) from error
+        if error.name in ("pyspark", "pyarrow", "pandas") or "ottla[spark]" in str(error):
+            raise Failure("Spark is not installed", NEXT_STEP) from error
+        _raise_failure(file, error)
+        raise
+    except Exception as error:
+        _raise_failure(file, error)
+        raise
+
+
+def _raise_failure(file: Path | None, error: Exception) -> None:
+    """Raise Failure with the part of the traceback that begins in the program, if the program raised an exception."""
+    found = None if file is None else place_of(file, error)
+    if found is not None:
+        place, trace = found
+        raise Failure(f"{place}: {type(error).__name__}: {error}", *trace) from error

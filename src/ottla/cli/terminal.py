@@ -29,6 +29,11 @@ def warn_of_clients() -> None:
     logging.getLogger("ottla").addHandler(_CLIENT_WARNINGS)  # repeated calls have no effect
 
 
+def log_warnings_only() -> None:
+    """Leave the warnings of clients to the log of a command that has one."""
+    logging.getLogger("ottla").removeHandler(_CLIENT_WARNINGS)
+
+
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 

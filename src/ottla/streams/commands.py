@@ -45,6 +45,7 @@ def run_file(
     conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if once else "")
     with _java():
         spark = session(path.stem, master, imports=["ottla.streams.runtime"], **conf)
+    _silence_errors()
     return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
 
 
@@ -62,6 +63,14 @@ def _quiet(more_options: str = "") -> dict[str, Any]:
     """Settings of Spark for a command: options of Java, a log of what is wrong, and no progress bars."""
     options = [java_options(), "" if has_log_settings() else f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
     return {"spark.ui.showConsoleProgress": False, JAVA_OPTIONS: " ".join(filter(None, (*options, more_options)))}
+
+
+def _silence_errors() -> None:
+    """Let pyspark not log exceptions of Spark that are raised, each with the trace of Java in a line of JSON."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def has_log_settings() -> bool:
@@ -91,6 +100,7 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     conf |= _quiet()
     with _java():
         spark = session("ottla stream explain", "local[1]", **conf)
+    _silence_errors()
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
     return [planning.make_plan(spark, each, settings).description for each in pipelines]
