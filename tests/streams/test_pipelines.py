@@ -156,6 +156,21 @@ def test_invalid_record_stops_a_pipeline_and_is_named(ottla_streams: Start) -> N
         test.read("same")
 
 
+LONG = '{"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}'
+
+
+@pipeline
+def encoded(numbers: Any = stream("numbers", "json", schema="x BIGINT")) -> list[Output]:
+    return [to("json", numbers), to("avro", numbers, value="avro", schema=LONG)]
+
+
+def test_row_that_does_not_fit_its_output_is_named_with_the_output(ottla_streams: Start) -> None:
+    test = ottla_streams(encoded)
+    test.send("numbers", {"y": 1})
+    with pytest.raises(PipelineFailed, match=r"to\('avro'\): A value cannot be written: its field 'x' is null"):
+        test.read("avro")
+
+
 @pipeline
 def visits(
     clicks: Any = stream("clicks", "json", schema="user STRING, at TIMESTAMP", time="at", late="10 minutes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -169,17 +169,21 @@ def _facts(status: Status) -> dict[str, Any]:
         else f"{units.count(batch.processed_per_s)} records/s processed, {units.count(batch.arrived_per_s)} arrived",
         "lag": status.lag,
         "watermark": None if status.watermark_ms is None else units.moment_utc(status.watermark_ms),
-        "outputs": [
+        "outputs": _listed(
             f"{topic}: {units.plural(status.outputs[topic], 'row')}" if topic in status.outputs else topic
             for topic in run.outputs
-        ],
-        "tables": list(run.tables),
-        "invalid": [f"{name}: {count:,}" for name, count in status.invalid.items()],
+        ),
+        "tables": _listed(run.tables),
+        "invalid": _listed(f"{name}: {count:,}" for name, count in status.invalid.items()),
         "problem": None if problem is None else f"{units.moment(problem.at_ms)}: {problem.reason}",
         "run": f"{run.run_id}, process {run.pid} on {run.host} since {units.moment(run.started_ms)}",
         "checkpoint": run.checkpoint,
         "at_ms": status.at_ms,
     }
+
+
+def _listed(texts: Iterable[str]) -> str | None:
+    return ", ".join(texts) or None
 
 
 def _by_size(phases_ms: Any) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, Strin
 
 from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
+from ottla.spark.format_errors import FormatError
 from ottla.spark.formats import Encoder, encoder
 from ottla.spark.options import read_sink_options
 from ottla.streams.batch_reports import COUNT, OUTPUT
@@ -203,12 +204,16 @@ def _encode(output: Output, settings: Settings) -> DataFrame:
     kinds = {"key": "binary", "headers": HEADERS, "timestamp": "timestamp"}
     added = {name: F.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
     rows = rows.withColumns({"topic": F.lit(output.topic), **added}).select(*_NAMES)
-    return rows if encode is None else rows.mapInArrow(_encoding(encode), _ENCODED)
+    return rows if encode is None else rows.mapInArrow(_encoding(encode, output.topic), _ENCODED)
 
 
-def _encoding(encode: Encoder) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _encoding(encode: Encoder, topic: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def batches(given: Iterator[Any]) -> Iterator[Any]:
         for batch in given:
-            yield encode(batch)
+            try:
+                encoded = encode(batch)
+            except FormatError as error:
+                raise FormatError(f"to({topic!r}): {error}") from None
+            yield encoded
 
     return batches
