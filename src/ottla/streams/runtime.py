@@ -28,7 +28,7 @@ from ottla.common import units
 from ottla.spark import java_start
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
-from ottla.streams import checkpoints, java_shutdown
+from ottla.streams import checkpoints, java_signals
 from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.errors import PipelineFailed, StreamsError
@@ -93,7 +93,7 @@ def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Setting
     publisher = Publisher(settings.client)
     runner = Runner(spark, pipelines, settings, publisher)
     # Not before the session exists: its start sets a handler of SIGINT.
-    with _signals(stop), java_shutdown.delayed(spark, stop):
+    with _signals(stop), java_signals.handled(spark, stop):
         try:
             runner.start(stop)
             runner.watch(stop)
