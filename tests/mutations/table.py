@@ -3180,6 +3180,13 @@ STREAMS = (
         (f"{UNIT}/spark/test_collectors.py::test_that_of_each_java_is_kept",),
     ),
     Mutation(
+        "a lost worker restarts a query even if the process that aborts its write was lost, too",
+        "streams/failures.py",
+        "return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)",
+        "return str(error)",
+        (f"{DECLARATION}/test_failures.py::test_failure_is_that_before_a_write_that_could_not_be_aborted",),
+    ),
+    Mutation(
         "a pipeline that makes no progress is not restarted for ever",
         "streams/running_query.py",
         "or self.restarts.are_over",
@@ -3201,9 +3208,9 @@ STREAMS = (
         (f"{SIGNALS}::test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it",),
     ),
     Mutation(
-        "a Java that receives a signal waits for the running micro-batch",
+        "a signal to Java ends a run after the running micro-batch",
         "streams/runtime.py",
-        "    with _signals(stop), java_shutdown.delayed(spark, stop):\n",
+        "    with _signals(stop), java_signals.handled(spark, stop):\n",
         "    with _signals(stop):\n",
         (f"{SIGNALS}::test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch",),
     ),

@@ -33,7 +33,8 @@ _RETRIABLE: Final = frozenset(
 _OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
 _SPARKS: Final = re.compile(
     r"[^\n]*(?:ExecutorLostFailure|FetchFailedException|worker node lost"
-    r"|Python worker (?:exited unexpectedly|failed to connect back)|java\.io\.EOFException)[^\n]*"
+    r"|Python worker (?:exited unexpectedly|failed to connect back)|java\.io\.EOFException"
+    r"|Failed to exec spawn helper)[^\n]*"
 )
 _WITHOUT_MESSAGE: Final = ("terminated with exception: null", "(no cause message)")
 """A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
@@ -51,6 +52,7 @@ _INPUT_OUTPUT: Final = re.compile(
 )
 """The same with another text, or a full disk: a later attempt may find a process or space."""
 _JAVAS: Final = ("java.", "org.", "scala.", "py4j.")
+_NOT_ABORTED: Final = "Writing job failed"
 _LONGEST: Final = 500
 
 FIRST_DELAY_S: Final = 1.0
@@ -96,6 +98,16 @@ def classify(text: str) -> Failure:
             return Failure("retriable", _short(f"Java could not read or write: {failed[0]}"))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Failure("program", _short(raised[-1] if raised else lines[0] if lines else "no reason was given"))
+
+
+def text_of(error: Exception) -> str:
+    """Return the text of Spark's exception; if Spark could not abort a write after a failure, that of the failure.
+
+    Then the exception says only that, and the failure is its cause.
+    """
+    cause = getattr(error, "_cause", None)  # pyspark has no public name for it
+    is_abort = _NOT_ABORTED in str(error).partition("\n")[0]
+    return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)
 
 
 def classify_exception(error: Exception) -> Failure:

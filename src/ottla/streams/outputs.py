@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,6 +21,7 @@ from ottla.streams.batch_reports import COUNT, OUTPUT
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
+from ottla.streams.failures import text_of
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
@@ -69,7 +71,14 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
 
 def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
-        batch.write.format("ottla").mode("append").options(**options).save()
+        try:
+            batch.write.format("ottla").mode("append").options(**options).save()
+        except PySparkException as error:
+            text = text_of(error)
+            if text == str(error):
+                raise
+            # Of this exception, the query gets the text, but not the cause.
+            raise PySparkException(text) from error
 
     return write
 

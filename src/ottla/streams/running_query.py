@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.common import units
 from ottla.streams.errors import PipelineFailed, StreamsError
-from ottla.streams.failures import Failure, Restarts, classify
+from ottla.streams.failures import Failure, Restarts, classify, text_of
 from ottla.streams.outputs import Query, start_query
 from ottla.streams.planning import Plan
 from ottla.streams.progress import Progress
@@ -145,7 +145,7 @@ class RunningQuery:
 
     def _count_restart(self, error: Exception) -> float:
         """Return how many seconds to wait before a restart. Raises PipelineFailed if none would help."""
-        failure = classify(str(error))
+        failure = classify(text_of(error))
         if self.progress.batches(self.query.name) > self.batches_at_start:
             self.restarts = Restarts()
         if not failure.is_retriable or self.restarts.are_over:

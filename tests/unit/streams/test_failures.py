@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.streams import failures
-from ottla.streams.failures import Restarts, classify
+from ottla.streams.failures import Restarts, classify, text_of
 
 INVALID = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0
 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -49,6 +49,11 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             "Job aborted: Lost task 0.0 in stage 9.0: java.io.IOException: Broken pipe\n\tat x\njava.io.IOException: x",
             "retriable",
             "a process has ended, or the network failed: Broken pipe",
+        ),
+        (
+            'Cannot run program "chmod": error=0, Failed to exec spawn helper: pid: 7, signal: 9\n=== Streaming Query',
+            "retriable",
+            'Cannot run program "chmod": error=0, Failed to exec spawn helper: pid: 7, signal: 9',
         ),
         ("Broken pipe\n\nJVM stacktrace", "retriable", "a process has ended, or the network failed: Broken pipe"),
         ("Stream closed\n\nJVM stacktrace", "retriable", "a process has ended, or the network failed: Stream closed"),
@@ -101,3 +106,20 @@ def test_delays_grow_up_to_a_limit_and_restarts_end() -> None:
     assert delays[:4] == [1, 2, 4, 8]
     assert delays[-1] == failures.LONGEST_DELAY_S
     assert len(delays) == failures.MOST_RESTARTS
+
+
+class Captured(Exception):
+    """An exception as pyspark has it."""
+
+    def __init__(self, text: str, cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+def test_failure_is_that_before_a_write_that_could_not_be_aborted() -> None:
+    """A worker was killed, and then the process that aborts the write, too."""
+    failed = Captured("Writing job failed.", Captured(UNAVAILABLE, Captured("java.net.SocketException")))
+    ended = Captured("Writing job failed.\n=== Streaming Query ===", failed)
+    assert classify(text_of(ended)).kind == "retriable"
+    assert text_of(Captured(INVALID, failed)) == INVALID
+    assert text_of(Captured("Writing job failed.")) == "Writing job failed."
