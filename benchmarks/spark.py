@@ -421,14 +421,15 @@ def _wide(stage: Stage, who: str) -> Figures:
     return spark_memory.peak(who, stage.broker, stage.topics["wide"], records)
 
 
-def wait(query: StreamingQuery, condition: Callable[[], bool]) -> None:
+def wait(query: StreamingQuery, condition: Callable[[], bool], pause_s: float = 0.005) -> None:
+    """Each question costs the JVM: ask seldom where its CPU is counted."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         failed = query.exception()
         if failed is not None:
             raise failed
         assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {query.lastProgress}"
-        time.sleep(0.005)
+        time.sleep(pause_s)
 
 
 RACES: dict[str, Race] = {

@@ -32,10 +32,12 @@ from ottla.clients import Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 ROWS = 1_000_000
 SMALL_ROWS = 10
 SEGMENT = 16 * 1024 * 1024
+PAUSE_S = 0.1
 SINKS = {"at least once": {}, "exactly once": {"exactlyOnce": "true"}}
 MS, CPU, RATE = "ms", "CPU ms", "rows/s"
 AIMS = {MS: "30 ms more", CPU: "5 % more", RATE: "20 % fewer"}
@@ -81,18 +83,24 @@ def run(stage: Stage, size: Size, options: dict[str, str]) -> Figures:
     writer = size.rows.writeStream.format(OURS).options(**stage.options(topic=size.target, **options))
     with tempfile.TemporaryDirectory() as checkpoint:
         query = writer.option("checkpointLocation", checkpoint).start()
-        wait(query, lambda: len(progress(query)) > size.first)
-        before, used = len(progress(query)), stage.cpu_parts()
-        wait(query, lambda: len(progress(query)) > size.last)
-        after, used_after = len(progress(query)), stage.cpu_parts()
+        wait(query, lambda: last_batch(query) >= size.first, PAUSE_S)
+        before, used = last_batch(query), stage.cpu_parts()
+        wait(query, lambda: last_batch(query) >= size.last, PAUSE_S)
+        after, used_after = last_batch(query), stage.cpu_parts()
         query.stop()
-    counted = progress(query)[before:after]
+    counted = [row for row in progress(query) if before < row["batchId"] <= after]
     times = [float(row["durationMs"]["triggerExecution"]) for row in counted]
     parts = {part: seconds * 1000 / len(counted) for part, seconds in spent(used, used_after).items()}
     return {
         MS: statistics.median(times), RATE: rows_of(counted) / trigger_s(counted), CPU: sum(parts.values()),
         **{f"{CPU}: {part}": used for part, used in parts.items()},
     }  # fmt: skip
+
+
+def last_batch(query: StreamingQuery) -> int:
+    """The last micro-batch that has ended; -1 before the first one."""
+    told = query.lastProgress
+    return -1 if told is None else int(told["batchId"])
 
 
 def race(stage: Stage, size: Size, rounds: int, console: Console) -> None:
