@@ -2386,8 +2386,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "only one process continues with a left producer",
         "spark/left_producers.py",
-        "                os.pwrite(file, TAKEN, 0)\n",
-        "                assert file\n",
+        "            os.pwrite(file, TAKEN, 0)\n        except",
+        "            assert file\n        except",
         (f"{WORKERS}::test_only_one_process_gets_what_was_left",),
     ),
     Mutation(

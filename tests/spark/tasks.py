@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.taskcontext import TaskContext
 
-from ottla.clients import Admin, Consumer, Producer
+from ottla.clients import Admin, Consumer
 from ottla.spark import transactional_writer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import read_sink_options
 from ottla.spark.sink import StreamWriter, Written
+from ottla.spark.transactional_writer import SinkProducer
 from tests.clients.support import WAIT_S, unique
 from tests.conftest import RunningBroker
 
@@ -57,7 +57,7 @@ class Worker:
 
     def __init__(self, executor: Path) -> None:
         self.executor = executor
-        self.producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
+        self.producers: ClientPool[SinkProducer] = ClientPool(SinkProducer)
         self.admins: ClientPool[Admin] = ClientPool(Admin)
 
     def use(self, patch: pytest.MonkeyPatch) -> None:

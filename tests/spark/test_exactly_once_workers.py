@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ottla.clients import Admin
 from ottla.clients.producer.transaction_requests import Identity
 from ottla.spark import transactional_writer
 from ottla.spark.exactly_once import ExactlyOnceError, Marker
-from ottla.spark.left_producers import Left, Place
+from ottla.spark.left_producers import Left, Places
 from ottla.spark.sink import WriteFailed
 from tests.clients.proxy import Proxy
 
@@ -181,17 +180,25 @@ def test_attempt_that_fences_removes_what_was_left(query: Query, neighbours: lis
 def test_only_one_process_gets_what_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'another'}")
     left = Left(Identity("x", 5, 3), Marker(1, "run", "write", 10, {"spark.sql.shuffle.partitions": "2"}))
+    places, others = Places({"transactional.id": "x"}), Places({"transactional.id": "y"})
     for _ in range(2):
-        Place("x", {"a": 1}).leave(left)
-        assert Place("y", {"a": 1}).take() is Place("x", {"a": 2}).take() is None
-        assert [Place("x", {"a": 1}).take() for _ in range(2)] == [left, None]
-    here = Place("x", {})
-    here.leave(left)
-    held = here._open(os.O_RDWR)
-    assert held is not None
-    assert Place("x", {}).take() is None, "another process takes it now"
-    os.close(held)
-    assert Place("x", {}).take() == left
+        with closing(places.of_task(0)) as here, closing(places.of_task(0)) as there:
+            here.leave(left)
+            assert there.take() is None, "the file is locked"
+        with closing(places.of_task(1)) as another, closing(others.of_task(0)) as one_of_another_sink:
+            assert another.take() is one_of_another_sink.take() is None
+        for expected in (left, None):
+            with closing(places.of_task(0)) as place:
+                assert place.take() == expected
+    with closing(places.of_task(0)) as here:
+        here.leave(left)
+    with closing(places.of_task(0)) as here:
+        assert here.take() == left
+        here.leave(left._replace(marker=Marker(2, "r")))
+    with closing(places.of_task(0)) as here:
+        taken = here.take()
+        assert taken is not None
+        assert taken.marker == Marker(2, "r")
 
 
 def test_place_that_cannot_be_written_leaves_nothing(
@@ -200,10 +207,11 @@ def test_place_that_cannot_be_written_leaves_nothing(
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file", tmp_path / "missing", ""):
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(directory))
-        Place("x", {}).leave(Left(Identity("x", 5, 3), Marker()))
-        assert Place("x", {}).take() is None
+        for place in (Places({}).of_task(0), Places({}).of_task(0)):
+            place.leave(Left(Identity("x", 5, 3), Marker()))
+            assert place.take() is None
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
+    assert len(said) == 4
     assert all("Not a directory" in text for text in said)
 
 

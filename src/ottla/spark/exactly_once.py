@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ottla.spark.names import EXACTLY_ONCE_NAMES, OptionError
@@ -88,6 +89,7 @@ class Marker:
     rows: int = 0
     layout: Mapping[str, str] | None = None
 
+    @cached_property
     def metadata(self) -> str:
         """The text that is committed with the offset."""
         values = {"run": self.run, "write": self.write, "rows": self.rows, "layout": self.layout}

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clients.producer.transaction_requests import Identity
 from ottla.spark.exactly_once import Marker
@@ -26,12 +24,10 @@ logger = logging.getLogger("ottla.spark")
 
 DIRECTORIES: Final = "SPARK_LOCAL_DIRS"
 """Spark sets this variable in its Python workers; separated by commas."""
-
 LEFT, TAKEN, LARGEST = b"1", b"0", 1 << 16
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(NamedTuple):
     """A producer between two transactions."""
 
     identity: Identity
@@ -40,50 +36,48 @@ class Left:
 
 
 class Place:
-    """Where the producer of one task is left."""
+    """Where the producer of one task is left. It is locked from `take` to `close`."""
 
-    __slots__ = ("_path",)
+    __slots__ = ("_file", "_path")
 
-    def __init__(self, transactional_id: str, settings: Mapping[str, object]) -> None:
-        """`settings` are those of the producer, its cluster among them."""
-        directory = os.environ.get(DIRECTORIES, "").split(",")[0]
-        name = hashlib.sha256(repr((transactional_id, sorted(settings.items()))).encode()).hexdigest()
-        self._path = f"{directory}/ottla-{name[:32]}" if directory else None
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._file: int | None = None
 
     def take(self) -> Left | None:
-        """Mark what was left as taken, and return it. None if there is nothing, or if another process is faster."""
+        """Mark what was left as taken, and return it. None if there is nothing, or if another process has it."""
         try:
-            file = self._open(os.O_RDWR)
-            if file is None:
+            file = self._file = self._open(os.O_RDWR)
+            text = b"" if file is None else os.read(file, LARGEST)
+            if file is None or text[:1] != LEFT:
                 return None
-            try:
-                text = os.read(file, LARGEST)
-                if text[:1] != LEFT:
-                    return None
-                os.pwrite(file, TAKEN, 0)
-            finally:
-                os.close(file)
+            os.pwrite(file, TAKEN, 0)
         except OSError as error:
             logger.warning("The producer that was left in %s cannot be taken: %s", self._path, error)
             return None
-        *identity, batches, metadata = json.loads(text[1:].partition(b"\n")[0])
-        return Left(Identity(*identity), Marker.read(batches, metadata))
+        producer_id, epoch, batches, transactional_id, metadata, _ = text[1:].decode().split("\n", 5)
+        identity = Identity(transactional_id, int(producer_id), int(epoch))
+        return Left(identity, Marker.read(int(batches), metadata))
 
     def leave(self, left: Left) -> None:
         """Store the producer for the next worker. A failure is logged: the next batch initializes it again."""
-        text = json.dumps([*left.identity, left.marker.batches, left.marker.metadata()]).encode() + b"\n"
+        (transactional_id, producer_id, epoch), marker = left
+        lines = (producer_id, epoch, marker.batches, transactional_id, marker.metadata, "")
+        text = LEFT + "\n".join(map(str, lines)).encode()
         try:
-            file = self._open(os.O_RDWR | os.O_CREAT)
-            if file is None:
-                return
-            try:
-                # The mark comes last: a full disk may take a part of the text.
-                if len(text) < LARGEST and os.pwrite(file, text, 1) == len(text):
-                    os.pwrite(file, LEFT, 0)
-            finally:
-                os.close(file)
+            if self._file is None:
+                self._file = self._open(os.O_RDWR | os.O_CREAT)
+            is_usable = self._file is not None and "\n" not in transactional_id and len(text) < LARGEST
+            if self._file is not None and is_usable and os.pwrite(self._file, text, 0) < len(text):
+                os.pwrite(self._file, TAKEN, 0)  # the disk is full
         except OSError as error:
-            logger.warning("No producer is left for %s: %s", left.identity.transactional_id, error)
+            logger.warning("No producer is left for %s: %s", transactional_id, error)
+
+    def close(self) -> None:
+        """Unlock the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _open(self, flags: int) -> int | None:
         """The file, open and locked. None if it does not exist, or if another process has it. Raises OSError."""
@@ -99,3 +93,17 @@ class Place:
             os.close(file)
             return None
         return file
+
+
+class Places:
+    """Where the producers of the tasks of one sink are left."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        """`settings` are those of the producers: the name of the sink, and its cluster among others."""
+        directory = os.environ.get(DIRECTORIES, "").split(",")[0]
+        name = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()
+        self._prefix = f"{directory}/ottla-{name[:32]}." if directory else None
+
+    def of_task(self, task: int) -> Place:
+        """That of one task."""
+        return Place(None if self._prefix is None else f"{self._prefix}{task}")

@@ -6,7 +6,7 @@ A task without rows sends no request: no attempt of it writes anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ from ottla.spark.exactly_once import (
     identify,
     may_continue,
 )
-from ottla.spark.left_producers import Left, Place
+from ottla.spark.left_producers import Left, Place, Places
 from ottla.spark.markers import PLACE, begin_run, read_marker
 from ottla.spark.options import common_settings
 from ottla.spark.sink import Plan, WriteFailed, Written
@@ -44,7 +44,19 @@ TRANSACTIONAL: Final[Mapping[str, object]] = {**SETTINGS, "transaction.timeout.m
 Counts = dict[tuple[str, int], tuple[int, int]]
 
 
-_producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
+class SinkProducer:
+    """A producer of the tasks of one sink, which a worker keeps from task to task."""
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self.client: Producer[Any, Any] = Producer(settings)
+        self.places = Places(settings)
+
+    def close(self) -> None:
+        """Abort an open transaction and close the producer."""
+        self.client.close()
+
+
+_producers: ClientPool[SinkProducer] = ClientPool(SinkProducer)
 _admins: ClientPool[Admin] = ClientPool(Admin)
 
 
@@ -59,8 +71,8 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
         return task_result({})
     # All tasks of a sink share the producers of a worker, one after the other: the less memory, the less it costs.
     settings = {**TRANSACTIONAL, **plan.client, "transactional.id": attempt.write_name}
-    place = Place(attempt.transactional_id, settings)
-    with _explained(attempt), _producers.client(settings) as producer:
+    with _explained(attempt), _producers.client(settings) as sink, closing(sink.places.of_task(attempt.task)) as place:
+        producer = sink.client
         marker = _begin(producer, plan, attempt, place)
         is_first = marker.run != attempt.run
         rows, written = chain((first,), batches), Counts()
@@ -69,8 +81,8 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
         else:
             marker, written = _write(producer, plan, attempt, rows)
         identity = producer.leave_transactions()
-    if identity is not None:
-        place.leave(Left(identity, marker))
+        if identity is not None:
+            place.leave(Left(identity, marker))
     return task_result(written, attempt.write_name, is_first_of_run=is_first and attempt.is_lasting)
 
 
@@ -114,7 +126,7 @@ def _skip(producer: Producer[Any, Any], attempt: Attempt, marker: Marker, batche
 
 
 def _commit(producer: Producer[Any, Any], attempt: Attempt, marker: Marker) -> None:
-    offsets = {PLACE: OffsetAndMetadata(marker.batches, metadata=marker.metadata())}
+    offsets = {PLACE: OffsetAndMetadata(marker.batches, metadata=marker.metadata)}
     producer.commit_transaction(offsets=offsets, group=attempt.transactional_id)
 
 

@@ -167,7 +167,7 @@ def test_another_number_of_rows_is_refused() -> None:
 @given(st.text(), st.text(), st.integers(0, 2**40), st.dictionaries(st.text(), st.text(), max_size=3))
 def test_a_marker_survives_its_metadata(run: str, write: str, rows: int, layout: dict[str, str]) -> None:
     marker = Marker(3, run, write, rows, layout)
-    assert Marker.read(3, marker.metadata()) == marker
+    assert Marker.read(3, marker.metadata) == marker
 
 
 @given(st.one_of(st.none(), st.text(), st.just("{}"), st.just('{"run":1,"write":2,"rows":"x","layout":3}')))
