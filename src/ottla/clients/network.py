@@ -440,13 +440,18 @@ class Cluster:
 
     # -- coordinators ------------------------------------------------------------------------------------------
 
+    def known_coordinator(self, key: str, key_type: int) -> int | None:
+        """Return the node id of the coordinator if it was found already; never waits."""
+        known = self._coordinators.get((key_type, key))
+        return known if known in self.view.nodes else None
+
     async def coordinator(self, key: str, *, key_type: int = GROUP, timeout_s: float | None = None) -> int:
         """Return the node id of a group's coordinator (or of a transactional id's: TRANSACTION); it is cached.
 
         Retries with backoff while the cluster has no coordinator. Raises BrokerError and the errors of `send`.
         """
-        known = self._coordinators.get((key_type, key))
-        if known is not None and known in self.view.nodes:
+        known = self.known_coordinator(key, key_type)
+        if known is not None:
             return known
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)

@@ -108,6 +108,38 @@ class _Response:
         self._is_done = True
 
 
+class _CoordinatorResponse:
+    """As `_Response`, for a request to a coordinator."""
+
+    __slots__ = ("_connection", "_effect", "_is_done", "_sender", "is_sent")
+
+    def __init__(self, sender: Sender, effect: AskCoordinator, connection: ClientConnection) -> None:
+        self._sender = sender
+        self._effect = effect
+        self._connection = connection
+        self._is_done = False
+        self.is_sent = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, response: Message | None) -> None:
+        self._is_done = True
+        sender = self._sender
+        if self.is_sent and sender.loop is None:
+            sender.coordinator_answered(self._effect, self._connection, response)
+        else:
+            asyncio.get_running_loop().call_soon(sender.coordinator_answered, self._effect, self._connection, response)
+
+    def set_exception(self, error: NetworkError) -> None:
+        self._is_done = True
+        asyncio.get_running_loop().call_soon(self._sender.coordinator_lost, client_error(error))
+
+    def cancel(self) -> None:
+        """Ignore a later outcome."""
+        self._is_done = True
+
+
 class Sender:
     """The core of one producer, its lock, and its connections."""
 
@@ -200,7 +232,7 @@ class Sender:
             elif isinstance(effect, RequestMetadata):
                 self._spawn(self._refresh(effect))
             elif isinstance(effect, AskCoordinator):
-                self._spawn(self._ask_coordinator(effect))
+                self._ask_coordinator(effect)
             elif isinstance(effect, RequestProducerId):
                 self._spawn(self._request_producer_id())
         self._set_timer()
@@ -376,24 +408,52 @@ class Sender:
                 effects = self.core.producer_id_given(response.producer_id, response.producer_epoch, now_ms())
         self.execute(effects)
 
-    async def _ask_coordinator(self, effect: AskCoordinator) -> None:
-        cluster, timeout_s = self.cluster, self._timeout_s
+    def _ask_coordinator(self, effect: AskCoordinator) -> None:
+        """Send a request to a coordinator, at once if it is connected: a task would take several iterations."""
         if effect.forget:
-            cluster.forget_coordinator(effect.key, key_type=effect.key_type)
+            self.cluster.forget_coordinator(effect.key, key_type=effect.key_type)
+        node = self.cluster.known_coordinator(effect.key, effect.key_type)
+        connection = None if node is None else self.cluster.connected(node)
+        if connection is None:
+            self._spawn(self._connect_to_coordinator(effect))
+        else:
+            self._transmit_to_coordinator(connection, effect)
+
+    async def _connect_to_coordinator(self, effect: AskCoordinator) -> None:
+        cluster, timeout_s = self.cluster, self._timeout_s
         try:
             node = await cluster.coordinator(effect.key, key_type=effect.key_type, timeout_s=timeout_s)
             connection = await cluster.connection(node, timeout_s=timeout_s)
-            version = connection.highest_version(effect.request.API_KEY, effect.newest, effect.oldest)
-            response: Message = await connection.send(effect.request, version=version, timeout_s=timeout_s)
-        except (ClientError, NetworkError, EncodeError) as problem:
-            error = client_error(problem)
-            cluster.reporter.problem(error)
-            with self.lock:
-                effects = self.core.coordinator_lost(error, now_ms())
+        except ClientError as error:
+            self.coordinator_lost(error)
         else:
-            level = connection.features.get("transaction.version", 0) if effect.key_type == TRANSACTION else None
-            with self.lock:
-                effects = self.core.coordinator_answered(response, level, now_ms())
+            self._transmit_to_coordinator(connection, effect)
+
+    def _transmit_to_coordinator(self, connection: ClientConnection, effect: AskCoordinator) -> None:
+        completion = _CoordinatorResponse(self, effect, connection)
+        try:
+            version = connection.highest_version(effect.request.API_KEY, effect.newest, effect.oldest)
+            connection.send_to(completion, effect.request, version=version, timeout_s=self._timeout_s)
+            completion.is_sent = True
+        except (NetworkError, EncodeError) as error:
+            completion.cancel()
+            self.coordinator_lost(client_error(error))
+
+    def coordinator_answered(
+        self, effect: AskCoordinator, connection: ClientConnection, response: Message | None
+    ) -> None:
+        """Pass the response of a coordinator to the core."""
+        assert response is not None
+        level = connection.features.get("transaction.version", 0) if effect.key_type == TRANSACTION else None
+        with self.lock:
+            effects = self.core.coordinator_answered(response, level, now_ms())
+        self.execute(effects)
+
+    def coordinator_lost(self, error: ClientError) -> None:
+        """Report to the core that there will be no response of a coordinator."""
+        self.cluster.reporter.problem(error)
+        with self.lock:
+            effects = self.core.coordinator_lost(error, now_ms())
         self.execute(effects)
 
     # --- close --------------------------------------------------------------------------------------------------
