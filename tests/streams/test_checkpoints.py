@@ -31,3 +31,13 @@ def test_program_is_stored_and_another_one_is_refused(ottla_spark: SparkSession,
     (tmp_path / "wordcount" / PROGRAM_FILE).write_text("{}")
     with pytest.raises(StreamsError, match="unreadable"):
         load(ottla_spark, directory)
+
+
+@pytest.mark.parametrize(("directory", "reason"), [
+    ("/proc/ottla", "/proc/ottla/ottla-program.json cannot be read or written: java.io.IOException: Mkdirs failed"),
+    ("nowhere://x", "No FileSystem for scheme"),
+])  # fmt: skip
+def test_inaccessible_checkpoint_is_one_line(ottla_spark: SparkSession, directory: str, reason: str) -> None:
+    with pytest.raises(StreamsError, match=reason) as raised:
+        store(ottla_spark, directory, PROGRAM)
+    assert "\n" not in str(raised.value)

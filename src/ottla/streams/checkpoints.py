@@ -6,9 +6,11 @@ renamed: it is complete or absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql import SparkSession
 
 from ottla.spark.offsets import EARLIEST
@@ -48,27 +50,30 @@ def starting_offsets(spark: SparkSession, directory: str, partitions: Mapping[st
 
 
 def _read(spark: SparkSession, name: str) -> str | None:
-    files, path = _file(spark, name)
-    if not files.exists(path):
-        return None
-    opened = files.open(path)
-    try:
-        return str(_jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
-    finally:
-        opened.close()
+    with _accessible(name):
+        files, path = _file(spark, name)
+        if not files.exists(path):
+            return None
+        opened = files.open(path)
+        try:
+            return str(_jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
+        finally:
+            opened.close()
 
 
 def store(spark: SparkSession, directory: str, program: StoredProgram) -> None:
     """Write the description of a program into its new checkpoint. Raises StreamsError."""
-    files, path = _file(spark, f"{directory}/{PROGRAM_FILE}")
-    _, temporary = _file(spark, f"{directory}/{PROGRAM_FILE}.new")
-    written = files.create(temporary, True)
-    try:
-        written.write(bytearray(program.dumps().encode()))
-    finally:
-        written.close()
-    if not files.rename(temporary, path):
-        raise StreamsError(f"{directory}/{PROGRAM_FILE} cannot be written")
+    name = f"{directory}/{PROGRAM_FILE}"
+    with _accessible(name):
+        files, path = _file(spark, name)
+        _, temporary = _file(spark, f"{name}.new")
+        written = files.create(temporary, True)
+        try:
+            written.write(bytearray(program.dumps().encode()))
+        finally:
+            written.close()
+        if not files.rename(temporary, path):
+            raise StreamsError(f"{name} cannot be written")
 
 
 def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -> None:
@@ -79,6 +84,16 @@ def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -
             f"The program does not fit the checkpoint {directory}: {'; '.join(found)}. Restore the program, or start "
             "from the beginning: with another name, or after `ottla stream reset`"
         )
+
+
+@contextmanager
+def _accessible(name: str) -> Iterator[None]:
+    """Raise StreamsError for an error of a file system: no permission, or one that Spark has no classes for."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).splitlines()[0]
+        raise StreamsError(f"{name} cannot be read or written: {reason}") from error
 
 
 def _file(spark: SparkSession, name: str) -> tuple[Any, Any]:
