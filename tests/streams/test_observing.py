@@ -19,7 +19,7 @@ from ottla.streams.batch_reports import after_batch
 from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, load_starts
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
-from ottla.streams.status import TOPIC, Grouping, Problem, Run, Status, at_start
+from ottla.streams.status import TOPIC, FrequentKey, Problem, Run, SlowTask, Status, at_start
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -172,17 +172,14 @@ def test_why_names_the_key_that_most_records_of_a_partition_have(
     assert "60 % of its newest 1,000 records have the key 'many \\x1b[1m'." in answer.out
 
 
-def test_why_names_the_key_by_which_an_operator_groups(
-    ottla: Ottla, command: Command, publish: Callable[[Status], None]
-) -> None:
-    before = status(ottla)
-    by_user = Grouping("deduplicate by user, key", "orders", ["user", "key"], ["field", "key"])
-    publish(replace(before, run=replace(before.run, groupings=[by_user])))
-    for partition in (0, 1):
-        ottla.produce("orders", *['{"user": "ü", "id": 1}'] * 320, "no JSON", "[]", key="k", partition=partition)
-        ottla.produce("orders", *[json.dumps({"user": each}) for each in range(200)], key="k", partition=partition)
+def test_why_names_the_key_of_a_slow_task(ottla: Ottla, command: Command, publish: Callable[[Status], None]) -> None:
+    key = FrequentKey("deduplicate by user", ["user"], ['"ü"'], 90, 95, 100)
+    now_ms = units.now_ms()
+    slow = SlowTask(now_ms, 3, 1, 2, 20_000, 300, "worker-2", keys=[key])
+    publish(replace(status(ottla), slow=slow, busy_since_ms=now_ms - 25_000))
     answer = command("why", "shop")
-    assert """59 % of the newest 996 records of orders have user = "ü", key = 'k'. The operator""" in answer.out
+    assert "Skewed key. Task 1 of 2, on worker-2, ran for 20.0 s" in answer.out
+    assert """95 % of 100 rows in a sample, and 94 % of these have user = "ü". The operator""" in answer.out
     rows = [json.loads(line) for line in command("why", "shop", "--json").out.splitlines()]
     assert "skewed key" in [row["cause"] for row in rows]
 

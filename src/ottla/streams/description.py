@@ -18,8 +18,6 @@ class Operator:
 
     kind: str
     columns: tuple[str, ...] = ()
-    keys: tuple[tuple[str, ...], ...] = ()
-    """The columns that decide which task has a row; of a join those of each side."""
 
     def __str__(self) -> str:
         return f"{self.kind} by {', '.join(self.columns)}" if self.columns else self.kind

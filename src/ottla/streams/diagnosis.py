@@ -11,7 +11,7 @@ from typing import Final
 from ottla.common import units
 from ottla.streams.facts import Facts, Finding, lag_of
 from ottla.streams.facts import records as counted
-from ottla.streams.skew import skewed_group, skewed_partition
+from ottla.streams.skew import skewed_partition, slow_task
 from ottla.streams.status import HEARTBEAT_MS, Status
 
 OPEN_MS: Final = 5_000
@@ -42,7 +42,7 @@ def diagnose(status: Status, facts: Facts) -> list[Finding]:
         return [ended]
     checks: Iterable[Callable[[Status, Facts], Finding | None]] = (
         _missing, _restarting, _restarted, _transaction, _busy, _behind,
-        skewed_partition, skewed_group, _future, _watermark, _late, _growing, _invalid,
+        skewed_partition, slow_task, _future, _watermark, _late, _growing, _invalid,
     )  # fmt: skip
     found = [finding for check in checks if (finding := check(status, facts)) is not None]
     return found if any(each.is_problem for each in found) else [_healthy(status, facts), *found]

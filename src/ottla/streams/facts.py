@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.common import units
 from ottla.common.ids import TopicPartition
-from ottla.streams.status import Grouping, Input, Partition, Status
+from ottla.streams.status import Input, Partition, Status
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,6 @@ class KeySample:
 
 
 @dataclass(frozen=True)
-class GroupSample:
-    """The most frequent key of an operator with state, among the newest records of an input."""
-
-    grouping: Grouping
-    records: int
-    """How many records were read."""
-    key: tuple[str, ...]
-    """The values of the columns, as text."""
-    count: int
-    """How many of the records have this key."""
-
-
-@dataclass(frozen=True)
 class Facts:
     """What the brokers say now."""
 
@@ -61,8 +48,6 @@ class Facts:
     """The inputs that do not exist any more."""
     keys: KeySample | None = None
     """Of the skewed partition, if there is one."""
-    groups: Sequence[GroupSample] = ()
-    """Of the operators with state that group by fields of an input, if the query is behind."""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,34 @@ def read_inputs(spark: SparkSession, pipeline: Pipeline, settings: Settings, gro
     return Inputs(rows, tuple(dead_letters))
 
 
+def read_sample(
+    spark: SparkSession, pipeline: Pipeline, settings: Settings, ranges: Mapping[str, Mapping[int, tuple[int, int]]]
+) -> dict[str, DataFrame]:
+    """Return the inputs of a pipeline as batches: of streams the records from an offset to before another one.
+
+    `ranges` has them by topic and partition. Invalid records are omitted. Tables are read as they are now.
+    """
+    rows = {}
+    for name, given in pipeline.inputs.items():
+        if isinstance(given, Table):
+            rows[name] = _read_table(spark, given, pipeline, settings)
+            continue
+        offsets = ranges[given.topic]
+        starts, ends = ({str(partition): each[at] for partition, each in offsets.items()} for at in (0, 1))
+        options = {
+            **_options(given, pipeline, settings),
+            "assign": json.dumps({given.topic: list(offsets)}),
+            "startingOffsets": json.dumps({given.topic: starts}),
+            "endingOffsets": json.dumps({given.topic: ends}),
+            "failOnDataLoss": "false",
+        }
+        if {given.value, given.key} & {"json", "avro", "protobuf"}:
+            options["mode"] = "PERMISSIVE"
+        records = spark.read.format("ottla").options(**options).load()
+        rows[name] = _columns(records if given.bad == "fail" else records.where("error IS NULL"), given, settings)
+    return rows
+
+
 def metric(parameter: str) -> str:
     """The name of the observed metric of a stream."""
     return f"{INVALID}.{parameter}"
@@ -64,25 +92,13 @@ def metric(parameter: str) -> str:
 def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: Settings, group: str) -> DataFrame:
     starts = settings.starts.get(given.topic)
     options = {
-        **settings.of_clients(),
+        **_options(given, pipeline, settings),
         "subscribe": given.topic,
         "startingOffsets": json.dumps({given.topic: starts}) if starts else given.start,
         "commitGroup": group,
-        **format_options("value", given.value, given.schema),
     }
-    if given.key is not None:
-        options |= format_options("key", given.key, given.key_schema)
-    if pipeline.exactly_once:
-        options["kafka.isolation.level"] = "read_committed"
     if pipeline.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(pipeline.max_records)
-    if _has_ticks(given, settings) or given.dead_letters is not None or "headers" in given.columns:
-        options["includeHeaders"] = "true"
-    if given.bad != "fail":
-        options |= {"mode": "PERMISSIVE", "includeErrors": "true"}
-    if given.time is not None and given.has_checked_time:
-        limit_ms = milliseconds("max_future", given.max_future)
-        options |= {"value.time": given.time, "value.maxFuture": f"{limit_ms}ms"}
     if given.idle is not None:
         options["idleAfter"] = f"{milliseconds('idle', given.idle)}ms"
     try:
@@ -91,6 +107,23 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
         failure = classify(str(error))
         kind = TemporaryError if failure.is_retriable else StreamsError
         raise kind(f"stream({given.topic!r}): {failure.reason}") from error
+
+
+def _options(given: Stream, pipeline: Pipeline, settings: Settings) -> dict[str, str]:
+    """Return the options with which the records of a stream are read, as a stream or in a batch."""
+    options = {**settings.of_clients(), **format_options("value", given.value, given.schema)}
+    if given.key is not None:
+        options |= format_options("key", given.key, given.key_schema)
+    if pipeline.exactly_once:
+        options["kafka.isolation.level"] = "read_committed"
+    if _has_ticks(given, settings) or given.dead_letters is not None or "headers" in given.columns:
+        options["includeHeaders"] = "true"
+    if given.bad != "fail":
+        options |= {"mode": "PERMISSIVE", "includeErrors": "true"}
+    if given.time is not None and given.has_checked_time:
+        limit_ms = milliseconds("max_future", given.max_future)
+        options |= {"value.time": given.time, "value.maxFuture": f"{limit_ms}ms"}
+    return options
 
 
 def _columns(records: DataFrame, given: Stream, settings: Settings) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
@@ -15,9 +14,9 @@ from ottla.clients.admin import OffsetSpec
 from ottla.clients.admin.core import PartialFailure
 from ottla.clients.errors import ClientError, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common.ids import TopicPartition
-from ottla.streams.facts import Facts, GroupSample, KeySample, OpenTransaction
-from ottla.streams.skew import find_skew, needs_groups
-from ottla.streams.status import TOPIC, Grouping, Status
+from ottla.streams.facts import Facts, KeySample, OpenTransaction
+from ottla.streams.skew import find_skew
+from ottla.streams.status import TOPIC, Status
 
 logger = logging.getLogger("ottla.streams")
 
@@ -26,8 +25,6 @@ SAMPLE_RECORDS: Final = 1_000
 SAMPLE_BYTES: Final = 4 << 20
 SAMPLE_S: Final = 5.0
 """The limits of a read of keys: offsets, bytes of keys and values, and time."""
-SAMPLE_PARTITIONS: Final = 100
-MOST_GROUPINGS: Final = 3
 
 
 def read_statuses(client: Mapping[str, object]) -> list[Status]:
@@ -79,79 +76,38 @@ def gather_facts(admin: Admin, status: Status, now_ms: int) -> Facts:
 
 
 def with_keys(client: Mapping[str, object], status: Status, facts: Facts) -> Facts:
-    """Add the most frequent keys of the newest records, where skew is possible and the records are readable.
-
-    These are the keys of a skewed partition, and those of the operators with state of a query that is behind.
-    """
+    """Add the most frequent key of the newest records of a skewed partition, if a query has one and it is readable."""
+    skew = find_skew(status, facts)
+    if skew is None or skew.partition not in facts.ends:
+        return facts
     try:
-        skew = find_skew(status, facts)
-        if skew is not None and skew.partition in facts.ends:
-            facts = replace(facts, keys=_sample_partition(client, skew.partition, facts))
-        if needs_groups(status, facts):
-            samples = [_sample_group(client, each, facts) for each in status.run.groupings[:MOST_GROUPINGS]]
-            facts = replace(facts, groups=[each for each in samples if each is not None])
+        return replace(facts, keys=_sample_partition(client, skew.partition, facts.ends[skew.partition]))
     except ClientError as error:
         logger.warning("Keys not read: %s", error)
-    return facts
+        return facts
 
 
-def _sample_partition(client: Mapping[str, object], partition: TopicPartition, facts: Facts) -> KeySample | None:
+def _sample_partition(client: Mapping[str, object], partition: TopicPartition, end: int) -> KeySample | None:
     """Return the most frequent key of a partition. Raises exceptions of clients."""
-    counts = Counter(record.key for record in _newest(client, [partition], facts))
+    counts = Counter(record.key for record in _newest(client, partition, end))
     if not counts:
         return None
     key, count = counts.most_common(1)[0]
     return KeySample(partition, counts.total(), key, count)
 
 
-def _sample_group(client: Mapping[str, object], grouping: Grouping, facts: Facts) -> GroupSample | None:
-    """Return the most frequent key of an operator with state. Raises exceptions of clients."""
-    partitions = [each for each in facts.ends if each.topic == grouping.topic][:SAMPLE_PARTITIONS]
-    keys = (_group_of(record, grouping) for record in _newest(client, partitions, facts))
-    counts = Counter(key for key in keys if key is not None)
-    if not counts:
-        return None
-    key, count = counts.most_common(1)[0]
-    return GroupSample(grouping, counts.total(), key, count)
-
-
-def _group_of(record: Record[bytes, bytes], grouping: Grouping) -> tuple[str, ...] | None:
-    """Return the values of the columns of a grouping; None for a record without them."""
-    fields: object = None
-    if "field" in grouping.parts:
-        try:
-            fields = json.loads(record.value or b"")
-        except ValueError:
-            return None
-        if not isinstance(fields, dict):
-            return None
-    found = []
-    for column, part in zip(grouping.columns, grouping.parts, strict=True):
-        if part == "field":
-            found.append(json.dumps(fields.get(column), ensure_ascii=False) if isinstance(fields, dict) else "")
-        else:
-            text = record.key if part == "key" else record.value
-            found.append("null" if text is None else repr(text.decode("utf-8", "backslashreplace")))
-    return tuple(found)
-
-
-def _newest(
-    client: Mapping[str, object], partitions: Sequence[TopicPartition], facts: Facts
-) -> Iterator[Record[bytes, bytes]]:
-    """Yield the newest records of some partitions: at most 1,000 offsets of all, 4 MiB, or those of 5 s."""
+def _newest(client: Mapping[str, object], partition: TopicPartition, end: int) -> Iterator[Record[bytes, bytes]]:
+    """Yield the newest records of a partition: at most 1,000 offsets, 4 MiB, or those of 5 s."""
     size, deadline_s = 0, time.monotonic() + SAMPLE_S
     settings: dict[str, Any] = {**client, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
     with Consumer(settings) as consumer:
-        waiting = {each for each in partitions if facts.ends[each] > 0}
-        consumer.assign(waiting)
-        for each in waiting:
-            consumer.seek(each, max(0, facts.ends[each] - max(1, SAMPLE_RECORDS // len(waiting))))
-        while waiting and size < SAMPLE_BYTES and time.monotonic() < deadline_s:
+        consumer.assign([partition])
+        consumer.seek(partition, max(0, end - SAMPLE_RECORDS))
+        while consumer.position(partition) < end and size < SAMPLE_BYTES and time.monotonic() < deadline_s:
             for record in consumer.poll(0.5):
-                if record.offset < facts.ends[TopicPartition(record.topic, record.partition)]:
+                if record.offset < end:
                     size += len(record.key or b"") + len(record.value or b"")
                     yield record
-            waiting = {each for each in waiting if consumer.position(each) < facts.ends[each]}
 
 
 def _partitions(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[str]]:

@@ -10,10 +10,8 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
-from ottla.spark.ddl import parse_schema
-from ottla.streams.declarations import Output, Pipeline, Stream
+from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
 from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.failures import classify
@@ -21,9 +19,7 @@ from ottla.streams.inputs import Inputs, read_inputs
 from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, check_supported, operators_of
 from ottla.streams.outputs import Query, shape
 from ottla.streams.settings import Settings
-from ottla.streams.status import Grouping
 
-_WINDOWS: Final = ("window", "session_window")
 _END: Final = re.compile(r"(?: SQLSTATE: \w+)?;?$")
 """The end of a line of Spark, before a plan."""
 
@@ -160,34 +156,3 @@ def _problems(output: Output, operators: Operators) -> list[str]:
     except PySparkException as error:
         found.append(f"{what}: {_reason(error)}")
     return found
-
-
-def groupings_of(pipeline: Pipeline, query: Query) -> tuple[Grouping, ...]:
-    """Return the keys of operators with state whose columns are parts of the records of one stream, by their names.
-
-    A column that the program computes has usually another name. Windows are not part of a key here: the newest records
-    are in few of them.
-    """
-    found = []
-    for operator in query.operators:
-        is_session = any(column.startswith("session_window") for column in operator.columns)
-        for columns in operator.keys:
-            names = [name for name in columns if name.partition("-")[0] not in _WINDOWS]
-            for each in pipeline.streams.values():
-                parts = [part for name in names if (part := _part(each, name)) is not None]
-                if names and len(parts) == len(names):
-                    is_combined = operator.kind == AGGREGATE and not is_session
-                    found.append(Grouping(str(operator), each.topic, names, parts, is_combined))
-    return tuple(found)
-
-
-def _part(given: Stream, column: str) -> str | None:
-    """Return where the records of a stream have a column; None if they do not, or in a format that is not text."""
-    if column == "key" and given.key in ("text", "bytes"):
-        return "key"
-    if given.value in ("text", "bytes"):
-        return "value" if column == "value" else None
-    if given.value != "json" or given.schema is None:
-        return None
-    schema = parse_schema(given.schema)
-    return "field" if isinstance(schema, StructType) and column in schema.fieldNames() else None

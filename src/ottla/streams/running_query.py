@@ -18,6 +18,7 @@ from ottla.streams.outputs import Query, start_query
 from ottla.streams.planning import Plan
 from ottla.streams.progress import Progress
 from ottla.streams.settings import Settings
+from ottla.streams.slow_tasks import SlowTasks
 from ottla.streams.status import RUNS, Phase, Problem, Status
 
 logger = logging.getLogger("ottla.streams")
@@ -44,6 +45,7 @@ class RunningQuery:
     phase: Phase = "running"
     problem: Problem | None = None
     busy_since_ms: int | None = None
+    slow_tasks: SlowTasks | None = None
 
     @property
     def is_starting(self) -> bool:
@@ -56,17 +58,28 @@ class RunningQuery:
     def status(self, now_ms: int) -> Status:
         """The status of the query at this time."""
         found = self.progress.status(self.query.name)
-        return replace(found, phase=self.phase, at_ms=now_ms, problem=self.problem, busy_since_ms=self.busy_since_ms)
+        return replace(
+            found,
+            phase=self.phase,
+            at_ms=now_ms,
+            problem=self.problem,
+            busy_since_ms=self.busy_since_ms,
+            slow=None if self.slow_tasks is None else self.slow_tasks.slow,
+        )
 
     def note_busy(self, now_ms: int) -> None:
-        """Record since when a micro-batch runs, if one does."""
+        """Record since when a micro-batch runs, if one does, and which of its tasks is slow."""
         is_busy = self.execution is not None and _has_batch(self.execution)
         self.busy_since_ms = (self.busy_since_ms or now_ms) if is_busy else None
+        if self.execution is not None and self.slow_tasks is not None:
+            self.slow_tasks.watch(str(self.execution.runId), self.status(now_ms), now_ms)
 
     def start(self, spark: SparkSession, settings: Settings) -> None:
         """Start the query from its checkpoint, or set when to try again. Raises PipelineFailed, StreamsError."""
         self.batches_at_start = self.progress.batches(self.query.name)
         ensure_active(spark)
+        if self.slow_tasks is None:
+            self.slow_tasks = SlowTasks(self.query, self.plan.pipeline, settings)
         try:
             self.execution = start_query(self.query, self.plan.pipeline, settings)
         except PySparkException as error:
@@ -84,6 +97,8 @@ class RunningQuery:
         assert self.execution is not None
         error = self.execution.exception()
         self.execution = None
+        if self.slow_tasks is not None:
+            self.slow_tasks.close()
         if error is not None:
             self.start_at_s = now_s + self._count_restart(error)
             return False
@@ -95,6 +110,8 @@ class RunningQuery:
         """Stop the query between two micro-batches, or after the deadline in one."""
         if self.phase in RUNS:
             self.phase = "stopped"
+        if self.slow_tasks is not None:
+            self.slow_tasks.close()
         try:
             if self.execution is not None:
                 _stop_after_batch(self.execution, deadline_s)

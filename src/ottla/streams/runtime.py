@@ -37,7 +37,7 @@ from ottla.streams.input_topics import committed_offsets, count_partitions, log_
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query
-from ottla.streams.planning import Plan, check, groupings_of, make_plan
+from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
 from ottla.streams.publishing import Publisher, commit_offsets
 from ottla.streams.running_query import RunningQuery, ensure_active
@@ -342,7 +342,6 @@ def run_of(plan: Plan, query: Query, settings: Settings, identity: Run) -> Run:
         outputs=described.topics,
         operators=tuple(map(str, query.operators)),
         has_event_time=any(each.time is not None for each in pipeline.streams.values()),
-        groupings=groupings_of(pipeline, query),
     )
 
 

@@ -1,7 +1,7 @@
 """Finds skew: a partition, or a key of an operator with state, that has most of the records. Without I/O or Spark.
 
 One task of Spark reads a partition, and one task processes a key of an operator with state. If most records are in one
-of them, the other tasks have little to do.
+of them, the other tasks have little to do. The run itself finds slow tasks and their keys (`slow_tasks`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.common import units
 from ottla.common.ids import TopicPartition
-from ottla.streams.facts import Facts, Finding, GroupSample, lag_of, partition_lag
+from ottla.streams.facts import Facts, Finding, lag_of, partition_lag
 from ottla.streams.facts import records as counted
 from ottla.streams.status import Status
 
@@ -19,6 +20,11 @@ SKEWED_RECORDS: Final = 1_000
 SKEWED_KEYS: Final = 0.5
 """A key is a finding if it has more than this share of the newest records."""
 LONGEST_KEY: Final = 60
+SKEWED_LOAD: Final = 1.5
+"""A task has too many rows if it has so many times its share."""
+RECENT_MS: Final = 300_000
+"""A slow task that was seen longer ago is not reported."""
+PROBLEM_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -74,47 +80,48 @@ def skewed_partition(status: Status, facts: Facts) -> Finding | None:
     )
 
 
-def needs_groups(status: Status, facts: Facts) -> bool:
-    """Whether a query is behind, and several tasks could share the keys of its operators."""
-    partitions = sum(len(each.partitions) for each in status.inputs)
-    return bool(status.run.groupings) and partitions > 1 and lag_of(status, facts) >= SKEWED_RECORDS
-
-
-def skewed_group(status: Status, facts: Facts) -> Finding | None:
-    """Return a finding about the key of an operator with state that most of the newest records have."""
-    skewed = [each for each in facts.groups if each.count > SKEWED_KEYS * each.records]
-    if not skewed or not needs_groups(status, facts):
+def slow_task(status: Status, facts: Facts) -> Finding | None:
+    """Return a finding about a task that ran much longer than the other ones, with its most frequent key if known."""
+    slow = status.slow
+    if slow is None or facts.now_ms - slow.at_ms > RECENT_MS:
         return None
-    # Operators that combine the rows of a key before they are sent to its task suffer least.
-    found = min(skewed, key=lambda each: (each.grouping.is_combined, -each.count / each.records))
-    grouping = found.grouping
+    when = "" if status.busy_since_ms is not None else " in an earlier micro-batch"
     text = (
-        f"{100 * found.count // found.records} % of the newest {counted(found.records)} of {grouping.topic} have "
-        f"{_values(found)}. The operator {grouping.operator!r} processes a key in one task"
+        f"Task {slow.task} of {slow.tasks}, on {slow.host}, ran for {_seconds(slow.running_ms)}{when}; half of the "
+        f"others took at most {_seconds(slow.median_ms)}."
     )
-    if grouping.is_combined:
-        return Finding(
-            "skewed key",
-            f"{text}, but each task that reads records combines those of a key first, so this is seldom the reason.",
-            ["Only values that are collected (collect_list, collect_set) are not combined."],
-            is_problem=False,
-        )
-    return Finding(
-        "skewed key",
-        f"{text}, so the other tasks have little to do.",
-        ["Filter records of this key that have no effect, or add a column to the key that divides it."],
-    )
+    is_problem = slow.running_ms >= PROBLEM_MS or lag_of(status, facts) >= SKEWED_RECORDS
+    if slow.reads_inputs:
+        text += " It reads records of the inputs: one partition has most of them, or they take long."
+    elif not slow.keys:
+        text += f" The key of its rows is not known{f': {slow.unknown}' if slow.unknown else ' yet'}."
+    else:
+        found = max(slow.keys, key=lambda each: each.task_rows)
+        text += f" It has {_per_cent(found.task_rows, found.rows)} of {units.plural(found.rows, 'row')} in a sample"
+        if found.task_rows * slow.tasks < SKEWED_LOAD * found.rows:
+            text += ", which is not too much: its rows or its machine take long."
+        elif found.count <= SKEWED_KEYS * found.task_rows:
+            text += ", and none of its keys has most of them."
+        else:
+            key = ", ".join(f"{name} = {value}" for name, value in zip(found.columns, found.values, strict=True))
+            return Finding(
+                "skewed key",
+                f"{text}, and {_per_cent(found.count, found.task_rows)} of these have {key}. The operator "
+                f"{found.operator!r} processes a key in one task, so the other tasks have little to do.",
+                ["Filter records of this key that have no effect, or add a column to the key that divides it."],
+                is_problem=is_problem,
+            )
+    return Finding("slow task", text, is_problem=is_problem)
 
 
-def _values(found: GroupSample) -> str:
-    return ", ".join(
-        f"{column} = {_cut(value)}" for column, value in zip(found.grouping.columns, found.key, strict=True)
-    )
+def _per_cent(count: int, total: int) -> str:
+    return f"{100 * count // total} %"
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.1f} s"
 
 
 def _shown(key: bytes) -> str:
-    return _cut(repr(key.decode("utf-8", "backslashreplace")))
-
-
-def _cut(text: str) -> str:
+    text = repr(key.decode("utf-8", "backslashreplace"))
     return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}..."

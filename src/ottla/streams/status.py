@@ -33,16 +33,43 @@ RUNS: Final = ("running", "restarting")
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """The key of an operator with state, as far as its columns are parts of the records of an input."""
+class FrequentKey:
+    """The most frequent key among the rows of one task, in a sample of the records that the query processes next."""
 
     operator: str
-    topic: str
     columns: Sequence[str]
-    parts: Sequence[str]
-    """Where each column is: `key` or `value`, as text; `field` of a value in JSON."""
-    is_combined: bool = False
-    """Whether each task combines the rows of a key, before they are sent to the task that has its state."""
+    values: Sequence[str]
+    """The values of the columns, as text of limited length."""
+    count: int
+    """How many rows have this key."""
+    task_rows: int
+    """How many rows of the sample are for this task."""
+    rows: int
+    """How many rows the sample has, for all tasks."""
+
+
+@dataclass(frozen=True)
+class SlowTask:
+    """A task that runs much longer than the other ones of its stage: its share of the rows may be too large."""
+
+    at_ms: int
+    """When it was seen last."""
+    stage: int
+    """The number of the stage in Spark."""
+    task: int
+    """The number of the task in its stage, which is that of the shuffle partition."""
+    tasks: int
+    """The tasks of the stage."""
+    running_ms: int
+    median_ms: int
+    """Half of the finished tasks took at most so long."""
+    host: str = ""
+    reads_inputs: bool = False
+    """Whether the stage reads topics, so that its tasks have partitions and not keys."""
+    keys: Sequence[FrequentKey] = ()
+    """Of each operator with state whose rows the task may have; empty if they are not known."""
+    unknown: str = ""
+    """Why the keys are not known."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +93,6 @@ class Run:
     operators: Sequence[str] = ()
     """The operators with state."""
     has_event_time: bool = False
-    groupings: Sequence[Grouping] = ()
 
 
 @dataclass(frozen=True)
@@ -201,6 +227,8 @@ class Status:
     samples: Sequence[Sample] = ()
     busy_since_ms: int | None = None
     """Since when a micro-batch runs."""
+    slow: SlowTask | None = None
+    """The last slow task of this run."""
 
     @property
     def key(self) -> str:
@@ -234,12 +262,13 @@ class Status:
             status: Status = _read(cls, found)
             status = replace(
                 status,
-                run=_read_run(found["run"]),
+                run=_read(Run, found["run"]),
                 batch=None if found["batch"] is None else _read(Batch, found["batch"]),
                 problem=None if found["problem"] is None else _read(Problem, found["problem"]),
                 inputs=tuple(_read_input(each) for each in found["inputs"]),
                 stores=tuple(_read(Store, each) for each in found["stores"]),
                 samples=tuple(_read(Sample, each) for each in found["samples"]),
+                slow=None if found.get("slow") is None else _read_slow(found["slow"]),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"the status is unreadable: {error!r}") from None
@@ -252,9 +281,9 @@ def _read(kind: Any, found: Mapping[str, Any]) -> Any:
     return kind(**{name: value for name, value in found.items() if name in kind.__dataclass_fields__})
 
 
-def _read_run(found: Mapping[str, Any]) -> Run:
-    read: Run = _read(Run, found)
-    return replace(read, groupings=tuple(_read(Grouping, each) for each in found.get("groupings", ())))
+def _read_slow(found: Mapping[str, Any]) -> SlowTask:
+    read: SlowTask = _read(SlowTask, found)
+    return replace(read, keys=tuple(_read(FrequentKey, each) for each in found["keys"]))
 
 
 def _read_input(found: Mapping[str, Any]) -> Input:

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from ottla.common.ids import TopicPartition
 from ottla.streams.diagnosis import diagnose
-from ottla.streams.facts import Facts, Finding, GroupSample, OpenTransaction
+from ottla.streams.facts import Facts, Finding, OpenTransaction
 from ottla.streams.status import (
     PHASES,
     SILENT_MS,
     Batch,
-    Grouping,
+    FrequentKey,
     Input,
     Partition,
     Problem,
     Run,
     Sample,
+    SlowTask,
     Status,
     Store,
 )
@@ -301,39 +302,43 @@ def test_partition_with_most_of_the_records_is_named(
         assert each.is_problem is ("lag" in text)
 
 
-BY_USER = Grouping("deduplicate by user", "orders", ["user"], ["field"])
-COUNT_BY_USER = Grouping("aggregate by user", "orders", ["user"], ["field"], is_combined=True)
-
-
-def sampled(grouping: Grouping, count: int, records: int = 1_000) -> GroupSample:
-    return GroupSample(grouping, records, ('"' + "a" * 70 + '"',), count)
+SLOW = SlowTask(NOW - 1_000, 5, 2, 4, 12_000, 400, "h2")
+KEY = FrequentKey("deduplicate by user, kind", ["user", "kind"], ['"a"', "null"], 450, 500, 1_000)
 
 
 @pytest.mark.parametrize(
-    ("samples", "named"),
+    ("slow", "cause", "text"),
     [
-        ((sampled(BY_USER, 501),), "50 % of the newest 1,000 records of orders have user = "),
-        ((sampled(BY_USER, 500),), None),
-        ((sampled(COUNT_BY_USER, 990), sampled(BY_USER, 700)), "70 %"),
-        ((sampled(COUNT_BY_USER, 990),), "99 %"),
-        ((), None),
+        (replace(SLOW, keys=[KEY]), "skewed key", "It has 50 % of 1,000 rows in a sample, and 90 % of these have "),
+        (replace(SLOW, keys=[KEY]), "skewed key", """user = "a", kind = null. The operator 'deduplicate by user, """),
+        (replace(SLOW, keys=[replace(KEY, task_rows=5), KEY]), "skewed key", "It has 50 % of"),
+        (replace(SLOW, keys=[replace(KEY, count=250)]), "slow task", "sample, and none of its keys has most of them."),
+        (replace(SLOW, keys=[replace(KEY, task_rows=374)]), "slow task", "sample, which is not too much: its rows or "),
+        (SLOW, "slow task", "Task 2 of 4, on h2, ran for 12.0 s; half of the others took at most 0.4 s. The key of"),
+        (SLOW, "slow task", "The key of its rows is not known yet."),
+        (replace(SLOW, unknown="no records wait"), "slow task", "The key of its rows is not known: no records wait."),
+        (replace(SLOW, reads_inputs=True), "slow task", "It reads records of the inputs: one partition has most"),
+        (replace(SLOW, at_ms=NOW - 300_001), None, ""),
+        (None, None, ""),
     ],
-)
-def test_key_of_an_operator_with_most_of_the_records_is_named(samples: tuple[GroupSample, ...], named: str) -> None:
-    behind = status(inputs=(orders((0, 600), (0, 400)),), run=replace(RUN, groupings=(BY_USER, COUNT_BY_USER)))
-    found = [each for each in diagnose(behind, Facts(NOW, groups=samples)) if each.cause == "skewed key"]
-    assert len(found) == (named is not None)
+)  # fmt: skip
+def test_slow_task_is_named_with_its_key_if_it_is_known(slow: SlowTask | None, cause: str | None, text: str) -> None:
+    given = status(slow=slow, busy_since_ms=NOW)
+    found = [each for each in diagnose(given, Facts(NOW)) if each.cause in ("slow task", "skewed key")]
+    assert [each.cause for each in found] == ([] if cause is None else [cause])
     for each in found:
-        assert each.text.startswith(named)
-        assert f'user = "{"a" * 59}...' in each.text
-        # Counts and sums are combined in the tasks that read.
-        assert each.is_problem is ("deduplicate" in each.text)
+        assert text in each.text
+        assert each.is_problem
 
 
-def test_key_of_an_operator_does_not_matter_without_lag_or_with_one_task() -> None:
-    run = replace(RUN, groupings=(BY_USER,))
-    for inputs in (orders((0, 599), (0, 400)), orders((0, 5_000))):
-        assert "skewed key" not in causes(status(inputs=(inputs,), run=run), groups=(sampled(BY_USER, 900),))
+@pytest.mark.parametrize(
+    ("lag", "running_ms", "is_problem"), [(0, 9_999, False), (1_000, 9_999, True), (0, 10_000, True)]
+)
+def test_slow_task_is_a_problem_if_it_delays_the_query(lag: int, running_ms: int, is_problem: bool) -> None:
+    given = status(slow=replace(SLOW, running_ms=running_ms), inputs=(orders((800, 800 + lag)),))
+    (found,) = (each for each in diagnose(given, Facts(NOW)) if each.cause == "slow task")
+    assert "in an earlier micro-batch" in found.text
+    assert found.is_problem is is_problem
 
 
 @pytest.mark.parametrize(("ahead_ms", "named"), [(3_600_000, False), (3_600_001, True)])
