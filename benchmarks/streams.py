@@ -101,16 +101,20 @@ def _small_batches(stage: Stage, who: str, scale: float) -> Figures:
     source = stage.topic()
     with stage.program("stateless", source, who) as program:
         contender.start(program)
-        used = 0.0
+        before = contender.cpu_parts()
         for number in range(batches):
             if number == batches // 3:
-                used = contender.cpu_seconds()
+                before = contender.cpu_parts()
             stage.send_few(source, 10)
             stage.wait_until_committed(program, contender)
-        used = contender.cpu_seconds() - used
+        parts = spent(before, contender.cpu_parts())
         told = contender.stop()
     times = [float(row["durationMs"]["triggerExecution"]) for row in told[len(told) // 3 :]]
-    return {MS: statistics.median(times), BATCH_CPU: used * 1000 / (batches - batches // 3)}
+    counted = batches - batches // 3
+    return {
+        MS: statistics.median(times), BATCH_CPU: sum(parts.values()) * 1000 / counted,
+        **{f"{part}: {BATCH_CPU}": seconds * 1000 / counted for part, seconds in parts.items()},
+    }  # fmt: skip
 
 
 def _reprocess(stage: Stage, who: str, scale: float) -> Figures:

@@ -215,8 +215,14 @@ def check_layout(attempt: Attempt, markers: Iterable[Marker]) -> None:
 
 def check_rows(attempt: Attempt, marker: Marker, rows: int) -> None:
     """Raise ExactlyOnceError if a task that has written gets another number of rows now: rows have moved."""
-    if marker.layout is not None and rows != marker.rows:
+    if marker.layout is None or rows == marker.rows:
+        return
+    if not attempt.write:
         raise ExactlyOnceError(
-            f"Task {attempt.task} wrote {marker.rows} rows of batch {attempt.batch}, and now gets {rows}: the program "
-            "or its options changed while the batch was half written. Start the query once as it was before"
+            f"Task {attempt.task} has written {marker.rows} rows with this exactlyOnceId, and now gets {rows}: a "
+            "repetition of a write has the same rows. Set another exactlyOnceId for other rows"
         )
+    raise ExactlyOnceError(
+        f"Task {attempt.task} wrote {marker.rows} rows of batch {attempt.batch}, and now gets {rows}: the program "
+        "or its options changed while the batch was half written. Start the query once as it was before"
+    )

@@ -162,7 +162,7 @@ def _transaction(_: Status, facts: Facts) -> Finding | None:
     return Finding(
         "open transaction",
         f"{whose} is open in {first.partition} from offset {first.start_offset} on; its last record is "
-        f"{_duration(facts.now_ms - first.last_record_ms)} old. {counted(first.waiting)} there wait for its end, "
+        f"{_duration(facts.now_ms - first.last_record_ms)} old. {counted(first.waiting)} there must wait for its end, "
         f"because the query reads only committed records.{others}",
         [f"Its producer ends it, or its coordinator after the transaction timeout. `{command}` aborts it now."],
     )

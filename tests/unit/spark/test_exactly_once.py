@@ -157,6 +157,12 @@ def test_changed_settings_are_refused_while_a_batch_is_half_written() -> None:
         check_layout(attempt, [Marker(), half_written])
 
 
+def test_another_write_with_a_used_id_is_refused() -> None:
+    attempt = attempt_in({"spark.sql.adaptive.enabled": "false"}, replace(ONCE, write_id="mine"))
+    with pytest.raises(ExactlyOnceError, match="has written 5 rows with this exactlyOnceId, and now gets 6"):
+        check_rows(attempt, Marker(1, "run-0", "", 5, {}), 6)
+
+
 def test_another_number_of_rows_is_refused() -> None:
     attempt = attempt_in(BATCH_7)
     check_rows(attempt, Marker(8, "run-0", "9", 5, {}), 5)
