@@ -66,7 +66,7 @@ def small(stage: Stage) -> Size:
             producer.send(topic, b"small", partition=0)
     options = stage.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=SMALL_ROWS)
     rows = stage.spark.readStream.format(OURS).options(**options).load().select("key", "value")
-    return Size("ten records a micro-batch", rows, new_topic(stage.broker, 1), first, last, warm_ups=6)
+    return Size("ten records a micro-batch", rows, new_topic(stage.broker, 1), first, last, warm_ups=12)
 
 
 def large(stage: Stage) -> Size:

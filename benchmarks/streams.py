@@ -148,7 +148,7 @@ RACES = {
     ),
     "guarantees": Race("exactly once against at least once", _guarantees, {CPU: 1.05}, sides=ONCE_SIDES),
     "guarantees-small": Race(
-        "the same, ten records a micro-batch", _small_batches, {BATCH_CPU: 1.05}, 3, ONCE_SIDES
+        "the same, ten records a micro-batch", _small_batches, {BATCH_CPU: 1.05}, 8, ONCE_SIDES
     ),
     "latency": Race(
         "filter and map, from produce to a read_committed reader, 100 records/s",

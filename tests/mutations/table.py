@@ -2468,8 +2468,8 @@ SPARK_EXACTLY_ONCE = (
     Mutation(
         "another number of rows is refused while a batch is half written",
         "spark/exactly_once.py",
-        "    if marker.layout is not None and rows != marker.rows:\n",
-        "    if False:\n",
+        "    if marker.layout is None or rows == marker.rows:\n",
+        "    if True:\n",
         (f"{DECISIONS}::test_another_number_of_rows_is_refused",),
     ),
     Mutation(
