@@ -67,8 +67,9 @@ class Place:
         try:
             if self._file is None:
                 self._file = self._open(os.O_RDWR | os.O_CREAT)
-            is_usable = self._file is not None and "\n" not in transactional_id and len(text) < LARGEST
-            if self._file is not None and is_usable and os.pwrite(self._file, text, 0) < len(text):
+            if self._file is None or "\n" in transactional_id or len(text) >= LARGEST:
+                return
+            if os.pwrite(self._file, text, 0) < len(text):
                 os.pwrite(self._file, TAKEN, 0)  # the disk is full
         except OSError as error:
             logger.warning("No producer is left for %s: %s", transactional_id, error)

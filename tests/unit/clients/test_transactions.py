@@ -288,6 +288,14 @@ def test_commit_fails_with_its_offsets(code: ErrorCode) -> None:
     assert machine.finish() == [EndTxnRequest]
 
 
+def test_another_transactional_id_is_refused_while_a_call_is_pending() -> None:
+    machine = machine_in(State.INITIALIZING)
+    with pytest.raises(InvalidTransactionState, match="call it again to wait"):
+        machine.initialize("y")
+    assert machine.transactional_id == "x"
+    assert machine.initialize("x") is machine.initialize()
+
+
 @BOTH
 def test_producer_may_use_several_transactional_ids_in_turn(level: int) -> None:
     machine = machine_in(State.READY, level)

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -80,11 +81,19 @@ class _Response:
     program's callbacks and Ctrl-C in an asyncio program; errors and acks=0 come while their caller sends.
     """
 
-    __slots__ = ("_is_done", "_send", "_sender", "is_sent")
+    __slots__ = ("_answered", "_batches", "_is_done", "_lost", "_sender", "is_sent")
 
-    def __init__(self, sender: Sender, send: Send) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        answered: Callable[[Message | None], None],
+        lost: Callable[[ClientError], None],
+        batches: Sequence[Batch] = (),
+    ) -> None:
         self._sender = sender
-        self._send = send
+        self._answered = answered
+        self._lost = lost
+        self._batches = batches
         self._is_done = False
         self.is_sent = False
 
@@ -93,47 +102,14 @@ class _Response:
 
     def set_result(self, response: Message | None) -> None:
         self._is_done = True
-        sender, send = self._sender, self._send
-        if self.is_sent and sender.loop is None and not any(batch.callbacks for batch in send.batches):
-            sender.respond(send, response)
+        if self.is_sent and self._sender.loop is None and not any(batch.callbacks for batch in self._batches):
+            self._answered(response)
         else:
-            asyncio.get_running_loop().call_soon(sender.respond, send, response)
+            asyncio.get_running_loop().call_soon(self._answered, response)
 
     def set_exception(self, error: NetworkError) -> None:
         self._is_done = True
-        asyncio.get_running_loop().call_soon(self._sender.lose, self._send, client_error(error))
-
-    def cancel(self) -> None:
-        """Ignore a later outcome."""
-        self._is_done = True
-
-
-class _CoordinatorResponse:
-    """As `_Response`, for a request to a coordinator."""
-
-    __slots__ = ("_connection", "_effect", "_is_done", "_sender", "is_sent")
-
-    def __init__(self, sender: Sender, effect: AskCoordinator, connection: ClientConnection) -> None:
-        self._sender = sender
-        self._effect = effect
-        self._connection = connection
-        self._is_done = False
-        self.is_sent = False
-
-    def done(self) -> bool:
-        return self._is_done
-
-    def set_result(self, response: Message | None) -> None:
-        self._is_done = True
-        sender = self._sender
-        if self.is_sent and sender.loop is None:
-            sender.coordinator_answered(self._effect, self._connection, response)
-        else:
-            asyncio.get_running_loop().call_soon(sender.coordinator_answered, self._effect, self._connection, response)
-
-    def set_exception(self, error: NetworkError) -> None:
-        self._is_done = True
-        asyncio.get_running_loop().call_soon(self._sender.coordinator_lost, client_error(error))
+        asyncio.get_running_loop().call_soon(self._lost, client_error(error))
 
     def cancel(self) -> None:
         """Ignore a later outcome."""
@@ -338,7 +314,7 @@ class Sender:
             # Expired or aborted while the request waited for the connection. The other batches are sent again.
             self.lose(send, ConnectionLost("The request was not sent: a batch in it has expired or was aborted"))
             return
-        completion = _Response(self, send)
+        completion = _Response(self, partial(self.respond, send), partial(self.lose, send), send.batches)
         try:
             ids = send.topic_ids = {
                 batch.queue.topic: self.cluster.view.topic_id(batch.queue.topic) for batch in send.batches
@@ -430,7 +406,8 @@ class Sender:
             self._transmit_to_coordinator(connection, effect)
 
     def _transmit_to_coordinator(self, connection: ClientConnection, effect: AskCoordinator) -> None:
-        completion = _CoordinatorResponse(self, effect, connection)
+        answered = partial(self.coordinator_answered, effect, connection)
+        completion = _Response(self, answered, self.coordinator_lost)
         try:
             version = connection.highest_version(effect.request.API_KEY, effect.newest, effect.oldest)
             connection.send_to(completion, effect.request, version=version, timeout_s=self._timeout_s)

@@ -121,6 +121,8 @@ class Transactions:
         if self.state in {State.READY, State.UNINITIALIZED}:
             self.transactional_id = transactional_id or self.transactional_id
             self.identity = Identity(self.transactional_id, NO_ID, NO_ID)
+        elif transactional_id not in {None, self.transactional_id}:
+            raise self._refusal(NAMES[Event.INITIALIZE])
         return self._begin_call(Event.INITIALIZE)
 
     def leave(self) -> Identity | None:
