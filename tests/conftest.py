@@ -8,6 +8,7 @@ Each is started once in a session (and pytest-xdist worker); all tests on stock 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import hashlib
 import importlib
@@ -43,7 +44,10 @@ SHARE_PROPERTIES = {
     "group.share.heartbeat.interval.ms": 300,
 }
 LONGEST_PARAMETER = 200
+GRACE_S = 120
+"""How long a test may take after its timeout, to stop what it started."""
 LOG_OFFSET = pytest.StashKey[int]()
+STDERR = pytest.StashKey[int]()
 # No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example.
 hypothesis.settings.register_profile("ottla", deadline=None)
 hypothesis.settings.load_profile("ottla")
@@ -137,6 +141,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "both: runs against stock Apache Kafka as well, which shows that the test is right"
     )
+    config.stash[STDERR] = os.dup(2)  # pytest captures the other one during tests
     # kafka-python loads its schemas by an importlib function that newer Pythons deprecate.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # A shell's background processes, and their children, ignore Ctrl-C, which some tests send.
@@ -179,6 +184,29 @@ def _import_by_turns(config: pytest.Config) -> None:
         # The collection reports the error of a module that cannot be imported.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the process with the stacks of all threads if a test still runs long after its timeout.
+
+    pytest-timeout interrupts a test once, and cannot interrupt code in C: a test that then waits in its `finally` or in
+    a fixture would wait for ever, and with it the whole run. pytest-xdist reports the test as failed, and continues in
+    a new worker.
+    """
+    marker = item.get_closest_marker("timeout")
+    own = None if marker is None else marker.kwargs.get("timeout", *marker.args)
+    limit_s = float(item.config.getini("timeout") if own is None else own)
+    faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The same for what runs at the end of the process."""
+    faulthandler.dump_traceback_later(GRACE_S, exit=True, file=session.config.stash[STDERR])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

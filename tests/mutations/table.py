@@ -1076,6 +1076,13 @@ GROUPS = (
         "    protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)\n",
         (f"{UNIT}/coordinators/test_rebalance.py::test_duplicate_protocol_counts_once",),
     ),
+    Mutation(
+        "a static member that returns leaves no partition without an owner",
+        "coordinators/group/join.py",
+        "is_same_vote and not _has_partition_without_owner(core, group, member, joining.protocols)",
+        "is_same_vote",
+        (f"{UNIT}/coordinators/test_static_members.py::test_returning_member_causes_a_rebalance_if_a_topic_has_grown",),
+    ),
 )
 
 TIME = (

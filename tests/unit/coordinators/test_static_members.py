@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DescribeGroup
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    encode_assignment,
+    encode_subscription,
+)
 from ottla.testing.groups import GroupDriver, Joiner
 
 from .test_rebalance import settle, state
@@ -83,6 +92,69 @@ def test_returning_member_that_changes_the_vote_starts_a_rebalance(driver: Group
     call = reborn.join()
     assert call not in driver.answers
     assert members[0].heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def subscription(*topics: str) -> bytes:
+    return encode_subscription(ConsumerProtocolSubscription(topics=list(topics)), 3)
+
+
+def assignment(**partitions: Iterable[int]) -> bytes:
+    rows = [ConsumerProtocolAssignmentTopicPartition(t, list(numbers)) for t, numbers in partitions.items()]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows), 3)
+
+
+def reading_group(driver: GroupDriver, *assignments: bytes) -> list[Joiner]:
+    """A group of static members that subscribe to `t`, and have these assignments."""
+    protocols = (("range", subscription("t")),)
+    members = [Joiner(driver, instance_id=f"i{n}", protocols=protocols) for n in range(len(assignments))]
+    calls = [member.join() for member in members]
+    driver.advance(6_000)
+    for member, call in zip(members, calls, strict=True):
+        member.joined(call)
+    given = {member.member_id: given for member, given in zip(members, assignments, strict=True)}
+    for index, member in enumerate(members):
+        member.sync(given if index == 0 else None)
+    return members
+
+
+def returns(driver: GroupDriver, instance_id: str, *topics: str) -> bool:
+    """Whether the member returns at once; False if there is a rebalance."""
+    call = Joiner(driver, instance_id=instance_id, protocols=(("range", subscription(*topics)),)).join()
+    return call in driver.answers
+
+
+@pytest.mark.parametrize("instance_id", ["i0", "i1"])
+def test_returning_member_causes_a_rebalance_if_a_topic_has_grown(driver: GroupDriver, instance_id: str) -> None:
+    driver.change_topics(t=2, other=1)
+    members = reading_group(driver, assignment(t=[0]), assignment(t=[1]))
+    assert returns(driver, instance_id, "t")
+    driver.change_topics(t=3)
+    assert not returns(driver, instance_id, "t")
+    present = members[1 - int(instance_id[1])]
+    assert present.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_returning_member_causes_a_rebalance_if_partitions_were_given_up(driver: GroupDriver) -> None:
+    """A cooperative member gives up partitions in one rebalance; it must join again, for their new owner gets them."""
+    driver.change_topics(t=3)
+    reading_group(driver, assignment(t=[0]), assignment())
+    assert not returns(driver, "i0", "t")
+
+
+def test_returning_member_causes_a_rebalance_for_a_topic_that_no_member_reads(driver: GroupDriver) -> None:
+    driver.change_topics(t=2, other=1)
+    reading_group(driver, assignment(t=[0]), assignment(t=[1]))
+    assert not returns(driver, "i1", "t", "other")
+
+
+def test_returning_member_causes_no_rebalance_if_topics_are_deleted_or_assignments_unknown(driver: GroupDriver) -> None:
+    driver.change_topics(t=2)
+    reading_group(driver, assignment(t=[0, 1], deleted=[0]), assignment())
+    assert returns(driver, "i1", "t", "deleted")
+    other = GroupDriver()
+    other.change_topics(t=2)
+    reading_group(other, b"\xff\xff", b"one")
+    assert returns(other, "i1", "t")
 
 
 def test_second_member_with_same_instance_id_fences_the_parked_first(driver: GroupDriver) -> None:

@@ -2,7 +2,8 @@
 
 A dynamic member first receives a member id and must join again with it (KIP-394), so that retries do not create members
 that no client uses. Before version 4 it is added at once. A static member that returns with a known instance id
-replaces its former member without a rebalance, unless it changes the selected protocol (KIP-345).
+replaces its former member without a rebalance, unless it changes the selected protocol (KIP-345) or a partition has no
+owner.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from ottla.coordinators.group.member import Member, Protocols, protocol_names
 from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
 from ottla.coordinators.group.records import group_record
 from ottla.coordinators.group.states import State
+from ottla.coordinators.group.subscription import subscribed_topics
 from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol.consumer_protocol import decode_assignment
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.wire import DecodeError
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
@@ -182,7 +186,8 @@ def _replace_static(core: Core, group: Group, joining: _Joining, member: Member,
     )  # fmt: skip
     effects = [line, *_fence(group, member)]
     stable = group.state is State.STABLE
-    if stable and _same_vote(group, member, joining.protocols):
+    is_same_vote = _same_vote(group, member, joining.protocols)
+    if stable and is_same_vote and not _has_partition_without_owner(core, group, member, joining.protocols):
         return effects + _replace_in_stable(core, group, joining, member, new_id)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
@@ -190,7 +195,12 @@ def _replace_static(core: Core, group: Group, joining: _Joining, member: Member,
     member.is_new = False
     effects += _park(group, member, joining)
     core.expect_heartbeat(group, member, now)
-    if stable:
+    if stable and is_same_vote:
+        reason = (
+            f"Static member {new_id} with instance id {instance_id} joined while partitions had no owner;"
+            f" client reason: {joining.reason}"
+        )
+    elif stable:
         reason = (
             f"Group's selectedProtocol will change because static member {new_id} with instance id {instance_id}"
             f" joined with change of protocol; client reason: {joining.reason}"
@@ -259,6 +269,33 @@ def _same_vote(group: Group, member: Member, protocols: Protocols) -> bool:
     same = group.select_protocol() == group.protocol_name
     group.update(member, before, rebalance_ms, session_ms)
     return same
+
+
+def _has_partition_without_owner(core: Core, group: Group, returned: Member, protocols: Protocols) -> bool:
+    """Whether a partition is in no assignment, of the topics of all members, `returned` with `protocols` included.
+
+    No member would read it until the next rebalance. `returned` may be the leader that had to notice the new partitions
+    of a topic, or a cooperative member that gave up partitions and had to join again for their new owner. Kafka's
+    coordinator does not look. False if a subscription or an assignment cannot be read.
+    """
+    if not group.is_consumer_group:
+        return False
+    name = group.protocol_name
+    topics = subscribed_topics(
+        dict(protocols).get(name or "", b"") if member is returned else member.metadata(name)
+        for member in group.members.values()
+    )
+    by_name = core.topics.by_name
+    counts = {topic: len(by_name[topic].partitions) for topic in topics or () if topic in by_name}
+    owned: dict[str, set[int]] = {topic: set() for topic in counts}
+    try:
+        for member in group.members.values():
+            rows = decode_assignment(member.assignment).assigned_partitions if member.assignment else ()
+            for row in rows:
+                owned.setdefault(row.topic, set()).update(row.partitions)
+    except DecodeError:
+        return False
+    return any(not owned[topic].issuperset(range(count)) for topic, count in counts.items())
 
 
 def _fence(group: Group, member: Member) -> Effects:
