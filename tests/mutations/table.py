@@ -3164,6 +3164,7 @@ MOVES = (
 
 DECLARATION = f"{UNIT}/streams"
 SIGNALS = "tests/streams/test_command.py"
+LETTERS = "tests/streams/test_dead_letters.py"
 STREAMS = (
     Mutation(
         "a pipeline does not use the state of other operations",
@@ -3227,6 +3228,27 @@ STREAMS = (
         """raise runner.fail("Spark's Java process has ended") from error""",
         "raise",
         (f"{SIGNALS}::test_killed_java_is_reported_and_nothing_survives_a_killed_driver",),
+    ),
+    Mutation(
+        "with exactly once, an invalid record is in the transaction of the valid records of its partition",
+        "streams/outputs.py",
+        "if pipeline.exactly_once and query.dead_letters else None",
+        "if False else None",
+        (f"{LETTERS}::test_valid_and_invalid_records_of_a_partition_are_in_one_transaction",),
+    ),
+    Mutation(
+        "with exactly once, no invalid record has a task of its own behind a shuffle",
+        "streams/shared_tasks.py",
+        "strict=True) if _is_output(part)] or widths)",
+        "strict=True) if part] or widths)",
+        (f"{LETTERS}::test_invalid_records_of_many_partitions_are_in_the_only_task",),
+    ),
+    Mutation(
+        "a micro-batch that an older version left half written is refused if its invalid records had other tasks",
+        "spark/exactly_once.py",
+        "    SHARED_TASKS,\n)",
+        ")",
+        (f"{LETTERS}::test_batch_that_was_half_written_by_other_tasks_is_refused",),
     ),
     Mutation(
         "a key is named only if Spark gives it to the slow task",

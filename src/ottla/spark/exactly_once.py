@@ -25,14 +25,19 @@ RUN_ID: Final = "spark.jobGroup.id"
 EXECUTION_ID: Final = "spark.sql.execution.id"
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 ADAPTIVE_STREAMS: Final = "spark.sql.adaptive.streaming.stateless.enabled"
+SHARED_TASKS: Final = "spark.ottla.sharedTasks"
+"""Whether the tasks of a pipeline write results and invalid records. False for all other writes, and before there was
+this setting."""
 LAYOUT: Final = (
     "spark.sql.shuffle.partitions",
     "spark.default.parallelism",
     "spark.sql.leafNodeDefaultParallelism",
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.files.minPartitionNum",
+    SHARED_TASKS,
 )
 """Settings that decide which rows a task has."""
+_DEFAULTS: Final = {SHARED_TASKS: "false"}
 _NO_MARKER: Final = -1
 
 
@@ -204,12 +209,13 @@ def check_layout(attempt: Attempt, markers: Iterable[Marker]) -> None:
     for marker in markers:
         if marker.batches != attempt.batch + 1 or marker.layout is None:
             continue
-        changed = [name for name in LAYOUT if marker.layout.get(name) != attempt.layout.get(name)]
+        before, now = _DEFAULTS | dict(marker.layout), _DEFAULTS | dict(attempt.layout)
+        changed = [name for name in LAYOUT if before.get(name) != now.get(name)]
         if changed:
             name = changed[0]
             raise ExactlyOnceError(
-                f"Batch {attempt.batch} is half written with {name}={marker.layout.get(name)}, and now it is "
-                f"{attempt.layout.get(name)}: start the query once with the former setting, so that it ends the batch"
+                f"Batch {attempt.batch} is half written with {name}={before.get(name)}, and now it is "
+                f"{now.get(name)}: start the query once with the former setting, so that it ends the batch"
             )
 
 

@@ -25,6 +25,7 @@ from ottla.streams.failures import text_of
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
+from ottla.streams.shared_tasks import SharedTasks
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
 CLOCK_INTERVAL: Final = "1 second"
@@ -64,15 +65,17 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
         writer = writer.trigger(availableNow=True)
     elif query.has_clock:
         writer = writer.trigger(processingTime=CLOCK_INTERVAL)
-    if query.mode == "append":
+    shared = SharedTasks.of(query.name, rows.sparkSession) if pipeline.exactly_once and query.dead_letters else None
+    if query.mode == "append" and shared is None:
         return writer.format("ottla").options(**options).start()
-    return writer.foreachBatch(_batch_writer(options)).start()
+    return writer.foreachBatch(_batch_writer(options, shared)).start()
 
 
-def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+def _batch_writer(options: Mapping[str, str], shared: SharedTasks | None) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
         try:
-            batch.write.format("ottla").mode("append").options(**options).save()
+            rows = batch if shared is None else shared.rows(batch)
+            rows.write.format("ottla").mode("append").options(**options).save()
         except PySparkException as error:
             text = text_of(error)
             if text == str(error):

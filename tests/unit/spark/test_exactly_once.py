@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.spark.exactly_once import (
+    LAYOUT,
+    SHARED_TASKS,
     ExactlyOnce,
     ExactlyOnceError,
     Marker,
@@ -155,6 +157,16 @@ def test_changed_settings_are_refused_while_a_batch_is_half_written() -> None:
     half_written = Marker(8, "run-0", "9", 5, {"spark.sql.shuffle.partitions": "2"})
     with pytest.raises(ExactlyOnceError, match=r"half written with spark\.sql\.shuffle\.partitions=2, and now it is 4"):
         check_layout(attempt, [Marker(), half_written])
+
+
+def test_missing_setting_of_shared_tasks_is_false() -> None:
+    own, shared = ({**BATCH_7, SHARED_TASKS: text} for text in ("false", "true"))
+    before = {name: text for name, text in BATCH_7.items() if name in LAYOUT}
+    check_layout(attempt_in(own), [Marker(8, "run-0", "9", 5, before)])
+    with pytest.raises(
+        ExactlyOnceError, match=r"half written with spark\.ottla\.sharedTasks=false, and now it is true"
+    ):
+        check_layout(attempt_in(shared), [Marker(8, "run-0", "9", 5, before)])
 
 
 def test_another_write_with_a_used_id_is_refused() -> None:
