@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.testing.ports import ReservedPort
+
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 ANNOUNCEMENT = "bootstrap="
@@ -27,7 +29,7 @@ class BrokerDied(Exception):
 
 
 class OttlaProcess:
-    """One broker in `directory` (data, standard output and log), listening on a free loopback port."""
+    """One broker in `directory` (data, standard output and log), on a loopback port that stays reserved for it."""
 
     def __init__(self, directory: Path, properties: Mapping[str, object] | None = None) -> None:
         self.directory = directory
@@ -36,6 +38,7 @@ class OttlaProcess:
         self.bootstrap = ""
         self._stdout_path = directory / "stdout.log"
         self._properties = dict(properties or {})
+        self._reserved: ReservedPort | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +72,9 @@ class OttlaProcess:
 
     def command(self) -> list[str]:
         """The command line that starts it."""
-        listen = self.bootstrap or "127.0.0.1:0"
+        # Another process must not get the port between a kill and the next start.
+        self._reserved = self._reserved or ReservedPort()
+        listen = self.bootstrap or f"127.0.0.1:{self._reserved.number}"
         command = [sys.executable, "-m", "ottla.cli.main", "up", "--data", str(self.data), "--listen", listen]
         for name, value in self._properties.items():
             command += ["-X", f"{name}={value}"]

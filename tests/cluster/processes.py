@@ -28,8 +28,8 @@ from ottla.cli.main import main
 from ottla.clients import Admin
 from ottla.clients.errors import ClientError
 from ottla.common.ids import uuid_to_text
+from ottla.testing.ports import ReservedPort
 from tests.ottla_process import BrokerDied, OttlaProcess
-from tests.peers.kafka import free_ports
 
 READY_TIMEOUT_S = 30.0
 FIRST_SEPARATE_CONTROLLER = 101
@@ -149,7 +149,8 @@ class Cluster:
         combined = 0 if controllers else (3 if brokers >= 3 else 1)
         voters = [FIRST_SEPARATE_CONTROLLER + i for i in range(controllers)] or list(range(1, combined + 1))
         ids = [*range(1, brokers + 1), *(each for each in voters if each > brokers)]
-        ports = iter(free_ports(brokers + len(voters)))
+        self._reserved = [ReservedPort() for _ in range(brokers + len(voters))]
+        ports = iter([each.number for each in self._reserved])
         self._place = place
         self._client_ports = {node_id: next(ports) for node_id in ids if node_id <= brokers}
         self._controller_ports = {node_id: next(ports) for node_id in voters}
