@@ -216,7 +216,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         if item.nodeid.startswith(FOREIGN_CLIENTS):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            # pytest-timeout sets its alarm once for both runs: the second one would have no deadline.
+            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except="from pytest-timeout"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

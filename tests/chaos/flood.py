@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import deadlines
 from tests.clients.wire import FETCH, PRODUCE, Connection, batch, produce_body, request, string
 
 ROOT = Path(__file__).parents[2]
@@ -228,8 +229,7 @@ class Flood:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._child.kill()
-        self._child.communicate()
+        deadlines.kill(self._child)
 
     def saturate(self, seconds: float, ahead: int) -> dict[str, Any]:
         """Measure the throughput with this many cycles of each connection in flight."""
@@ -257,7 +257,7 @@ class Flood:
             self._child.stdin.flush()
         answer = self._child.stdout.readline()
         if not answer:
-            raise AssertionError(self._child.communicate()[1][-3000:])
+            raise AssertionError(self._child.communicate(timeout=deadlines.END_S)[1][-3000:])
         figures: dict[str, Any] = json.loads(answer)
         return figures
 

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from ottla.clients import Admin, Consumer, Record
 from ottla.common.ids import TopicPartition
+from tests import deadlines
 from tests.chaos.load import Own
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
@@ -153,7 +154,7 @@ class Chaos:
                 self.wait_for_batches()
             time.sleep(self.chance.uniform(0.0, 4.0))
         for timer in self._timers:
-            timer.join()
+            deadlines.join(timer, "the fault that a timer ends", WAIT_S)
 
     def inflict_all(self, *faults: str) -> None:
         """Kill a process of each kind as soon as there is one, and wait until each query has finished a batch."""

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -16,6 +16,7 @@ import click
 from ottla.cli.commands import Options
 from ottla.cli.main import main
 from ottla.cli.root import ROOT, SUMMARIES, command
+from tests import deadlines
 
 # A command that needs no shell but `shlex.split`, and no process of its own.
 SIMPLE = re.compile(r"ottla (?!up\b)[^|<>$;&*?{}~`]*")
@@ -67,15 +68,14 @@ def run_with_pipes(*words: str, feed: bytes = b"") -> Done:
     """Run a command. Its standard streams are pipes, as file descriptors and as Python's objects."""
     read_feed, write_feed = os.pipe()
     ends = [os.pipe(), os.pipe()]
-    with ThreadPoolExecutor(3) as pool:
-        pool.submit(_write_all, write_feed, feed)
-        printed = [pool.submit(_read_all, reading) for reading, _ in ends]
-        with _streams_at(read_feed, *(writing for _, writing in ends)):
-            try:
-                code = main(words)
-            except SystemExit as ended:
-                code = int(ended.code or 0)
-        out, err = (each.result(60) for each in printed)
+    deadlines.in_threads([partial(_write_all, write_feed, feed)], "feed of a command")
+    printed = deadlines.in_threads([partial(_read_all, reading) for reading, _ in ends], "output of a command")
+    with _streams_at(read_feed, *(writing for _, writing in ends)):
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    out, err = deadlines.results(printed, f"the output of {words}; a process that it started may still have it open")
     return Done(code, out, err.decode())
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from ottla.clients import Admin, Consumer, Producer, Record, TopicPartition
 from ottla.tools import follow
+from tests import deadlines
 from tests.clients.support import WAIT_S, sample_records, unique, wait_until
 from tests.conftest import RunningBroker
 
@@ -252,8 +253,7 @@ def test_tail_follows_until_an_interrupt(broker: RunningBroker, shell: Shell, ne
         out, err = process.communicate(timeout=WAIT_S)
         assert (process.returncode, out, err) == (130, "", "")
     finally:
-        process.kill()
-        process.communicate()
+        deadlines.kill(process)
 
 
 def test_consume_ends_without_an_error_message_when_its_reader_ends(broker: RunningBroker, new_topic: Any) -> None:
@@ -287,7 +287,7 @@ def test_new_partitions_are_read_from_their_beginning(
     adding = threading.Timer(0.5, add)
     adding.start()
     done = ottla("consume", topic, "-n", "2", "-f", r"%p %v\n")
-    adding.join()
+    deadlines.join(adding, "the new partition and its record")
     assert (done.code, done.out) == (0, "0 0\n1 late\n")
 
 

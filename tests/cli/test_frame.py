@@ -26,6 +26,7 @@ from ottla.cli.root import SUMMARIES
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools import values
+from tests import deadlines
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
@@ -282,7 +283,7 @@ def on_a_terminal(words: list[str], typed: str, until: str) -> tuple[int, str]:
                 sent = True
         else:
             os.kill(child, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown
+        return deadlines.exit_code(child), shown
     finally:
         os.close(master)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import threading
 import time
 import warnings
@@ -26,6 +25,7 @@ from ottla.clients import (
 )
 from ottla.clients.consumer.record import TimestampType
 from ottla.clients.events import Connected, Event, Problem, Rebalanced, StatisticsReported
+from tests import deadlines
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -257,18 +257,15 @@ def test_forked_child_is_rejected(broker: RunningBroker, make_topic: MakeTopic) 
     with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=3) as consumer:
         consumer.assign([(topic, 0)])
         assert len(consumer.poll(WAIT_S)) == 3
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # Python 3.12 warns about forks in programs with threads
-            child = os.fork()
-        if child == 0:
+
+        def poll() -> int:
             try:
                 consumer.poll(0.1)
             except ClientError as error:
-                os._exit(0 if "before a fork" in str(error) else 1)
-            os._exit(2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                return 0 if "before a fork" in str(error) else 1
+            return 2
+
+        assert deadlines.code_of_fork(poll) == 0
         assert len(read(consumer, 7)) == 7
 
 

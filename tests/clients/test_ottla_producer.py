@@ -31,6 +31,7 @@ from ottla.clients.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.records import partition_for_key
+from tests import deadlines
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -424,11 +425,11 @@ def test_acknowledged_records_survive_kills_once_and_in_order(tmp_path: Path) ->
                 deliveries.append(producer.send(topic, b"%07d" % i, partition=i % partitions))
                 if i in (60_000, 130_000):
                     if restart.ident:
-                        restart.join()
+                        deadlines.join(restart, "the start of the broker")
                     broker.kill()
                     restart = threading.Timer(0.3, broker.start)
                     restart.start()
-            restart.join()
+            deadlines.join(restart, "the start of the broker")
             assert producer.flush(60) == 0
             metadata = [delivery.result(0) for delivery in deliveries]
         found = read_back(broker.bootstrap, topic, partitions, count)

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.clients import Producer
 from ottla.clients.errors import RequestTimedOut
+from tests import deadlines
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 
@@ -93,7 +94,7 @@ def test_waited_record_is_written_once_if_its_broker_is_suspended(tmp_path: Path
         with pytest.raises(RequestTimedOut):
             producer.send("t", b"slow").result(0.4)
         assert producer.send("t", b"behind it").result(WAIT_S).offset == SINGLES + 1
-        go_on.join()
+        deadlines.join(go_on, "SIGCONT of the broker")
         assert send_singles(producer, "t") == list(range(SINGLES + 2, 2 * SINGLES + 2))
         rows = read_back(broker.bootstrap, "t", 1, 2 * SINGLES + 2)[0]
         assert [record.value for _, record in rows][SINGLES : SINGLES + 2] == [b"slow", b"behind it"]
@@ -106,5 +107,5 @@ def test_producer_reconnects_to_a_broker_killed_between_waited_records(tmp_path:
         restart = threading.Timer(0.2, broker.start)
         restart.start()
         assert send_singles(producer, "t") == list(range(SINGLES, 2 * SINGLES))
-        restart.join()
+        deadlines.join(restart, "the start of the broker")
         assert len(read_back(broker.bootstrap, "t", 1, 2 * SINGLES)[0]) == 2 * SINGLES

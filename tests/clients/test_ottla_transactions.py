@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import signal
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from ottla.clients.errors import (
 from ottla.clients.offsets import GroupMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
+from tests import deadlines
 from tests.conftest import RunningBroker
 
 from .conftest import MakeTopic
@@ -327,16 +327,17 @@ def test_forked_child_cannot_end_the_transaction_of_its_parent(
     topic, producer = make_topic(), make_producer()
     with producer.transaction():
         producer.send(topic, b"1")
-        pid = os.fork()
-        if pid == 0:
+
+        def count_failures() -> int:
             failed = 0
             for call in (producer.commit_transaction, producer.abort_transaction, producer.begin_transaction):
                 try:
                     call()
                 except ClientError:
                     failed += 1
-            os._exit(failed)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+            return failed
+
+        assert deadlines.code_of_fork(count_failures) == 3
     assert read(broker, topic) == [b"1"]
 
 
@@ -362,7 +363,7 @@ def test_threads_share_a_transaction(broker: RunningBroker, make_topic: MakeTopi
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            deadlines.join(thread, "a thread that sends")
         producer.commit_transaction()
     assert sorted(read(broker, topic, 2)) == sorted(b"%d" % n for n in range(4) for _ in range(1500))
 

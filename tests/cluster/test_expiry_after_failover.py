@@ -21,6 +21,7 @@ from ottla.clients import Consumer, Producer, ShareConsumer, TopicPartition
 from ottla.clients.admin import ConfigResource, NewTopic, TransactionState
 from ottla.clients.errors import ClientError
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests import deadlines
 
 from .processes import SMALL, Cluster
 
@@ -74,8 +75,7 @@ def member_process(cluster: Cluster, kind: str, group: str, topic: str) -> Itera
         assert process.stdout.readline() == "has records\n"
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        deadlines.kill(process)
 
 
 def create(cluster: Cluster, topic: str) -> None:

@@ -16,6 +16,7 @@ from ottla.cli.main import main
 from ottla.clients import Admin, Consumer
 from ottla.clients.admin import NewTopic
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests import deadlines
 from tests.chaos.cluster_load import (
     PARTITIONS,
     TOPIC,
@@ -158,7 +159,7 @@ def test_drain_waits_for_a_broker_that_lags(cluster: Cluster) -> None:
             began_s = time.monotonic()
             ottla(cluster, "drain", "4")
             took_s = time.monotonic() - began_s
-            resumed.join()
+            deadlines.join(resumed, "the resumption of the broker")
         finally:
             writer.stop()
             writer.join(WAIT_S)

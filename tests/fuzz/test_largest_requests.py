@@ -14,7 +14,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests import deadlines
 from tests.chaos.machine import slowness
 from tests.chaos.support import WatchedProcess, create_topic
 from tests.clients.wire import Connection, batch, produce
@@ -92,7 +93,7 @@ class Broker:
             sender.start()
             for _ in range(times):
                 answer = _receive(sock)
-            sender.join()
+            deadlines.join(sender, "the request is sent")
         return answer
 
     def cpu_ms(self) -> float:
@@ -211,8 +212,8 @@ def measure(watched: Broker, request: Request, times: int, connections: int) -> 
     witness = Witness(watched)
     witness.start()
     try:
-        with ThreadPoolExecutor(connections) as senders:
-            answers = list(senders.map(lambda _: watched.send(request, times), range(connections)))
+        senders = deadlines.in_threads([partial(watched.send, request, times)] * connections, "sender")
+        answers = deadlines.results(senders, "all responses", 2 * ANSWER_WITHIN_S)
         answer = answers[0]
         watched.process.wait_for_reports()
     finally:

@@ -3209,6 +3209,20 @@ STREAMS = (
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
     ),
     Mutation(
+        "a stop does not wait for ever for a query that Java cannot interrupt",
+        "streams/runtime.py",
+        '    session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)\n',
+        "",
+        ("tests/streams/test_deadlines.py::test_stop_has_a_deadline_although_java_cannot_interrupt_the_query",),
+    ),
+    Mutation(
+        "a test does not wait for ever for the records of a pipeline",
+        "streams/running_query.py",
+        "        thread.join(AVAILABLE_S)\n",
+        "        thread.join(3_600)\n",
+        ("tests/streams/test_deadlines.py::test_reading_has_a_deadline_and_the_pipeline_can_be_stopped",),
+    ),
+    Mutation(
         "a signal to the process group of a run leaves Java and its Python processes to the running micro-batch",
         "spark/java_start.py",
         '_PROCESS: Final = {"process_group": 0}',

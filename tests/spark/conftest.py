@@ -14,9 +14,12 @@ import pytest
 
 import ottla.spark
 from ottla.spark.session import QUICK_JAVA
+from ottla.streams.runtime import STOP_TIMEOUT
+from ottla.streams.testing import stop
 from tests.clients.secured import secured  # noqa: F401 - a fixture
 from tests.peers.cache import connector_jars
 
+from . import interrupted_calls
 from .tasks import own_clients, query  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
@@ -59,8 +62,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.jars": ",".join(connector_jars()),
         "spark.local.dir": directory / "local",
         "spark.sql.warehouse.dir": directory / "warehouse",
+        "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
         "spark.sql.streaming.forceDeleteTempCheckpointLocation": True,
     }
+    interrupted_calls.close_their_connections()
     running = ottla.spark.session("ottla tests", "local[2]", **settings)
     yield running
-    running.stop()
+    stop(running)

@@ -15,6 +15,7 @@ from ottla.spark.offsets import OFFSET_MAX
 from ottla.spark.options import read_source_options
 from ottla.spark.source import DataLossError, StreamReader
 from ottla.testing import Ottla
+from tests import deadlines
 
 ALL = ReadMaxRows(OFFSET_MAX)
 
@@ -106,7 +107,7 @@ def test_unresponsive_broker_is_retried_and_then_named(ottla: Ottla, opened: Ope
         back = threading.Timer(1.2, ottla.resume)
         back.start()
         assert reader.latestOffset(at, ALL) == ends(topic, 5)
-        back.join()
+        deadlines.join(back, "the broker is resumed")
     with (
         ottla.faults.pause(),
         pytest.raises(ClusterError, match=f"Asking {ottla.bootstrap} for the ends of partitions"),

@@ -21,6 +21,7 @@ from ottla.spark.offsets import OFFSET_MAX, OffsetRange
 from ottla.spark.options import OptionError, read_source_options
 from ottla.spark.range_reader import read_range
 from ottla.spark.source import BatchReader, DataLossError, RangePartition, StreamReader
+from tests import deadlines
 from tests.clients.secured import sasl
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import TEST_PROPERTIES, RunningBroker
@@ -433,7 +434,7 @@ def test_unavailable_broker_only_delays_the_trigger(tmp_path: Path) -> None:
         assert reader.latestOffset(at, ALL) == at == {topic: {"0": 5}}
         assert committed(topics, group) == {0: 5}
     finally:
-        back.join()
+        deadlines.join(back, "the start of the broker")
         reader.stop()
         topics.close()
         process.stop()

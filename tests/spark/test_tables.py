@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from ottla.spark.options import OptionError
 from ottla.spark.table_copy import Copies
 from ottla.spark.table_ends import Claim, MicroBatch, TableError, TablePlace, find_extent, metadata
 from ottla.spark.table_source import TableDataSource, TablePartition, read_table_options
+from tests import deadlines
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
 
@@ -118,14 +119,14 @@ def test_tasks_that_choose_at_the_same_time_agree(table: Table) -> None:
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        with ThreadPoolExecutor(4) as threads:
-            for number in range(8):
-                batch = MicroBatch(table.query, number)
-                found = [*threads.map(lambda task, batch=batch: find_extent(place, batch, task % 2), range(4))]
-                assert len({tuple(extent.ends.items()) for extent in found}) == 1
+        for number in range(8):
+            batch = MicroBatch(table.query, number)
+            tasks = deadlines.in_threads([partial(find_extent, place, batch, task % 2) for task in range(4)], "task")
+            found = deadlines.results(tasks, "tasks that choose")
+            assert len({tuple(extent.ends.items()) for extent in found}) == 1
     finally:
         stop.set()
-        sender.join()
+        deadlines.join(sender, "the thread that sends")
 
 
 def test_task_that_was_killed_while_it_chose_does_not_block_the_next_one(table: Table) -> None:

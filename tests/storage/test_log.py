@@ -1,8 +1,8 @@
 """One log: append, read, roll, truncate and look up, as its docstrings promise."""
 
+import queue
 import random
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Files, Log, LogConfig
 from ottla.log.producer_snapshot import decode_snapshot
 from ottla.records import BatchProducer, encode_end_transaction_marker, iter_batches
+from tests import deadlines
 from tests.storage.helpers import START, ManualClock, append, batch, open_at, records, values
 
 HOUR = 3_600_000
@@ -402,13 +403,16 @@ def test_the_flush_policy_counts_records_and_time(tmp_path: Path) -> None:
 
 def test_a_flush_in_another_thread_does_not_disturb_appends(tmp_path: Path) -> None:
     log = small(tmp_path)
-    with ThreadPoolExecutor(1) as threads:
-        flushes = []
-        for i in range(400):
-            append(log, batch(b"%d" % i))
-            if i % 7 == 0:
-                flushes.append(threads.submit(log.flush))
-        assert all(0 < flush.result(20) <= 400 for flush in flushes)
+    flushes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    (flushed,) = deadlines.in_threads([lambda: [log.flush() for _ in iter(flushes.get, False)]], "flush")
+    for i in range(400):
+        append(log, batch(b"%d" % i))
+        if i % 7 == 0:
+            flushes.put(True)
+    flushes.put(False)
+    (ends,) = deadlines.results([flushed], "all flushes")
+    assert len(ends) == 58
+    assert all(0 < end <= 400 for end in ends)
     assert log.flush() == 400
     assert not log.durability.has_unsynced_segments
     assert values(log) == [b"%d" % i for i in range(400)]

@@ -20,6 +20,7 @@ from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.open_files import OpenFiles
 from ottla.log.storage import StorageError
 from ottla.records import Buffer
+from tests import deadlines
 from tests.storage.helpers import TOPIC_ID, TP, ManualClock, append, batch, open_at, values
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=0)
@@ -351,7 +352,7 @@ def test_only_the_thread_that_reads_closes_cached_descriptors(tmp_path: Path) ->
     closed: list[bool] = []
     thread = threading.Thread(target=lambda: closed.append(open_files.release_descriptor()))
     thread.start()
-    thread.join()
+    deadlines.join(thread, "a descriptor is released")
     assert closed == [False]
     assert open_files.release_descriptor()
     assert log.topic_partition == TP

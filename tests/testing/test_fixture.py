@@ -7,12 +7,13 @@ import socket
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from ottla.common.errors import KafkaError
 from ottla.testing import BrokerError, NotInTime, Ottla, ProcessBroker, Record, ThreadBroker
+from tests import deadlines
 
 from .clients import Client, each_client
 
@@ -215,8 +216,8 @@ def test_threads_of_a_test_share_its_view(kind: type[ThreadBroker | ProcessBroke
                 ottla.requests.all()
             return bootstrap, {record.value for record in ottla.records(topic)}
 
-        with ThreadPoolExecutor(len(topics)) as pool:
-            found = list(pool.map(work, topics))
+        threads = deadlines.in_threads([partial(work, topic) for topic in topics], "client")
+        found = deadlines.results(threads, "the clients of all threads")
         assert len({bootstrap for bootstrap, _ in found}) == 1
         assert [values for _, values in found] == [{topic.encode()} for topic in topics]
     finally:

@@ -55,6 +55,11 @@ BANNED = {
     r"\buuid4\(": "take a random source as an argument",
     r"\brandom\.(random|randint|choice)\(": "take a random source as an argument",
 }
+WITHOUT_DEADLINE = {
+    r"\bThreadPoolExecutor\(": "deadlines.in_threads",
+    r"\.communicate\(\)": "pass a timeout, or deadlines.kill",
+    r"\b(thread|timer|sender|restart)\.join\(\)": "deadlines.join",
+}
 
 
 def relative(path: Path) -> str:
@@ -152,6 +157,17 @@ def test_nothing_swallows_errors() -> None:
                 if bare or (silent and broad):
                     offences.append(f"{relative(file.path)}:{node.lineno}")
     assert not offences, "catch the narrowest type where you can act on it"
+
+
+def test_tests_wait_with_deadlines() -> None:
+    """After the one alarm of pytest-timeout, a wait without a deadline would last for ever."""
+    offences = [
+        f"{relative(path)}: {remedy}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for pattern, remedy in WITHOUT_DEADLINE.items()
+        if re.search(pattern, path.read_text())
+    ]
+    assert not offences
 
 
 def test_modules_import_each_other_without_cycles() -> None:

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ SOCKET: Final = "socket"
 HASH_SEED: Final = "PYTHONHASHSEED"
 _LONGEST_INTERPRETER: Final = 100
 """The kernel reads at least 127 bytes of the first line of a script."""
+_END_S: Final = 10.0
 _running: dict[int, tuple[Path, subprocess.Popen[bytes]]] = {}
 """Launcher and server, by the process that started them: a fork of it starts its own."""
 
@@ -50,7 +52,10 @@ def _stop(owner: int) -> None:
         return
     launcher, server = _running.pop(owner)
     server.kill()
-    server.communicate()
+    assert server.stdin is not None
+    server.stdin.close()
+    with suppress(subprocess.TimeoutExpired):  # only the kernel can delay the end of a killed process
+        server.wait(_END_S)
     shutil.rmtree(launcher.parent, ignore_errors=True)
 
 

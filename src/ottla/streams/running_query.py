@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,6 +27,8 @@ logger = logging.getLogger("ottla.streams")
 
 REPORT_S: Final = 10.0
 """How long to wait until Spark has reported a finished micro-batch."""
+AVAILABLE_S: Final = 600.0
+"""How long to wait for the records of a query."""
 CLOCK_S: Final = 120.0
 """How long to wait for the records of a query that Spark cannot wait for."""
 
@@ -130,11 +134,36 @@ class RunningQuery:
             if self.query.has_clock:
                 self._process_by_clock(self.execution)
             else:
-                self.execution.processAllAvailable()
+                self._process_all(self.execution)
         except PySparkException as error:
             return self._count_restart(error)
         self._wait_for_report(self.execution)
         return None
+
+    def _process_all(self, execution: StreamingQuery) -> None:
+        """Wait until the records of now are processed. Raises StreamingQueryException, StreamsError, Py4JError.
+
+        Spark's call has no deadline. In a thread, with a connection to Java of its own, it does not keep this thread
+        from calling Java afterwards, to stop the query.
+        """
+        errors: list[PySparkException | Py4JError] = []
+
+        def wait() -> None:
+            try:
+                execution.processAllAvailable()
+            except (PySparkException, Py4JError) as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=wait, name="ottla-streams-wait", daemon=True)
+        thread.start()
+        thread.join(AVAILABLE_S)
+        if thread.is_alive():
+            raise StreamsError(
+                f"Query {self.query.name} has not processed its records in {AVAILABLE_S:g} s: "
+                f"{execution.status['message']}"
+            )
+        if errors:
+            raise errors[0]
 
     def _wait_for_report(self, execution: StreamingQuery) -> None:
         """Wait for the report about the last micro-batch, which Spark sends a moment after its end."""

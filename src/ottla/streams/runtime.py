@@ -58,6 +58,8 @@ WATCH_ONCE_S: Final = 0.05
 """The same for queries that end at the current end of their topics."""
 BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
+STOP_TIMEOUT: Final = "30s"
+"""How long the stop of a query waits for its end, after `BATCH_END_S`."""
 POLLING_DELAY: Final = "25ms"
 """How often an idle query looks for records. Spark's default, 10 ms, takes several per cent of a core."""
 
@@ -357,6 +359,8 @@ def _session(spark: SparkSession, shuffle_partitions: int) -> SparkSession:
             session.conf.set(name, str(spark.conf.get(name)))
     session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
     session.conf.set("spark.sql.streaming.pollingDelay", POLLING_DELAY)
+    # By default there is no limit: the end of a query waits for its Python processes, which Java cannot interrupt.
+    session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
     # Spark changes it for each query, with a warning.
     session.conf.set("spark.sql.adaptive.enabled", "false")
     return session

@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import logging
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from ottla.testing.view import Ottla
 
 
+STOP_S = 60.0
+
+
 def session() -> SparkSession:
     """Start a session of Spark for tests on two cores."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -43,6 +47,18 @@ def session() -> SparkSession:
         "spark.driver.extraJavaOptions": collectors.for_driver(QUICK_JAVA),
     }
     return spark_session("tests", "local[2]", **settings)
+
+
+def stop(session: SparkSession) -> None:
+    """Stop a session. Raises StreamsError, after its Java was killed, if that takes longer than a minute."""
+    # A thread has a connection to Java of its own, also if a timeout of a test interrupted the last call of this one.
+    stopping = threading.Thread(target=session.stop, name="ottla-streams-stop", daemon=True)
+    java: Any = session.sparkContext._gateway  # noqa: SLF001 - pyspark has no public name for it
+    stopping.start()
+    stopping.join(STOP_S)
+    if stopping.is_alive():
+        java.proc.kill()
+        raise StreamsError(f"Spark did not stop within {STOP_S:g} s; its Java {java.proc.pid} was killed")
 
 
 class Result(NamedTuple):
@@ -92,7 +108,7 @@ class PipelineTest:
     def read(self, topic: str) -> list[Result]:
         """Process all records that were sent, and return the new ones of an output.
 
-        Raises PipelineFailed, StreamsError.
+        Raises PipelineFailed, StreamsError: also after ten minutes.
         """
         return [Result(_text(record.key), _value(record.value)) for record in self.records(topic)]
 

@@ -172,9 +172,10 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla
 @pytest.fixture(scope="session")
 def ottla_spark() -> Iterator[SparkSession]:
     """The session of Spark of `ottla_streams`. Override it to use one of your own."""
-    session = _streams_testing().session()
+    testing = _streams_testing()
+    session = testing.session()
     yield session
-    session.stop()
+    testing.stop(session)
 
 
 @pytest.fixture

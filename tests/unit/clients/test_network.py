@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Coroutine
@@ -22,6 +21,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests import deadlines
 
 from .fake_broker import Answer, FakeBroker
 
@@ -344,14 +344,15 @@ def test_closing_the_driver_wakes_waiting_callers() -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_driver_in_a_forked_child_raises() -> None:
     driver = Driver()
-    pid = os.fork()
-    if pid == 0:
+
+    def run() -> int:
         try:
             driver.run(after(0, 7))
         except ClientError as error:
-            os._exit(42 if "fork" in str(error) else 43)
-        os._exit(44)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 42
+            return 42 if "fork" in str(error) else 43
+        return 44
+
+    assert deadlines.code_of_fork(run) == 42
     assert driver.run(after(0, 7)) == 7
     driver.close()
 

@@ -98,7 +98,10 @@ def test_names_are_exported_on_first_use() -> None:
 
 def test_importing_the_package_imports_neither_asyncio_nor_pyarrow() -> None:
     script = "import sys, ottla.clients; print([m for m in ('asyncio', 'pyarrow', 'uvloop') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout
+        == "[]\n"
+    )
 
 
 _NUMBERS = (10**30, -(10**30), 10**400, "9" * 30, "9" * 5000, "1e999", math.nan, "nan", math.inf, "-inf", 1.5, "0x10")

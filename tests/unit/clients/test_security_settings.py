@@ -23,6 +23,7 @@ from ottla.network.errors import AuthenticationRefused, ConnectFailed
 from ottla.security.oauthbearer import OAuthBearerClient, OAuthToken
 from ottla.security.plain import PlainClient
 from ottla.security.scram import ScramClient
+from tests import deadlines
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -240,7 +241,7 @@ def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/token", state
     server.shutdown()
-    thread.join()
+    deadlines.join(thread, "the token server")
     server.server_close()
 
 

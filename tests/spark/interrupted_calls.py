@@ -1,0 +1,27 @@
+"""Calls of Java that an exception of a signal handler interrupts, such as that of pytest-timeout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped,unused-ignore]
+
+
+def close_their_connections() -> None:
+    """Let py4j close the connection of an interrupted call.
+
+    py4j has one connection for each thread, and Java answers its calls in order. After an interrupted call, the next
+    one of the thread would wait until Java has ended the interrupted one, and take its answer.
+    """
+    send = ClientServerConnection.send_command
+
+    def send_or_close(self: Any, command: str) -> Any:
+        try:
+            return send(self, command)
+        except Exception:
+            raise  # py4j handles it
+        except BaseException:
+            self.close()
+            raise
+
+    ClientServerConnection.send_command = send_or_close
