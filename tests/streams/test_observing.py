@@ -19,7 +19,7 @@ from ottla.streams.batch_reports import after_batch
 from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, load_starts
 from ottla.streams.observing import read_statuses
 from ottla.streams.publishing import Publisher
-from ottla.streams.status import TOPIC, FrequentKey, Problem, Run, SlowTask, Status, at_start
+from ottla.streams.status import TOPIC, FrequentKey, Phase, Problem, Run, SlowTask, Status, at_start
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -107,6 +107,34 @@ def test_pipelines_are_listed_and_described(ottla: Ottla, command: Command, publ
     assert "invoices: 3 rows" in described
     assert json.loads(command("describe", "shop", "--json").out)["inputs"][0]["partitions"][0]["offset"] == 3
     assert "Did you mean shop?" in command("describe", "shp").err
+
+
+@pytest.mark.parametrize("phase", ["failed", "stopped", "running"])
+def test_lag_of_an_ended_pipeline_is_that_of_now(
+    phase: Phase, ottla: Ottla, command: Command, publish: Callable[[Status], None]
+) -> None:
+    publish(replace(status(ottla), phase=phase))
+    ottla.produce("orders", "f", partition=0)
+    ottla.produce("orders", "g", partition=1)
+    lag = 0 if phase == "running" else 4  # the report of the micro-batch has no later records
+    for verb in ("list", "describe"):
+        assert json.loads(command(verb, "--json").out)["lag"] == lag
+    with Admin(bootstrap_servers=ottla.bootstrap) as admin:
+        admin.delete_topics(["orders"])
+    assert json.loads(command("list", "--json").out)["lag"] == 0
+
+
+def test_lag_of_the_last_status_is_shown_without_access_to_the_inputs(
+    ottla: Ottla, command: Command, publish: Callable[[Status], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TopicAuthorizationFailed("not authorized")
+
+    publish(replace(status(ottla), phase="failed"))
+    monkeypatch.setattr(Admin, "describe_topics", refuse)
+    answer = command("list")
+    assert "failed    0" in answer.out
+    assert "The lag of pipelines that have ended is that of their last status: not authorized" in answer.err
 
 
 @pytest.mark.parametrize("words", [(), ("--long",)])

@@ -10,6 +10,7 @@ from ottla.cli.commands import Argument, Option, Options
 from ottla.cli.connect import client_settings, connect
 from ottla.cli.late import observing
 from ottla.cli.output import Column, Output, moment, number, one_line, size
+from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.streams.diagnosis import ago, diagnose
@@ -45,6 +46,18 @@ def statuses_of(options: Options, names: Sequence[str]) -> list[Status]:
     return [each for each in found if each.run.pipeline in names or each.run.query in names]
 
 
+def _present(options: Options, output: Output, now_ms: int) -> list[Status]:
+    """Return the statuses of the given pipelines, with the present lag of those that have ended."""
+    statuses = statuses_of(options, options.names)
+    if all(each.is_alive(now_ms) for each in statuses):
+        return statuses
+    try:
+        return observing.with_present_ends(connect(options), statuses, now_ms)
+    except ClientError as error:
+        output.warn(f"The lag of pipelines that have ended is that of their last status: {error}")
+        return statuses
+
+
 def shown_phase(status: Status, now_ms: int) -> str:
     """Return the phase of a query, `silent` if its run publishes no more."""
     ended = status.phase in ("stopped", "done", "failed")
@@ -66,7 +79,8 @@ def show_list(options: Options) -> None:
     outputs have mode="updates": PIPELINE.TOPIC.
     """
     now_ms = units.now_ms()
-    rows = [_row(each, now_ms) for each in statuses_of(options, options.names)]
+    output = Output(options)
+    rows = [_row(each, now_ms) for each in _present(options, output, now_ms)]
     columns = [
         Column("query", narrow=True),
         Column("state", colour=_COLOURS.get),
@@ -80,7 +94,7 @@ def show_list(options: Options) -> None:
         columns += [number("records"), Column("host", narrow=True), moment("at_ms", "REPORTED")]
     else:
         columns += [Column("at_ms", "REPORTED", lambda at_ms: ago(now_ms - at_ms), right=True)]
-    Output(options).table(columns, rows, empty=_NO_PIPELINE)
+    output.table(columns, rows, empty=_NO_PIPELINE)
 
 
 def _row(status: Status, now_ms: int) -> dict[str, Any]:
@@ -109,9 +123,11 @@ ottla stream describe wordcount --json
 
 
 def show_description(options: Options) -> None:
-    """Show the last micro-batch, inputs, state and outputs of pipelines, as published at most 10 seconds ago."""
+    """Show the last micro-batch, inputs, state and outputs of pipelines, as published at most 10 seconds ago. The ends
+    of the inputs of pipelines that have ended are those of now.
+    """
     output, now_ms = Output(options), units.now_ms()
-    statuses = statuses_of(options, options.names)
+    statuses = _present(options, output, now_ms)
     if not statuses:
         output.note(_NO_PIPELINE)
     for status in output.parts(statuses):

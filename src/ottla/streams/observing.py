@@ -66,13 +66,48 @@ def gather_facts(admin: Admin, status: Status, now_ms: int) -> Facts:
     """Ask the brokers about the inputs of a query. Raises exceptions of clients."""
     topics = sorted(set(status.run.streams.values()))
     partitions, missing = _partitions(admin, topics)
-    latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
-    ends = {each: at.offset for each, at in admin.list_offsets(latest).items()} if partitions else {}
+    ends = _ends(admin, partitions)
     if not status.run.exactly_once or not partitions:
         return Facts(now_ms, ends, (), missing)
-    stable = {each: at.offset for each, at in admin.list_offsets(latest, read_committed=True).items()}
+    stable = _ends(admin, partitions, read_committed=True)
     held = [each for each in partitions if stable[each] < ends[each]]
     return Facts(now_ms, stable, _transactions(admin, held, ends), missing)
+
+
+def with_present_ends(admin: Admin, statuses: Sequence[Status], now_ms: int) -> list[Status]:
+    """Return the statuses, with the present ends of the inputs of queries whose runs publish them no more.
+
+    A run publishes the ends with the offsets that it has processed. Raises exceptions of clients.
+    """
+    ended = [each for each in statuses if not each.is_alive(now_ms)]
+    partitions, _ = _partitions(admin, sorted({given.topic for each in ended for given in each.inputs}))
+    ends = {
+        is_stable: _ends(admin, partitions, read_committed=is_stable)
+        for is_stable in {each.run.exactly_once for each in ended}
+    }
+    return [each if each.is_alive(now_ms) else _at(each, ends[each.run.exactly_once]) for each in statuses]
+
+
+def _at(status: Status, ends: Mapping[TopicPartition, int]) -> Status:
+    inputs = []
+    for given in status.inputs:
+        partitions = [
+            replace(each, end=ends.get(TopicPartition(given.topic, each.partition), each.end))
+            for each in given.partitions
+        ]
+        # Of omitted partitions the offsets are not known: what has arrived since in the other ones is added.
+        lag = given.lag + sum(each.lag for each in partitions) - sum(each.lag for each in given.partitions)
+        inputs.append(replace(given, partitions=partitions, lag=lag))
+    return replace(status, inputs=inputs)
+
+
+def _ends(
+    admin: Admin, partitions: Sequence[TopicPartition], *, read_committed: bool = False
+) -> dict[TopicPartition, int]:
+    latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
+    if not latest:
+        return {}
+    return {each: at.offset for each, at in admin.list_offsets(latest, read_committed=read_committed).items()}
 
 
 def with_keys(client: Mapping[str, object], status: Status, facts: Facts) -> Facts:
@@ -112,6 +147,8 @@ def _newest(client: Mapping[str, object], partition: TopicPartition, end: int) -
 
 def _partitions(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[str]]:
     missing: list[str] = []
+    if not topics:
+        return [], missing
     try:
         described: Mapping[str, Any] = admin.describe_topics(topics)
     except PartialFailure as failure:
