@@ -200,7 +200,7 @@ def at_the_beginning(declared: Pipeline) -> Status:
         (distinct, "deduplicate by key, user", ["key", "user"], '"hot"', {}),
         (joined, "inner join of streams", ["user"], '"hot"', {"joinSide": "left"}),
         (processed, "processor", ["who"], '"hot"', {"stateVarName": "seen"}),
-        (processed_in_pandas, "processor", ["user"], '"hot"', None),
+        (processed_in_pandas, "function with state", ["user"], '"hot"', None),
         (avro, "deduplicate by user", ["user"], '"hot"', None),
         (protobuf, "deduplicate by user", ["user"], '"hot"', None),
         (enriched, "deduplicate by name", ["name"], '"name of hot"', None),

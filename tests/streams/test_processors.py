@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
@@ -79,6 +80,29 @@ def test_added_field_of_state_is_null_in_old_state(ottla_spark: SparkSession, ot
             runner.stop()
     written = [json.loads(record.value or b"") for record in ottla.records("counted")]
     assert [(row["count"], row["amount"]) for row in written] == [(1, 5), (2, 5)]
+
+
+def count_in_pandas(key: Any, batches: Any, state: Any) -> Iterator[Any]:
+    count = (state.get[0] if state.exists else 0) + sum(len(batch) for batch in batches)
+    state.update((count,))
+    yield pd.DataFrame({"user": [key[0]], "count": [count]})
+
+
+@pipeline
+def counted_in_pandas(rows: Any = stream("rows", "json", schema="user STRING")) -> Output:
+    counts = rows.groupBy("user").applyInPandasWithState(
+        count_in_pandas, "user STRING, count BIGINT", "count BIGINT", "update", "NoTimeout"
+    )
+    return to("counted", counts, key="user", mode="updates")
+
+
+def test_function_with_state_counts_in_all_batches(ottla_streams: Start) -> None:
+    """Spark's encoding of state with Avro is for processors only."""
+    test = ottla_streams(counted_in_pandas)
+    for counts in ([("a", 2), ("b", 1)], [("a", 4), ("b", 2)]):
+        test.send("rows", *({"user": user} for user in "aba"))
+        found = [(row.value["user"], row.value["count"]) for row in test.read("counted")]
+        assert sorted(found) == counts
 
 
 @pipeline

@@ -14,6 +14,8 @@ from ottla.streams.errors import StreamsError
 
 AGGREGATE: Final = "aggregate"
 PROCESSOR: Final = "processor"
+STATE_FUNCTION: Final = "function with state"
+"""Of applyInPandasWithState."""
 JOIN: Final = "join of streams"
 _KINDS: Final = {
     "Aggregate": AGGREGATE,
@@ -23,7 +25,8 @@ _KINDS: Final = {
     "GlobalLimit": "limit",
 }
 _SOURCE: Final = "ottla"
-_PROCESSORS: Final = ("FlatMapGroups", "TransformWithState")
+_WITH_PROGRAMS: Final = {"TransformWithState": PROCESSOR, "FlatMapGroups": STATE_FUNCTION}
+"""By the beginning of the name."""
 _CASES: Final = re.compile(r"\b(?:upper|lower|initcap)\(")
 _ID: Final = re.compile(r"#\d+L?(?:-T\d+ms)?")
 
@@ -138,8 +141,9 @@ def _operator(name: str, node: Any, has_stream: Callable[[Any], bool]) -> Operat
         if all(map(has_stream, _items(node.children()))):
             return Operator(f"{str(node.joinType().sql()).lower()} {JOIN}")
         return None
-    if name.startswith(_PROCESSORS):
-        return Operator(PROCESSOR)
+    for beginning, kind in _WITH_PROGRAMS.items():
+        if name.startswith(beginning):
+            return Operator(kind)
     if name not in _KINDS:
         return None
     return Operator(_KINDS[name], tuple(map(_name, _grouping(name, node))))
@@ -163,7 +167,7 @@ def _keys(spark: SparkSession, name: str, node: Any) -> list[tuple[list[Any], An
     # Processors for DataFrames in Python have one of these methods, Scala's have neither.
     if name == "TransformWithStateInPySpark":
         return [(_items(node.leftAttributes()), children[0])]
-    if name.startswith(_PROCESSORS):
+    if name.startswith(tuple(_WITH_PROGRAMS)):
         return [(_items(node.groupingAttributes()), children[0])] if "InPandas" in name else []
     return [(_grouping(name, node), children[0])]
 

@@ -16,7 +16,7 @@ from ottla.streams.description import Description, QueryDescription, describe_in
 from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.failures import classify
 from ottla.streams.inputs import Inputs, read_inputs
-from ottla.streams.operators import AGGREGATE, PROCESSOR, Operators, check_supported, operators_of
+from ottla.streams.operators import AGGREGATE, PROCESSOR, STATE_FUNCTION, Operators, check_supported, operators_of
 from ottla.streams.outputs import Query, shape
 from ottla.streams.settings import Settings
 
@@ -141,7 +141,7 @@ def _problems(output: Output, operators: Operators) -> list[str]:
         found.append(f"{what}: a processor needs the package protobuf: pip install 'ottla[protobuf]'")
     if output.mode == "append" and operators.has(AGGREGATE):
         found.append(f"{what}: a running aggregate has no end: set mode='updates', or mode='final' for windows")
-    if output.mode == "updates" and not operators.has(AGGREGATE, PROCESSOR):
+    if output.mode == "updates" and not operators.has(AGGREGATE, PROCESSOR, STATE_FUNCTION):
         found.append(f"{what}: its rows do not change, because there is no aggregate: set mode='append'")
     if output.mode == "final" and not operators.has(AGGREGATE):
         found.append(f"{what}: there is no aggregate to wait for: set mode='append'")
