@@ -18,7 +18,10 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from ottla.clients import Admin, Consumer, Record
+from ottla.clients.admin import TransactionState
+from ottla.clients.errors import ClientError
 from ottla.common.ids import TopicPartition
+from ottla.spark.exactly_once import PREFIX
 from tests import deadlines
 from tests.chaos.load import Own
 from tests.ottla_process import OttlaProcess
@@ -27,6 +30,10 @@ from tests.spark.processes import DRIVER, JVM, WORKER, kill_session, processes_o
 
 # Starts of Spark take long on a busy machine.
 WAIT_S = 500.0
+IN_TRANSACTION = "workers in a transaction"
+"""Between the first record that a task has written and its commit, which takes a few milliseconds."""
+TRANSACTION_S = 3.0
+"""How long to wait for an open transaction."""
 
 
 class Numbers(Own):
@@ -180,10 +187,34 @@ class Chaos:
             return True
         if fault in ("paused worker", "worker cut off"):
             return self.pause_worker(is_cut_off=fault == "worker cut off")
+        if fault == IN_TRANSACTION:
+            return self.kill_in_transaction()
         pids = self.program.pids(fault)
         if pids:
             send_signal(self.chance.choice(pids), signal.SIGKILL)
         return bool(pids)
+
+    def kill_in_transaction(self) -> bool:
+        """Kill the workers as soon as one has written in a transaction.
+
+        Returns whether that stays open: a worker may commit before it is killed, and then its task has ended.
+        """
+        workers = self.program.pids(WORKER)
+        if not workers:
+            return False
+        deadline = time.monotonic() + TRANSACTION_S
+        try:
+            with Admin(self.broker.bootstrap) as admin:
+                while not (before := _open_transactions(admin)):
+                    if time.monotonic() >= deadline:
+                        return False
+                for pid in workers:
+                    send_signal(pid, signal.SIGKILL)
+                is_open = not before.isdisjoint(_open_transactions(admin))
+                self.done["workers after their commit"] += not is_open
+                return is_open
+        except ClientError:
+            return False
 
     def pause_worker(self, *, is_cut_off: bool) -> bool:
         """Stop a worker for a while; if `is_cut_off`, its executor is killed meanwhile, and it does not notice it."""
@@ -211,6 +242,12 @@ class Chaos:
             assert time.monotonic() < deadline, f"no batch after {self.done}: {self.program.log()[-6000:]}"
             self.program.ensure_running()
             time.sleep(0.05)
+
+
+def _open_transactions(admin: Admin) -> set[str]:
+    """The transactional ids with which tasks have written, and not committed."""
+    found = admin.list_transactions(states=[TransactionState.ONGOING], timeout_s=TRANSACTION_S)
+    return {each.transactional_id for each in found if each.transactional_id.startswith(PREFIX)}
 
 
 def read(bootstrap: str, topic: str, targets: int, isolation: str) -> list[list[str]]:

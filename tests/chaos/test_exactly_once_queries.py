@@ -21,7 +21,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.spark_program import WAIT_S, Chaos, Program, read, read_by_librdkafka, run_until, start_load
+from tests.chaos.spark_program import (
+    IN_TRANSACTION,
+    WAIT_S,
+    Chaos,
+    Program,
+    read,
+    read_by_librdkafka,
+    run_until,
+    start_load,
+)
 from tests.conftest import KAFKA
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
@@ -33,7 +42,7 @@ SOURCES, TARGETS = 3, 2
 PROGRAM = Path(__file__).parent / "exactly_once_queries.py"
 QUERIES = ("copied", "deduplicated")
 FAULTS = {
-    WORKER: 25, "paused worker": 10, EXECUTOR: 15, "worker cut off": 15, DAEMON: 5, PLANNER: 5,
+    WORKER: 15, IN_TRANSACTION: 15, "paused worker": 10, EXECUTOR: 15, "worker cut off": 15, DAEMON: 5, PLANNER: 5,
     "broker": 15, DRIVER: 2, JVM: 2, "all": 2,
 }  # fmt: skip
 SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}

@@ -2,8 +2,8 @@
 
 Four pipelines read one topic: one has no state, one counts and writes updates, one writes final windows, and one writes
 invalid records to a topic. Killed are the driver, its JVM, Python's workers and their daemon, the processes that plan
-batches, and the broker. A supervisor starts a program again that ended; whatever else fails, the program restarts by
-itself.
+batches, and the broker; workers also when they have written in an open transaction. A supervisor starts a program
+again that ended; whatever else fails, the program restarts by itself.
 
 In the end a reader with read_committed must see each number once and in order, each update of a count once, each window
 once, and each invalid record once, with the headers of Kafka Connect; and the last counts and the windows equal the
@@ -30,6 +30,7 @@ from ottla.clients import Consumer, Producer, Record
 from ottla.common.ids import TopicPartition
 from ottla.spark.session import QUICK_JAVA
 from tests.chaos.spark_program import (
+    IN_TRANSACTION,
     WAIT_S,
     Chaos,
     Numbers,
@@ -55,7 +56,10 @@ HEADERS = (
     "exception.message",
 )  # fmt: skip
 """Those of Kafka Connect's DeadLetterQueueReporter (KIP-298), except for the stack trace."""
-FAULTS = {WORKER: 30, "paused worker": 10, DAEMON: 8, PLANNER: 8, SERVER: 3, "broker": 20, DRIVER: 3, JVM: 3, "all": 3}
+FAULTS = {
+    WORKER: 20, IN_TRANSACTION: 20, "paused worker": 10, DAEMON: 8, PLANNER: 8, SERVER: 3, "broker": 20,
+    DRIVER: 3, JVM: 3, "all": 3,
+}  # fmt: skip
 FEW = ((WORKER, "broker"), ("all",))
 """Kills together, and then until the next batch."""
 SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
