@@ -1,8 +1,8 @@
 """A pool of clients that Spark's Python workers reuse between tasks: connecting costs more than a small task.
 
 A client is out of the pool while a task uses it, so tasks never share one. Idle clients are closed after a while, or if
-there are too many: each task of an exactly-once write has settings of its own. A forked child starts with an empty
-pool, because the threads of the parent's clients do not exist there.
+there are too many. A forked child starts with an empty pool, because the threads of the parent's clients do not exist
+there.
 """
 
 from __future__ import annotations
