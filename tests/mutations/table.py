@@ -2431,6 +2431,22 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
+        "a task of Spark waits for slow rows for as long as the producer does",
+        "spark/transactional_writer.py",
+        "        is_early = isinstance(error, RequestTimedOut) and not task.is_acknowledged\n",
+        "        is_early = False\n",
+        (f"{TASKS}::test_rows_may_take_longer_than_the_call_that_commits_them",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
+        "a task of Spark reports the error of a row, not that of its transaction",
+        "spark/transactional_writer.py",
+        "        task.finish()  # The error of a row",
+        "        # The error of a row",
+        (f"{TASKS}::test_row_that_a_broker_refuses_is_the_error_of_its_task",),
+        OTTLA_ONLY,
+    ),
+    Mutation(
         "a task of Spark that has written writes nothing",
         "spark/transactional_writer.py",
         "        if has_written(attempt, marker):\n",

@@ -10,7 +10,7 @@ import pytest
 from pyspark.taskcontext import TaskContext
 
 from ottla.clients import Admin, Producer
-from ottla.clients.admin import TransactionState
+from ottla.clients.admin import ConfigResource, TransactionState
 from ottla.spark import transactional_writer
 from ottla.spark.exactly_once import ExactlyOnceError
 from ottla.spark.sink import WriteFailed, Written
@@ -20,7 +20,7 @@ from tests.clients.support import WAIT_S, unique
 from .tasks import Context, Cut, Query, fail, rows
 
 pytestmark = pytest.mark.both
-END_TXN = 26
+PRODUCE, END_TXN = 0, 26
 
 
 def test_each_attempt_of_a_task_that_has_written_writes_nothing(query: Query) -> None:
@@ -112,6 +112,27 @@ def test_commit_without_a_response_is_not_written_again(query: Query) -> None:
     told = query.write(0, 0, rows(b"a"))
     assert told.records == 0
     assert query.seen() == [b"a"]
+
+
+def test_rows_may_take_longer_than_the_call_that_commits_them(query: Query) -> None:
+    with Proxy(query.bootstrap) as proxy:
+
+        def delay(_: object, response: Any) -> Any:
+            time.sleep(1.5)
+            return response
+
+        proxy.answers[PRODUCE] = delay
+        query.write(0, 0, rows(b"a"), **{"kafka.bootstrap.servers": proxy.bootstrap, "kafka.max.block.ms": "1000"})
+    assert query.write(0, 0, rows(b"a")).records == 0
+    assert query.seen() == [b"a"]
+
+
+def test_row_that_a_broker_refuses_is_the_error_of_its_task(query: Query) -> None:
+    with Admin(query.bootstrap) as admin:
+        admin.alter_config(ConfigResource.topic(query.topic), {"max.message.bytes": 500})
+    with pytest.raises(WriteFailed, match=rf"Topic '{query.topic}': .*max\.message\.bytes"):
+        query.write(0, 0, rows(b"a"), rows(b"b" * 1000))
+    assert query.seen() == []
 
 
 def test_two_writes_of_one_name_in_one_batch_are_refused_also_after_a_restart(query: Query) -> None:

@@ -62,27 +62,47 @@ class TaskRows:
 
     def __init__(self, producer: Producer, plan: Plan) -> None:
         self.written: dict[tuple[str, int], tuple[int, int]] = {}
+        self.rows = 0
+        """How many were taken."""
         self._producer = producer
         self._plan = plan
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
         self._size = 0
         self._sent: deque[tuple[str, BlockingBatches]] = deque()
 
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether all rows that were sent are acknowledged or failed."""
+        return all(sent.done() for _, sent in self._sent)
+
     def take(self, batch: pa.RecordBatch) -> None:
         """Send a batch, or keep it to join it with others."""
         if not batch.num_rows:
             return
+        self.rows += batch.num_rows
         if self._plan.encode is not None:
             batch = self._plan.encode(batch)
         for topic, rows in self._by_topic(batch):
             self._gathered.setdefault(topic, []).append(rows)
         self._size += batch.nbytes
         if self._size >= GATHERED_BYTES:
-            self._send()
+            self.send()
+
+    def send(self) -> None:
+        """Send the rows that were kept, without waiting. Raises WriteFailed."""
+        gathered, self._gathered, self._size = self._gathered, {}, 0
+        for topic, batches in gathered.items():
+            rows = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)
+            try:
+                self._sent.append((topic, self._producer.send_batch(topic, rows)))
+            except (ClientError, ValueError) as error:
+                raise WriteFailed(f"Topic {topic!r}: {error}") from error
+        while self._sent and self._sent[0][1].done():
+            self._wait_for_oldest()
 
     def finish(self) -> None:
         """Send the remaining rows and wait for all acknowledgements. Raises WriteFailed."""
-        self._send()
+        self.send()
         while self._sent:
             self._wait_for_oldest()
 
@@ -101,17 +121,6 @@ class TaskRows:
         topics = pc.unique(column).to_pylist()
         for topic in topics:
             yield topic, rows if len(topics) == 1 else rows.filter(pc.equal(column, topic))
-
-    def _send(self) -> None:
-        gathered, self._gathered, self._size = self._gathered, {}, 0
-        for topic, batches in gathered.items():
-            rows = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)
-            try:
-                self._sent.append((topic, self._producer.send_batch(topic, rows)))
-            except (ClientError, ValueError) as error:
-                raise WriteFailed(f"Topic {topic!r}: {error}") from error
-        while self._sent and self._sent[0][1].done():
-            self._wait_for_oldest()
 
     def _wait_for_oldest(self) -> None:
         topic, sent = self._sent.popleft()

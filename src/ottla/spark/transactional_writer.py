@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.taskcontext import TaskContext
 
 from ottla.clients.admin import Admin
-from ottla.clients.errors import BrokerError, ClientError, UnsupportedByBroker
+from ottla.clients.errors import BrokerError, ClientError, RequestTimedOut, UnsupportedByBroker
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.producer import Producer
 from ottla.common.errors import ErrorCode
@@ -107,10 +107,18 @@ def _write(
     task = TaskRows(producer, plan)
     for batch in batches:
         task.take(batch)
+    task.send()
+    marker = Marker(attempt.batch + 1, attempt.run, attempt.write, task.rows, attempt.layout)
+    try:
+        # The producer ends the transaction after all rows are acknowledged: one wait for its thread instead of two.
+        _commit(producer, attempt, marker)
+    except ClientError as error:
+        is_early = isinstance(error, RequestTimedOut) and not task.is_acknowledged
+        task.finish()  # The error of a row says more than that of its transaction.
+        if not is_early:
+            raise
+        _commit(producer, attempt, marker)  # Continues the first call, whose time the rows took.
     task.finish()
-    rows = sum(records for records, _ in task.written.values())
-    marker = Marker(attempt.batch + 1, attempt.run, attempt.write, rows, attempt.layout)
-    _commit(producer, attempt, marker)
     return marker, task.written
 
 
