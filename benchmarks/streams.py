@@ -7,10 +7,12 @@ threads), and process the same topic in turn, after warm-ups that are not counte
 side: JVM, driver and Python's workers; the broker's is beside it. A run begins when the program is started, and ends
 when the offsets of all records are committed. What it wrote is then read with read_committed and checked.
 
+`guarantees` compares two pipelines of Ottla, with a warm-up and pairs of its own (`streams_guarantees`).
 `reprocess` and `restart` start processes of their own, after `ottla stream prepare`. Python finds its bytecode, also
 where the environment forbids that it stores it. Maven fetches the jars of Kafka Streams (tests/peers/streams).
-A race takes at most three minutes; with --full it has 5 million records, `reprocess` 10 million in two rounds, because
-the first contender pays for memory that the machine has not used before.
+A race takes at most three minutes, one of guarantees up to nine. With --full, races with Kafka Streams have 5 million
+records, and `reprocess` 10 million in two rounds, because the first contender pays for memory that the machine has not
+used before.
 """
 
 from __future__ import annotations
@@ -29,30 +31,33 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import results, streams_latency
-from benchmarks.brokers import start_ottla
+from benchmarks import results, streams_guarantees, streams_latency
+from benchmarks.brokers import SETTINGS, start_ottla
 from benchmarks.process_times import spent
-from benchmarks.streams_contenders import AT_LEAST_ONCE, EXACTLY_ONCE, OTTLA, PEER
+from benchmarks.streams_contenders import EXACTLY_ONCE, OTTLA, PEER
+from benchmarks.streams_guarantees import CPU, RATE
 from benchmarks.streams_stage import Stage
 from benchmarks.wire import Figures
 
-PER_CPU, CPU, RATE = "records per CPU-second", "CPU s per million", "records/s"
+PER_CPU = "records per CPU-second"
 BROKER_CPU = "broker CPU s per million"
-MS, BATCH_CPU = "ms a micro-batch", "CPU ms a micro-batch"
+BROKER = {**SETTINGS, "log.retention.check.interval.ms": 1000}
+GUARANTEE_ROUNDS = 5
+"""With --full."""
 FULL = 5.0
 """Times as many records as by default."""
 MILLION = 1_000_000
+SIDES = (OTTLA, PEER)
 
 
 @dataclass(frozen=True)
 class Race:
-    """`run` does it once for one of `sides`; `aims` are for the ratio of the first side's figures to the other's."""
+    """`run` does it once for one of `SIDES`; `aims` are for the ratio of the first side's figures to the other's."""
 
     title: str
     run: Callable[[Stage, str, float], Figures]
     aims: dict[str, float]
     warm_ups: int = 2
-    sides: tuple[str, str] = (OTTLA, PEER)
     limits: dict[str, float] | None = None
     """Aims for the figures of the first side alone."""
     full_rounds: int = 1
@@ -68,11 +73,11 @@ def _throughput(kind: str, records: int, keys: int) -> Callable[[Stage, str, flo
     return race
 
 
-def process(stage: Stage, who: str, kind: str, records: int, keys: int, guarantee: str = EXACTLY_ONCE) -> Figures:
+def process(stage: Stage, who: str, kind: str, records: int, keys: int) -> Figures:
     """Process all records of a topic in a warm process."""
     source = stage.filled(records, keys)
     contender = stage.contender(who)
-    with stage.program(kind, source, guarantee) as program:
+    with stage.program(kind, source, EXACTLY_ONCE) as program:
         before, broker, begin = contender.cpu_parts(), stage.broker.cpu_seconds(), time.perf_counter()
         contender.start(program)
         stage.wait_until_committed(program, contender)
@@ -87,34 +92,6 @@ def process(stage: Stage, who: str, kind: str, records: int, keys: int, guarante
         **{f"{part}: {CPU}": seconds * MILLION / records for part, seconds in parts.items()},
     }  # fmt: skip
     return figures | ({"micro-batches": float(len(batches))} if batches else {})
-
-
-def _guarantees(stage: Stage, who: str, scale: float) -> Figures:
-    """`who` is a guarantee; both run on Ottla's side."""
-    figures = process(stage, OTTLA, "stateless", int(MILLION * scale), 1_000, who)
-    return {name: figure for name, figure in figures.items() if name != PER_CPU}
-
-
-def _small_batches(stage: Stage, who: str, scale: float) -> Figures:
-    """`who` is a guarantee: ten records, and the next ten when they have been processed."""
-    contender, batches = stage.contender(OTTLA), max(int(120 * scale), 30)
-    source = stage.topic()
-    with stage.program("stateless", source, who) as program:
-        contender.start(program)
-        before = contender.cpu_parts()
-        for number in range(batches):
-            if number == batches // 3:
-                before = contender.cpu_parts()
-            stage.send_few(source, 10)
-            stage.wait_until_committed(program, contender)
-        parts = spent(before, contender.cpu_parts())
-        told = contender.stop()
-    times = [float(row["durationMs"]["triggerExecution"]) for row in told[len(told) // 3 :]]
-    counted = batches - batches // 3
-    return {
-        MS: statistics.median(times), BATCH_CPU: sum(parts.values()) * 1000 / counted,
-        **{f"{part}: {BATCH_CPU}": seconds * 1000 / counted for part, seconds in parts.items()},
-    }  # fmt: skip
 
 
 def _reprocess(stage: Stage, who: str, scale: float) -> Figures:
@@ -138,17 +115,12 @@ def _latency(kind: str) -> Callable[[Stage, str, float], Figures]:
     return race
 
 
-ONCE_SIDES = (EXACTLY_ONCE, AT_LEAST_ONCE)
 RACES = {
     "stateless": Race("filter and map of 100 B records", _throughput("stateless", MILLION, 1_000), {PER_CPU: 2}),
     "count-1k": Race("count by 1,000 keys", _throughput("count", MILLION, 1_000), {PER_CPU: 1.5}),
     "count-1m": Race("count by a million keys", _throughput("count", MILLION, MILLION), {PER_CPU: 0.7}, warm_ups=1),
     "reprocess": Race(
         "filter and map from the beginning, with the start of the process", _reprocess, {RATE: 1.5}, 1, full_rounds=2
-    ),
-    "guarantees": Race("exactly once against at least once", _guarantees, {CPU: 1.05}, sides=ONCE_SIDES),
-    "guarantees-small": Race(
-        "the same, ten records a micro-batch", _small_batches, {BATCH_CPU: 1.05}, 8, ONCE_SIDES
     ),
     "latency": Race(
         "filter and map, from produce to a read_committed reader, 100 records/s",
@@ -169,9 +141,9 @@ RACES = {
 
 def run_race(stage: Stage, race: Race, rounds: int, scale: float) -> dict[str, Figures]:
     """The medians of each side, in turn."""
-    found: dict[str, list[Figures]] = {who: [] for who in race.sides}
+    found: dict[str, list[Figures]] = {who: [] for who in SIDES}
     for number in range(race.warm_ups + rounds):
-        for who in race.sides if number % 2 else reversed(race.sides):
+        for who in SIDES if number % 2 else reversed(SIDES):
             figures = race.run(stage, who, min(scale, 1.0) if number < race.warm_ups else scale)
             if number >= race.warm_ups:
                 found[who].append(figures)
@@ -183,7 +155,7 @@ def run_race(stage: Stage, race: Race, rounds: int, scale: float) -> dict[str, F
 
 def show(name: str, race: Race, medians: dict[str, Figures], console: Console) -> None:
     """Print the table of a race."""
-    ours, theirs = race.sides
+    ours, theirs = SIDES
     load = os.getloadavg()[0]
     table = Table(title=f"{name}: {race.title} (load {load:.1f})", title_justify="left")
     for heading in ("figure", ours, theirs, "ratio", "must reach"):
@@ -199,18 +171,30 @@ def show(name: str, race: Race, medians: dict[str, Figures], console: Console) -
     console.print(table)
 
 
+def _guarantees(stage: Stage, name: str, rounds: int, scale: float, console: Console) -> dict[str, dict[str, float]]:
+    """Run the race of two guarantees, and print its table."""
+    size = streams_guarantees.SIZES[name]
+    compared = streams_guarantees.compare(stage, size, rounds, scale)
+    streams_guarantees.show(name, size, compared, console)
+    ours, theirs = (compared.medians(who) for who in streams_guarantees.SIDES)
+    rows = results.compared(ours, streams_guarantees.SIDES[1], theirs)
+    rows[size.unit]["ratio"] = compared.ratio(size.unit)
+    return rows
+
+
 def main() -> None:
     """Run the races that were asked for."""
+    known = [*RACES, *streams_guarantees.SIZES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("races", nargs="*", metavar="RACE", help=f"by default all: {', '.join(RACES)}")
+    parser.add_argument("races", nargs="*", metavar="RACE", help=f"by default all: {', '.join(known)}")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--scale", type=float, default=1.0, help="times as many records")
     parser.add_argument("--full", action="store_true", help=f"{FULL:g} times as many records, one round or two")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures, ratios and conditions there")
     given = parser.parse_args()
-    unknown = [name for name in given.races if name not in RACES]
+    unknown = [name for name in given.races if name not in known]
     if unknown:
-        parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(RACES)}")
+        parser.error(f"no such race: {', '.join(unknown)}; there are: {', '.join(known)}")
     scale = FULL if given.full else given.scale
     console = Console(width=110)
     conditions: dict[str, Any] = results.conditions(1 if given.full else given.rounds, scale)
@@ -218,14 +202,18 @@ def main() -> None:
     found: results.Results = {}
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-race-") as directory, ExitStack() as stack:
-        broker = stack.enter_context(start_ottla(Path(directory) / "broker"))
+        broker = stack.enter_context(start_ottla(Path(directory) / "broker", BROKER))
         stage = Stage(broker, Path(directory), stack)
         try:
-            for name in given.races or RACES:
+            rounds = GUARANTEE_ROUNDS if given.full else given.rounds
+            for name in given.races or known:
+                if name in streams_guarantees.SIZES:
+                    found[name] = _guarantees(stage, name, rounds, scale, console)
+                    continue
                 race = RACES[name]
                 medians = run_race(stage, race, race.full_rounds if given.full else given.rounds, scale)
                 show(name, race, medians, console)
-                found[name] = results.compared(medians[race.sides[0]], race.sides[1], medians[race.sides[1]])
+                found[name] = results.compared(medians[SIDES[0]], SIDES[1], medians[SIDES[1]])
         finally:
             if given.json is not None and found:
                 results.write(given.json, found, conditions)

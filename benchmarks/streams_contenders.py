@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Any
 from tests.peers.__main__ import fetch_streams
 from tests.peers.cache import STREAMS
 
-from benchmarks.process_times import ProcessTimes, session_of
+from benchmarks.process_times import ProcessTimes, processes, session_of
 from ottla.spark import class_archive
 
 OTTLA, PEER = "ottla", "Kafka Streams"
@@ -39,10 +39,13 @@ class Program:
     source: str
     target: str
     guarantee: str = EXACTLY_ONCE
+    most: int | None = None
+    """The largest number of records of a micro-batch; only Ottla has it."""
 
     def words(self) -> str:
         """The arguments of the command `start`."""
-        return f"{self.name} {self.kind} {self.source} {self.target} {self.guarantee}"
+        most = "" if self.most is None else f" {self.most}"
+        return f"{self.name} {self.kind} {self.source} {self.target} {self.guarantee}{most}"
 
 
 class Contender:
@@ -55,7 +58,8 @@ class Contender:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 start_new_session=True, env=_installed() | (environment or {}),
             )  # fmt: skip
-        self._processes = ProcessTimes(session_of(self._process.pid))
+        self._choose = session_of(self._process.pid)
+        self._processes = ProcessTimes(self._choose)
         self._processes.watch(lambda: self.is_running)
 
     def start(self, program: Program) -> None:
@@ -63,7 +67,7 @@ class Contender:
         self._ask(f"start {program.words()}", "started")
 
     def stop(self) -> list[dict[str, Any]]:
-        """Stop the program. The reports of Spark's micro-batches; Kafka Streams has none."""
+        """Stop the programs. The reports of Spark's last micro-batches; Kafka Streams has none."""
         told = json.loads(self._ask("stop", "stopped").partition(" ")[2])
         return told if isinstance(told, list) else []
 
@@ -78,10 +82,20 @@ class Contender:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
-        while line := self._process.stdout.readline():
-            if line.startswith(answer):
-                return line
-        raise RuntimeError(f"no answer to {command!r}:\n{self.tail()}")
+        line = self._process.stdout.readline()
+        if not line.startswith(answer):
+            raise RuntimeError(f"{command!r} was answered with {line!r}:\n{self.tail()}")
+        return line
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes during the block, which must be short."""
+        pids = [row.pid for row in self._choose(processes())]
+        try:
+            _signal(pids, signal.SIGSTOP)
+            yield
+        finally:
+            _signal(pids, signal.SIGCONT)
 
     @property
     def is_running(self) -> bool:
@@ -109,9 +123,7 @@ class Contender:
         """SIGKILL to the driver: the process and the JVM that it started. Python's workers end by themselves."""
         if not self.is_running:
             return
-        for pid in [*_children(self._process.pid), self._process.pid]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _signal([*_children(self._process.pid), self._process.pid], signal.SIGKILL)
         self._process.wait(STOP_S)
 
     def end(self) -> None:
@@ -137,6 +149,12 @@ def _prepare() -> None:
     place = class_archive.place()
     if place is not None and not place.is_file():
         subprocess.run([*OTTLA_STREAM, "prepare"], env=_installed(), check=True, stdout=subprocess.DEVNULL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _children(pid: int) -> list[int]:

@@ -3,8 +3,10 @@
     python -m benchmarks.streams_program BOOTSTRAP DIRECTORY        as tests/peers/streams/StreamsRaces.java
     ottla stream run benchmarks/streams_program.py                  one, named by $OTTLA_RACE
 
-The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE`, and `stop`, which is answered
-with what Spark told of each micro-batch. It ends at the end of its input.
+The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE [MOST]`, where MOST limits the
+records of a micro-batch, and `stop`, which ends all that were started and is answered with what Spark reported of the
+last 100 micro-batches of each. It ends at the end of its input. The answers have the pipe of standard output for
+themselves: what Spark and Java print there goes to standard error.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
@@ -31,7 +33,7 @@ RACE = "OTTLA_RACE"
 """The environment variable with the words of a `start` command, for `ottla stream run`."""
 
 
-def declare(name: str, kind: str, source: str, target: str, guarantee: str) -> Pipeline:
+def declare(name: str, kind: str, source: str, target: str, guarantee: str, most: str | None = None) -> Pipeline:
     """One of the pipelines."""
 
     def stateless(rows: DataFrame = stream(source, "text", key="text")) -> Output:
@@ -41,27 +43,40 @@ def declare(name: str, kind: str, source: str, target: str, guarantee: str) -> P
     def count(rows: DataFrame = stream(source, "text", key="text")) -> Output:
         return to(target, rows.groupBy("key").count(), key="key", value="text", mode="updates")
 
-    declared = pipeline(name=name, exactly_once=guarantee == "exactly_once_v2")
+    declared = pipeline(
+        name=name, exactly_once=guarantee == "exactly_once_v2", max_records=None if most is None else int(most)
+    )
     return declared({"stateless": stateless, "count": count}[kind])
+
+
+def own_output() -> TextIO:
+    """Standard output for this module alone; what others write to it, also in processes started later, is an error."""
+    own = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return own
 
 
 def main() -> None:
     """Run what the commands say."""
     bootstrap, directory = sys.argv[1:]
+    answers = own_output()
     spark = session("races", f"local[{CORES}]", **{"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False})
-    runner: Runner | None = None
+    runners: list[Runner] = []
     for line in sys.stdin:
         words = line.split()
         if words[0] == "start":
             settings = Settings({"bootstrap.servers": bootstrap}, directory)
-            runner = Runner(spark, [declare(*words[1:])], settings)
-            runner.start()
-            print("started", flush=True)
-        elif runner is not None:
+            runners.append(Runner(spark, [declare(*words[1:])], settings))
+            runners[-1].start()
+            print("started", file=answers, flush=True)
+            continue
+        told: list[Any] = []
+        while runners:
+            runner = runners.pop()
             queries = [each.execution for each in runner._queries if each.execution is not None]  # noqa: SLF001
             runner.stop()
-            told: list[Any] = [json.loads(row.json) for query in queries for row in query.recentProgress]
-            print("stopped", json.dumps([row for row in told if row["numInputRows"]]), flush=True)
+            told += [json.loads(row.json) for query in queries for row in query.recentProgress]
+        print("stopped", json.dumps([row for row in told if row["numInputRows"]]), file=answers, flush=True)
     spark.stop()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,36 +60,41 @@ class Stage:
             one.kill()
 
     @contextmanager
-    def program(self, kind: str, source: str, guarantee: str) -> Iterator[Program]:
-        """A new program with an output of its own, which is deleted afterwards."""
-        with passing_topic(self.broker, PARTITIONS) as target:
-            yield Program(f"race-{uuid.uuid4().hex[:8]}", kind, source, target, guarantee)
+    def program(
+        self, kind: str, source: str, guarantee: str, most: int | None = None, **config: str
+    ) -> Iterator[Program]:
+        """A new program with an output of its own, which is deleted afterwards; `config` is that of its topic."""
+        with passing_topic(self.broker, PARTITIONS, **config) as target:
+            yield Program(f"race-{uuid.uuid4().hex[:8]}", kind, source, target, guarantee, most)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    def topic(self) -> str:
+    def topic(self, **config: str) -> str:
         """A new topic."""
-        return new_topic(self.broker, PARTITIONS)
+        return new_topic(self.broker, PARTITIONS, **config)
 
     def filled(self, records: int, keys: int) -> str:
-        """A topic with records of 100 B, of which the filter drops a tenth; each key comes equally often."""
+        """A topic with the records of `tables`."""
         if (records, keys) not in self._topics:
             topic = self.topic()
-            with Producer(bootstrap_servers=self.broker.bootstrap) as producer:
-                for start in range(0, records, _AT_ONCE):
-                    numbers = range(start, min(start + _AT_ONCE, records))
-                    names = pa.array([b"key-%07d" % (i * 7_919 % keys) for i in numbers])
-                    values = pa.array([b"%d%09d" % (i % 10, i) + _FILLER for i in numbers])
-                    producer.send_batch(topic, pa.table({"key": names, "value": values}))
+            self.send(topic, tables(records, keys))
             os.sync()  # else the first contender waits for the disk
             self._topics[records, keys] = topic
         return self._topics[records, keys]
 
-    def send_few(self, topic: str, records: int) -> None:
-        """Some records to partition 0, in one batch."""
+    def send(self, topic: str, rows: Iterable[pa.Table]) -> None:
+        """Send tables of records."""
         with Producer(bootstrap_servers=self.broker.bootstrap) as producer:
-            for number in range(records):
-                producer.send(topic, b"1%09d" % number + _FILLER, key=b"few", partition=0)
+            for table in rows:
+                producer.send_batch(topic, table)
+
+    def send_few(self, topic: str, records: int, times: int) -> None:
+        """Send some records to partition 0 in one batch, and as many again."""
+        with Producer(bootstrap_servers=self.broker.bootstrap) as producer:
+            for _ in range(times):
+                for number in range(records):
+                    producer.send(topic, b"1%09d" % number + _FILLER, key=b"few", partition=0)
+                producer.flush()
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """All of a topic."""
@@ -138,3 +143,12 @@ class Stage:
                 assert time.monotonic() < deadline, f"the end of {topic} cannot be read"
                 batches.append(reader.poll_arrow(0.2).select(["key", "value"]))
         return pa.Table.from_batches(batches)
+
+
+def tables(records: int, keys: int) -> Iterator[pa.Table]:
+    """Records of 100 B, of which the filter drops a tenth; each key comes equally often."""
+    for start in range(0, records, _AT_ONCE):
+        numbers = range(start, min(start + _AT_ONCE, records))
+        names = pa.array([b"key-%07d" % (i * 7_919 % keys) for i in numbers])
+        values = pa.array([b"%d%09d" % (i % 10, i) + _FILLER for i in numbers])
+        yield pa.table({"key": names, "value": values})

@@ -33,9 +33,9 @@ def new_topic(broker: Broker, partitions: int, **config: str) -> str:
 
 
 @contextlib.contextmanager
-def passing_topic(broker: Broker, partitions: int) -> Iterator[str]:
+def passing_topic(broker: Broker, partitions: int, **config: str) -> Iterator[str]:
     """A topic that is deleted afterwards, so that runs do not fill the page cache; its files a second later or more."""
-    name = new_topic(broker, partitions)
+    name = new_topic(broker, partitions, **config)
     yield name
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.delete_topics([name])[name].result(30)

@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.time.Duration;
 import java.util.Properties;
 
@@ -24,18 +25,20 @@ import org.apache.kafka.streams.kstream.Produced;
  */
 public final class StreamsRaces {
     public static void main(String[] arguments) throws Exception {
+        PrintStream answers = System.out; // for nothing else: what libraries print goes to standard error
+        System.setOut(System.err);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         KafkaStreams running = null;
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] words = line.trim().split(" ");
             if (words[0].equals("start")) {
                 running = start(arguments, words);
-                System.out.println("started");
+                answers.println("started");
             } else {
                 running.close(Duration.ofSeconds(30));
-                System.out.println("stopped {}");
+                answers.println("stopped {}");
             }
-            System.out.flush();
+            answers.flush();
         }
         System.exit(0);
     }
