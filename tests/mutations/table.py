@@ -3225,6 +3225,13 @@ STREAMS = (
         ("tests/streams/test_runner.py::test_stop_waits_for_the_end_of_a_batch",),
     ),
     Mutation(
+        "the reader of a source ends with Java, also while it waits for a broker",
+        "spark/worker_server.py",
+        "        _end_with(0)\n",
+        "        pass\n",
+        ("tests/spark/test_forked_workers.py::test_reader_of_a_source_ends_with_java_although_its_launcher_lives",),
+    ),
+    Mutation(
         "a stop does not wait for ever for a query that Java cannot interrupt",
         "streams/runtime.py",
         '    session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)\n',

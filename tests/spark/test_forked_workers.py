@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ print(__name__, sys.argv[1:], os.environ["COLOUR"], os.getcwd(), sys.stdin.read(
 print("preloaded", "pyarrow" in sys.modules, file=sys.stderr)
 sys.exit(3)
 """
+SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 LASTING = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
@@ -79,6 +81,25 @@ def test_a_launcher_ends_with_its_fork(launcher: Path, tmp_path: Path) -> None:
         assert started.stdout is not None
         os.kill(int(started.stdout.readline()), signal.SIGKILL)
         assert started.wait(WAIT_S) == 0
+
+
+def test_reader_of_a_source_ends_with_java_although_its_launcher_lives(launcher: Path) -> None:
+    """Java holds the other end of the standard input. A killed Java ends neither its launchers nor their calls."""
+    with socket.create_server(("127.0.0.1", 0)) as java:
+        java.settimeout(WAIT_S)
+        environment = {
+            **os.environ,
+            "PYTHON_WORKER_FACTORY_PORT": str(java.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        }
+        with subprocess.Popen([launcher, "-m", SOURCE_RUNNER], stdin=subprocess.PIPE, env=environment) as started:
+            connection, _ = java.accept()
+            with connection:
+                assert started.stdin is not None
+                began_s = time.monotonic()
+                started.stdin.close()
+                assert started.wait(WAIT_S) == 0
+                assert time.monotonic() - began_s < 5, "it did not wait for the response to its first message"
 
 
 @pytest.mark.parametrize("arguments", [["-m", "shown"], ["-c", "import shown"]])

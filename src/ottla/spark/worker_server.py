@@ -41,6 +41,8 @@ PRELOADED: Final = (
     "ottla.spark.transactional_writer",
     "pandas",  # pyarrow imports it for the answer of each task that writes
 )
+_SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+"""It gets nothing on its standard input, whose other end Java has until it dies."""
 _SETSIG: Final = 10
 """F_SETSIG of Linux, which the module fcntl does not have."""
 _MOST_REQUEST: Final = 1 << 24
@@ -83,7 +85,10 @@ def become(connection: socket.socket) -> None:
         sys.modules["numpy.random"].seed()
     # For `ps`, which shows the command line of the server. The kernel keeps 15 characters.
     Path("/proc/self/comm").write_text(module.rpartition(".")[2], encoding="utf-8")
-    _end_with(connection)
+    _end_with(connection.fileno())
+    if module == _SOURCE_RUNNER:
+        # A killed Java does not end the launcher, and a call of the reader ends only when its brokers respond.
+        _end_with(0)
     sys.argv = [module, *rest]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -111,14 +116,15 @@ def _receive(connection: socket.socket) -> tuple[list[str], dict[bytes, bytes], 
     return found
 
 
-def _end_with(connection: socket.socket) -> None:
-    """Let the kernel send SIGTERM to this process when the launcher has died."""
-    fcntl.fcntl(connection, _SETSIG, signal.SIGTERM)
-    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
-    with contextlib.suppress(BlockingIOError):
-        if not connection.recv(1, socket.MSG_DONTWAIT):  # it had died before
-            os._exit(1)
+def _end_with(number: int) -> None:
+    """Let the kernel send SIGTERM to this process when the other end of a socket or pipe is closed."""
+    fcntl.fcntl(number, _SETSIG, signal.SIGTERM)
+    fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_ASYNC)
+    poller = select.poll()
+    poller.register(number, select.POLLHUP)
+    if poller.poll(0):  # it was closed before
+        os._exit(1)
 
 
 def main() -> None:
