@@ -37,7 +37,7 @@ from tests import deadlines
 from tests.conftest import RunningBroker
 
 from .conftest import MakeTopic
-from .support import WAIT_S, unique
+from .support import WAIT_S, unique, wait_until
 
 MakeProducer = Callable[..., Producer]
 
@@ -338,7 +338,8 @@ def test_forked_child_cannot_end_the_transaction_of_its_parent(
             return failed
 
         assert deadlines.code_of_fork(count_failures) == 3
-    assert read(broker, topic) == [b"1"]
+    # The coordinator answers before the marker is written.
+    wait_until(lambda: read(broker, topic) == [b"1"], "the record is readable")
 
 
 def test_unreachable_coordinator_ends_the_wait_and_the_call_may_be_repeated() -> None:
