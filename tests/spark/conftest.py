@@ -69,3 +69,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     running = ottla.spark.session("ottla tests", "local[2]", **settings)
     yield running
     stop(running)
+
+
+@pytest.fixture(autouse=True)
+def _active_session(request: pytest.FixtureRequest) -> None:
+    if "spark" in request.fixturenames:
+        interrupted_calls.activate_again(request.getfixturevalue("spark"))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped,unused-ignore]
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_interrupted: list[str] = []
 
 
 def close_their_connections() -> None:
@@ -22,6 +27,18 @@ def close_their_connections() -> None:
             raise  # py4j handles it
         except BaseException:
             self.close()
+            _interrupted.append(command)
             raise
 
     ClientServerConnection.send_command = send_or_close
+
+
+def activate_again(session: SparkSession) -> None:
+    """Make this the active session of the thread if it has another connection, so another thread of Java, by now.
+
+    Without an active session, Spark does not find data sources in Python.
+    """
+    if _interrupted:
+        _interrupted.clear()
+        jvm: Any = session._jvm
+        jvm.SparkSession.setActiveSession(session._jsparkSession)

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.streams.declarations import Pipeline
 from ottla.streams.testing import PipelineTest
-from tests.spark.conftest import spark  # noqa: F401 - a fixture
+from tests.spark.conftest import _active_session, spark  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -69,7 +69,7 @@ def test_stop_has_a_deadline_although_java_cannot_interrupt_the_query(
         is_in_batch.set()
         go_on.wait(2 * QUICK_S)
 
-    monkeypatch.setattr(outputs, "_batch_writer", lambda _: wait)
+    monkeypatch.setattr(outputs, "_batch_writer", lambda *_: wait)
     monkeypatch.setattr(runtime, "BATCH_END_S", 0.0)
     monkeypatch.setattr(runtime, "STOP_TIMEOUT", "1s")
     ottla.topic("rows")
