@@ -1,9 +1,11 @@
-"""Asyncio and admin clients that are garbage collected without `close`: they warn, finish and disconnect."""
+"""Clients without `close`: collected ones warn, finish and disconnect; others end with the program."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import warnings
 from contextlib import suppress
@@ -66,3 +68,17 @@ def test_dropped_admin_clients_end_their_threads(broker: RunningBroker) -> None:
     warned = [str(warning.message) for warning in caught]
     assert warned.count("unclosed admin client") == 5
     wait_until(lambda: threading.active_count() == before, "the threads of the dropped admin clients end")
+
+
+def test_program_without_close_ends_its_threads_first(tmp_path: Path) -> None:
+    """Python would end such a thread in the middle of C code, which may be a segmentation fault."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import atexit, threading
+atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # runs after those of the imports
+from ottla.clients import Admin, Consumer, Producer
+clients = [kind(bootstrap_servers="127.0.0.1:1") for kind in (Admin, Consumer, Producer)]
+print(len(threading.enumerate()) > 1)
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["True", "['MainThread']"]

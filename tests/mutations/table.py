@@ -1077,6 +1077,13 @@ GROUPS = (
         (f"{UNIT}/coordinators/test_rebalance.py::test_duplicate_protocol_counts_once",),
     ),
     Mutation(
+        "no thread of a client runs when Python ends",
+        "clients/driver.py",
+        "@atexit.register\ndef _stop_all",
+        "def _stop_all",
+        ("tests/clients/test_ottla_dropped.py::test_program_without_close_ends_its_threads_first",),
+    ),
+    Mutation(
         "a static member that returns leaves no partition without an owner",
         "coordinators/group/join.py",
         "is_same_vote and not _has_partition_without_owner(core, group, member, joining.protocols)",
