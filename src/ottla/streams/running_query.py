@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -141,17 +140,17 @@ class RunningQuery:
         return None
 
     def _process_all(self, execution: StreamingQuery) -> None:
-        """Wait until the records of now are processed. Raises StreamingQueryException, StreamsError, Py4JError.
+        """Wait until the records of now are processed. Raises StreamsError, and exceptions of Spark.
 
         Spark's call has no deadline. In a thread, with a connection to Java of its own, it does not keep this thread
         from calling Java afterwards, to stop the query.
         """
-        errors: list[PySparkException | Py4JError] = []
+        errors: list[Exception] = []
 
         def wait() -> None:
             try:
                 execution.processAllAvailable()
-            except (PySparkException, Py4JError) as error:
+            except Exception as error:  # noqa: BLE001 - raised below, in the thread that waits
                 errors.append(error)
 
         thread = threading.Thread(target=wait, name="ottla-streams-wait", daemon=True)

@@ -186,8 +186,8 @@ def _replace_static(core: Core, group: Group, joining: _Joining, member: Member,
     )  # fmt: skip
     effects = [line, *_fence(group, member)]
     stable = group.state is State.STABLE
-    is_same_vote = _same_vote(group, member, joining.protocols)
-    if stable and is_same_vote and not _has_partition_without_owner(core, group, member, joining.protocols):
+    is_same_vote = stable and _same_vote(group, member, joining.protocols)
+    if is_same_vote and not _has_partition_without_owner(core, group, member, joining.protocols):
         return effects + _replace_in_stable(core, group, joining, member, new_id)
     core.forget_heartbeat(group, member.member_id)
     group.rename(member.member_id, new_id)
@@ -195,7 +195,7 @@ def _replace_static(core: Core, group: Group, joining: _Joining, member: Member,
     member.is_new = False
     effects += _park(group, member, joining)
     core.expect_heartbeat(group, member, now)
-    if stable and is_same_vote:
+    if is_same_vote:
         reason = (
             f"Static member {new_id} with instance id {instance_id} joined while partitions had no owner;"
             f" client reason: {joining.reason}"
@@ -280,16 +280,13 @@ def _has_partition_without_owner(core: Core, group: Group, returned: Member, pro
     """
     if not group.is_consumer_group:
         return False
-    name = group.protocol_name
-    topics = subscribed_topics(
-        dict(protocols).get(name or "", b"") if member is returned else member.metadata(name)
-        for member in group.members.values()
-    )
+    members = [replace(each, protocols=protocols) if each is returned else each for each in group.members.values()]
+    topics = subscribed_topics(each.metadata(group.protocol_name) for each in members)
     by_name = core.topics.by_name
     counts = {topic: len(by_name[topic].partitions) for topic in topics or () if topic in by_name}
     owned: dict[str, set[int]] = {topic: set() for topic in counts}
     try:
-        for member in group.members.values():
+        for member in members:
             rows = decode_assignment(member.assignment).assigned_partitions if member.assignment else ()
             for row in rows:
                 owned.setdefault(row.topic, set()).update(row.partitions)
