@@ -1,5 +1,6 @@
 """A log against a model, with random operations: appends, rolls, truncation at both ends, retention, compaction,
-expiry, flushes, checkpoints, deletion and recreation. A run ends with a stop, a kill, a power cut or a disk failure.
+expiry, flushes, checkpoints, deletion and recreation, changes of cleanup.policy, and reassignment, after which the log
+is that of a follower. A run ends with a stop, a kill, a power cut or a disk failure.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log import Log, LogConfig, LogManager
 from ottla.log.cleaner import Cleaner
+from ottla.log.follower import append_as_follower, restart_at
+from ottla.log.salvage import is_copy
 from ottla.records import BatchProducer, decode_batch, encode_batch, iter_batches
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import ManualClock, append
@@ -74,6 +77,8 @@ class Truth:
     start: int = 0
     # The disk failed, or the power was cut, while this batch was appended.
     in_doubt: Sent | None = None
+    # Whether compaction may have left gaps, whatever cleanup.policy is now.
+    may_have_gaps: bool = False
 
     def records(self) -> dict[int, tuple[bytes, bytes | None, int]]:
         return {
@@ -95,6 +100,7 @@ class Story:
             Path(path).mkdir()  # for the lock files
             self.disk.make_directory(path)
         self.disk.fsync_directory(str(home))
+        self.configs = dict(CONFIGS)
         self.truth = {tp: Truth(self.random.randbytes(16)) for tp in CONFIGS}
         self.start()
 
@@ -102,7 +108,7 @@ class Story:
 
     def start(self) -> None:
         self.logs = LogManager(self.paths, self.clock, LogConfig(file_delete_delay_ms=HOUR), files=self.disk)
-        self.logs.load(lambda topic: CONFIGS[TopicPartition(topic, 0)], self.is_stray)
+        self.logs.load(lambda topic: self.configs[TopicPartition(topic, 0)], self.is_stray)
         for tp in CONFIGS:
             if self.truth[tp].topic_id == DELETED:
                 self.truth[tp] = Truth(self.random.randbytes(16))
@@ -116,7 +122,7 @@ class Story:
         return topic_id not in {known.topic_id, ZERO_UUID}
 
     def open(self, tp: TopicPartition) -> None:
-        log = self.logs.create(tp, self.truth[tp].topic_id, CONFIGS[tp])
+        log = self.logs.create(tp, self.truth[tp].topic_id, self.configs[tp])
         if log.topic_id == ZERO_UUID:
             log.adopt(self.truth[tp].topic_id)
         log.high_watermark = log.log_end_offset
@@ -128,8 +134,9 @@ class Story:
             assert log is not None
             act = self.random.choices(
                 (self.append, self.send_again, self.roll, self.flush, self.checkpoint, self.cut_start,
-                 self.retain, self.compact, self.expire, self.wait, self.remove, self.recreate),
-                (30, 5, 3, 5, 3, 3, 3, 3, 2, 6, 3, 1),
+                 self.retain, self.compact, self.expire, self.wait, self.remove, self.recreate, self.change_policy,
+                 self.reassign),
+                (30, 5, 3, 5, 3, 3, 3, 3, 2, 6, 3, 1, 1, 1),
             )[0]  # fmt: skip
             act(tp, log, self.truth[tp])
 
@@ -164,7 +171,7 @@ class Story:
             log = self.logs.get(tp)
             assert log is not None
             self.settle(log, truth, lost=lost)
-            if lost and log.config.compacts:
+            if lost and truth.may_have_gaps:
                 self.settle_gaps(log, truth)
             self.look(log, truth)
         assert len(self.disk.descriptors) <= sum(len(log.segments) for log in self.logs.all())
@@ -233,6 +240,8 @@ class Story:
             assert log.size >= KEPT_BYTES
 
     def compact(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        for each, config in self.configs.items():
+            self.truth[each].may_have_gaps |= config.compacts
         for _ in range(2):
             self.cleaner.step(self.clock.now)
         self.look_at_files(log)
@@ -251,6 +260,38 @@ class Story:
         self.logs.delete([tp])
         self.truth[tp] = Truth(self.random.randbytes(16))
         self.open(tp)
+
+    def change_policy(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        if CONFIGS[tp].compacts:
+            policy = frozenset({self.random.choice(("compact", "delete"))})
+            self.configs[tp] = replace(CONFIGS[tp], cleanup_policy=policy)
+            log.reconfigure(self.configs[tp])
+
+    def reassign(self, tp: TopicPartition, log: Log, truth: Truth) -> None:
+        """Continue with the log of another broker, which fetched everything; nothing fails meanwhile."""
+        disk = self.disk
+        faults, disk.crash_after, disk.fail_writes = (disk.crash_after, disk.fail_writes), None, None
+        start, end = log.log_start_offset, log.log_end_offset
+        fetched = []
+        while sum(map(len, fetched)) < log.size and (data := log.read(self._after(fetched, start), 300, end)):
+            fetched.append(bytes(data))
+        self.logs.delete([tp])
+        self.open(tp)
+        follower = self.logs.get(tp)
+        assert follower is not None
+        restart_at(follower, start)
+        for data in fetched:
+            append_as_follower(follower, data, 0, self.clock.now)
+        follower.high_watermark = follower.log_end_offset
+        truth.end = follower.log_end_offset  # of a log that ended with a gap
+        truth.flushed = follower.flush()
+        truth.start = start
+        self.logs.checkpoint()
+        disk.crash_after, disk.fail_writes = faults
+
+    @staticmethod
+    def _after(fetched: list[bytes], start: int) -> int:
+        return max((header.next_offset for data in fetched[-1:] for _, header in iter_batches(data)), default=start)
 
     # Checks
 
@@ -288,7 +329,7 @@ class Story:
         found = _read(log)
         assert {offset: records.get(offset) for offset in found} == found, f"{log} has something else"
         last = {key: offset for offset, (key, _, _) in records.items()}
-        if log.config.compacts:
+        if truth.may_have_gaps:
             for key, offset in last.items():
                 newest = max((o for o in found if found[o][0] == key), default=None)
                 gone = newest is None and records[offset][1] is None
@@ -308,6 +349,7 @@ class Story:
         for name in self.disk.list(log.directory):
             stem, _, kind = name.partition(".")
             known = stem in bases or kind in {"snapshot", "metadata"} or stem == "leader-epoch-checkpoint"
+            known = known or kind == "rolled" or is_copy(name)
             assert known or (name.endswith(".deleted") and f"{log.directory}/{name}" in doomed), name
         snapshots = [name for name in self.disk.list(log.directory) if name.endswith(".snapshot")]
         assert len(snapshots) <= len(bases) + 1

@@ -188,16 +188,6 @@ def test_restart_continues_with_one_empty_segment(tmp_path: Path) -> None:
     assert len(read(segments, 100)) == segments.size
 
 
-def test_compacted_segments_may_have_gaps(tmp_path: Path) -> None:
-    segments = rolled(tmp_path, 2, 1)
-    assert segments.is_contiguous(segments[0])
-    segments.cleaned_to = 2
-    assert [segments.is_contiguous(segment) for segment in segments] == [False, True]
-    assert not segment_list(context_at(str(tmp_path / "other")), cleanup_policy=frozenset({"compact"})).is_contiguous(
-        segments[1]
-    )
-
-
 def test_close_closes_every_descriptor(tmp_path: Path) -> None:
     context = context_at(str(tmp_path))
     segments = segment_list(context)

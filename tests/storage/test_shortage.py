@@ -117,7 +117,7 @@ def test_append_that_rolls_loses_and_doubles_nothing_wherever_it_fails(tmp_path:
         again.abandon()
 
 
-@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("at", range(7))
 def test_log_goes_on_in_its_segment_after_a_roll_that_failed(tmp_path: Path, at: int) -> None:
     files = ShortFiles()
     log = open_at(str(tmp_path), files, SMALL)

@@ -39,9 +39,7 @@ _REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 class Opening:
     """What the checkpoints say about a log before its directory is read.
 
-    `recovery_point` matters only after an unclean shutdown. Below `cleaned_to`, compaction may have left gaps between
-    offsets. Above it, offsets are contiguous, also across segments, unless the topic is compacted (the leader's gaps
-    are replicated).
+    `recovery_point` is the end offset of the log after a clean shutdown. Below `cleaned_to`, the log was compacted.
     """
 
     clean: bool = False

@@ -9,7 +9,7 @@ import threading
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.segment import SUFFIXES, Segment
+from ottla.log.segment import ROLLED, SUFFIXES, Segment, file_name
 from ottla.log.segment_list import SegmentList
 
 # The value of flush.messages and flush.ms that disables them.
@@ -87,13 +87,15 @@ class Durability:
                 active = self._segments.active
                 written = [segment for segment in dict.fromkeys((*sealed, active)) if not segment.evictable]
                 small, unsynced.paths = unsynced.paths, []
+                rolled, unsynced.rolled = unsynced.rolled, []
                 sync_directory, unsynced.directory_changed = unsynced.directory_changed, False
             # Recovery leaves thousands of closed segments. An earlier process wrote them, so a new descriptor will do.
             paths = [*small, *(segment.path() for segment in sealed if segment.evictable)]
             try:
                 self._sync(written, sealed, paths, sync_directory=sync_directory)
+                self._forget_rolls(rolled)
             except OSError as error:
-                if not self._give_back(small, sync_directory=sync_directory):
+                if not self._give_back(small, rolled, sync_directory=sync_directory):
                     return self.flushed_offset
                 context.fail(error, "flush")
             with unsynced.lock:
@@ -106,13 +108,14 @@ class Durability:
                 self._flushed_ms = context.clock.wall_ms()
             return self.flushed_offset
 
-    def _give_back(self, small: list[str], *, sync_directory: bool) -> bool:
+    def _give_back(self, small: list[str], rolled: list[int], *, sync_directory: bool) -> bool:
         """Leave what was not synced to the next flush; False if the partition was deleted, its directory renamed."""
         unsynced = self._unsynced
         if self._context.closed:
             return False
         with unsynced.lock:
             unsynced.paths += small
+            unsynced.rolled += rolled
             unsynced.directory_changed = unsynced.directory_changed or sync_directory
         return True
 
@@ -132,6 +135,14 @@ class Durability:
         if sync_directory:
             files.fsync_directory(context.path)
             files.fsync_directory(context.log_directory.path)  # the partition's directory may be new
+
+    def _forget_rolls(self, rolled: list[int]) -> None:
+        # Before the recovery point moves, and with it the end of what may be compacted: compaction syncs the directory
+        # before it leaves gaps between segments.
+        context = self._context
+        for offset in rolled:
+            if not context.closed:
+                context.files.unlink(f"{context.path}/{file_name(offset, ROLLED)}")
 
     def _sync_segment(self, segment: Segment) -> None:
         # One duplicate at a time: a log that rolls fast has hundreds of segments to sync.

@@ -6,7 +6,7 @@ content in any case, and the new content is durable when it returns.
 """
 
 # The docstring explains why this file uses string paths and system calls.
-# ruff: noqa: PTH103, PTH104, PTH108, PTH112
+# ruff: noqa: PTH103, PTH104, PTH106, PTH108, PTH112
 
 import ctypes
 import errno
@@ -158,6 +158,10 @@ class Files:
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents if they are missing."""
         os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        """Delete an empty directory. Raises OSError if it is not empty."""
+        os.rmdir(path)
 
     def remove_tree(self, path: str) -> None:
         """Delete a directory and its content if it exists."""

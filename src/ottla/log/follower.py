@@ -81,7 +81,8 @@ def _append(log: Log, batch: memoryview, header: BatchHeader, now_ms: int) -> No
     has_producer = header.producer_id >= 0
     marker = read_marker(batch, 0) if has_producer and header.is_control else None
     if segments.must_roll(len(batch), last, timestamp, now_ms):
-        log.roll(now_ms)
+        # As in Kafka, at the batch: after a huge gap its offset would not fit the index of a segment before it.
+        log.roll(now_ms, header.base_offset)
     try:
         segments.append(batch, last, timestamp)
         # Not before the write: without the record, the follower must not claim to know its epoch.

@@ -200,25 +200,27 @@ class Log:
         stamped = timestamp if header.attributes & LOG_APPEND_TIME else -1
         return _new_tuple(AppendInfo, (first, last, stamped, self.log_start_offset, False))
 
-    def roll(self, now_ms: int | None = None) -> Segment:
+    def roll(self, now_ms: int | None = None, offset: int | None = None) -> Segment:
         """Seal the active segment and start a new one at the end of the log; an empty active segment stays.
 
+        With `offset`, the new one starts there, after a gap that the next batch of the leader has before it.
         Raises ShortageError, and the log is as before; KafkaError(KAFKA_STORAGE_ERROR) if the disk fails.
         """
         try:
-            return self._roll(self.context.clock.wall_ms() if now_ms is None else now_ms)
+            return self._roll(self.context.clock.wall_ms() if now_ms is None else now_ms, offset)
         except OSError as error:
             self.context.fail(error, "roll")
 
-    def _roll(self, now_ms: int) -> Segment:
-        old, offset = self.segments.active, self.segments.end_offset
+    def _roll(self, now_ms: int, offset: int | None = None) -> Segment:
+        old = self.segments.active
+        offset = self.segments.end_offset if offset is None else offset
         if old.size == 0 and old.base_offset == offset:
             return old
         clock = self.context.clock
         started_ms = clock.monotonic_ms()
         snapshot = self.producers.take_snapshot(offset)
         snapshot_ms = clock.monotonic_ms()
-        new = self.segments.roll(now_ms, snapshot)
+        new = self.segments.roll(now_ms, snapshot, offset)
         logger.info(
             "[LocalLog partition=%s, dir=%s] Rolled new log segment at offset %d in %d ms.",
             self.topic_partition, self.directory, offset, clock.monotonic_ms() - started_ms,
@@ -272,7 +274,7 @@ class Log:
     def _repair(self, offset: int, problem: Exception) -> None:
         """Repair the segment in which a read of `offset` failed.
 
-        Corrupt frames get a batch header again (see `repair`), both indices are rebuilt from the batches, and the
+        Corrupt frames and offsets are corrected (see `repair`), both indices are rebuilt from the batches, and the
         index of aborted transactions is rebuilt if it is corrupt. Cost: one read of the segment, at most once in
         `_REPAIR_INTERVAL_MS`: a corruption that a repair cannot fix must not be read for every request.
         """
@@ -286,10 +288,9 @@ class Log:
         if context.closed:  # the files at this path may belong to a new topic of the same name
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} was deleted") from problem
         logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
-        end = segments.end_of(i) if i + 1 < len(segments) else self.flushed_offset
         segments.max_timestamps.clear()
         try:
-            repair_segment(segment, end, contiguous=segments.is_contiguous(segment))
+            repair_segment(segment, segments.end_of(i))
             segment.rebuild_indices(self.config.index_interval_bytes)
             if not segment.has_sound_txn_index():
                 segment.txn_index.rewrite(aborted_in(self.segments[: i + 1], self.producers, context.clock.wall_ms()))

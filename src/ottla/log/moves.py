@@ -28,6 +28,7 @@ from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.planned import create_files
 from ottla.log.relocation import divergence, future_name, remove_mark, rename_log, write_mark
+from ottla.log.salvage import copy_all
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class LogMoves:
         if not log.segments.has_files:
             create_files(log)
         future = manager.create_in(directory, topic_partition, log.topic_id, log.config, name)
-        # Only then the gaps that compaction left are expected in the copy, too.
+        # The copy has the same records and needs no compaction before the log would.
         future.segments.cleaned_to = log.segments.cleaned_to
         manager.futures[topic_partition] = future
         logger.info("Created log for future replica of %s in %s", topic_partition, future.directory)
@@ -88,6 +89,8 @@ class LogMoves:
         if future.log_end_offset < log.log_end_offset:
             data = log.read(future.log_end_offset, max_bytes, log.log_end_offset)
             size = append_as_follower(future, data, _LAST_EPOCH, log.context.clock.wall_ms())
+            if not data:  # the log ends with a gap, and so must the copy: no record gets an offset twice
+                future.roll(offset=log.log_end_offset)
         future.high_watermark = log.high_watermark
         future.advance_start(min(log.log_start_offset, future.high_watermark), "leader offset increment")
         return size
@@ -97,6 +100,7 @@ class LogMoves:
         """Sync the copy and mark it as complete. May run in another thread. Raises KafkaError, OSError."""
         future.flush()
         try:
+            copy_all(log.files, log.directory, future.files, future.directory)
             write_mark(future.files, future.directory, log.log_directory.directory_id)
         except OSError as error:
             future.context.fail(error, "move")

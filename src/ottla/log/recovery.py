@@ -2,13 +2,19 @@
 
 After a clean shutdown only file sizes and the indices of the last segment are read. After a crash, every segment from
 the one that holds the offset before the recovery point on is read: batches must be whole, with a right CRC and rising
-offsets. The log ends at the first batch that is not, and later segments are deleted. Indices, producer state and
-leader epochs of the segments that were read are rebuilt, and these segments count as not flushed. A segment before the
-recovery point is read only if an index is missing or has an impossible size.
+offsets. The log ends at the first batch above the recovery point that is not, and later segments leave the log.
+Indices, producer state and leader epochs of the segments that were read are rebuilt, and these segments count as not
+flushed. A segment before the recovery point is read only if an index is missing or has an impossible size.
 
 Why nothing acknowledged is lost: everything below the recovery point was synced, so a crash cannot have damaged it;
 corruption there is repaired in place (see `repair`) and never ends the log. Everything above was written in order, so
 what a crash left is a prefix. Cost: one read of the unflushed segments, by the compiled `records.survey`.
+
+A gap between offsets does not mean a loss: compaction leaves gaps, also between segments, and followers copy them.
+Within a segment, lost batches leave bytes that are not a batch, since those after them have their positions. At the end
+of a segment they may leave nothing. Only there, and only if the file `<offset>.rolled` says that this log ended the
+segment at that offset and did not sync it since, the log ends before the gap. Whatever leaves the log and has a batch
+with a right CRC is retained beside it (see `salvage`).
 """
 
 import logging
@@ -16,6 +22,7 @@ from collections.abc import Iterable
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.log import salvage
 from ottla.log.checkpoints import read_topic_id
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
@@ -29,9 +36,11 @@ from ottla.log.log import Log
 from ottla.log.open_files import OpenFiles
 from ottla.log.producer_recovery import replay_producers
 from ottla.log.producer_state import ProducerState
+from ottla.log.repair import MOST_REALIGNED, has_sound_batch
 from ottla.log.segment import (
     CLEANED,
     DELETED,
+    ROLLED,
     SUFFIXES,
     SWAP,
     Segment,
@@ -39,7 +48,7 @@ from ottla.log.segment import (
     file_name,
 )
 from ottla.log.segment_list import SegmentList
-from ottla.log.segment_recovery import SegmentRecovery
+from ottla.log.segment_recovery import Bounds, SegmentRecovery
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +79,7 @@ def open_log(
     segments.delete_later(loader.deletions)
     durability = Durability(context, config, segments, loader.epochs, loader.flushed_offset)
     durability.sync_segments_later(loader.unsynced)
+    segments.unsynced.rolled += sorted(loader.rolled)
     log = Log(context, config, segments, loader.producers, loader.epochs, durability)
     log.topic_id = read_topic_id(context.files, context.path)
     log.log_start_offset = loader.log_start_offset
@@ -116,6 +126,10 @@ class _Loader:
         self.segments: list[Segment] = []
         # Segments that were read and are not flushed.
         self.unsynced: list[Segment] = []
+        # Where a segment ended that may not be on disk, and the next one began.
+        self.rolled: set[int] = set()
+        # Paths of bytes that left the log.
+        self.saved: set[str] = set()
         # Files of removed segments, renamed already.
         self.deletions: list[str] = []
         self.log_start_offset = opening.log_start_offset
@@ -131,6 +145,8 @@ class _Loader:
         settle_epochs(self.epochs, self.segments, self.log_start_offset, self.end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self._settle_producers(recovered_to is not None)
+        if self.saved:
+            salvage.limit(self.files, self.directory, self.saved)
 
     def close(self) -> None:
         """Close the files of a log that could not be opened."""
@@ -149,6 +165,8 @@ class _Loader:
             path = f"{self.directory}/{name}"
             if suffix == SNAPSHOT:
                 self.producers.snapshots.append(offset)
+            elif suffix == ROLLED:
+                self._find_roll(offset, path)
             elif suffix in SUFFIXES[1:] and file_name(offset) not in present:
                 logger.warning("Found an orphaned index file %s, with no corresponding log file; deleting it", path)
                 self.files.unlink(path)
@@ -159,6 +177,12 @@ class _Loader:
                 if not self._has_sane_indices(segment, present):
                     damaged.add(offset)
         return damaged
+
+    def _find_roll(self, offset: int, path: str) -> None:
+        if self.opening.clean or offset <= self.opening.recovery_point:
+            self.files.unlink(path)
+        else:
+            self.rolled.add(offset)
 
     def _has_sane_indices(self, segment: Segment, present: set[str]) -> bool:
         for kind, entry in ((".index", OffsetIndex.entry), (".timeindex", TimeIndex.entry)):
@@ -182,76 +206,103 @@ class _Loader:
         while i < len(self.segments):
             segment = self.segments[i]
             if i >= first or segment.base_offset in damaged:
-                end, cut = self._recover_segment(i)
-                if cut or self._is_cut_short(i, end):
-                    self._remove(self.segments[i + 1 :])
+                end, is_last = self._recover_segment(i)
+                if is_last:
+                    self._remove(self.segments[i + 1 :], "it does not follow the previous one")
             else:
                 end = None
             i += 1
         return end
 
-    def _is_cut_short(self, i: int, end: int) -> bool:
-        # A crash can drop the last batches of a segment but not the next segment: whole batches with a gap between.
-        if i + 1 == len(self.segments) or not self._is_contiguous(self.segments[i]):
+    def _is_end(self, i: int, end: int, *, cut: bool) -> bool:
+        """Whether the log ends with this segment, because a crash took batches after `end`."""
+        if i + 1 == len(self.segments) or end < self._bounds_of(i).synced_to:
             return False
         following = self.segments[i + 1].base_offset
-        if end != following:
+        if end < following in self.rolled:
             path = self.segments[i].path()
             logger.warning("Segment %s ends at offset %d, but the next one starts at %d", path, end, following)
-        return end != following
-
-    def _is_contiguous(self, segment: Segment) -> bool:
-        return not self.config.compacts and segment.base_offset >= self.opening.cleaned_to
+            return True
+        return cut
 
     def _recover_segment(self, i: int) -> tuple[int, bool]:
-        """Read a whole segment; (offset after its last good batch, whether anything was cut off)."""
+        """Read a whole segment; (offset after its last good batch, whether the log ends with it)."""
         segment = self.segments[i]
         logger.info("%s Recovering unflushed segment %d.", self._prefix, segment.base_offset)
-        self._bring_producers_to(segment)
-        recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
-        synced_to, is_all_synced = self._synced_in(i)
-        end = recovery.run(synced_to, is_all_synced=is_all_synced, gaps=not self._is_contiguous(segment))
+        bounds = self._bounds_of(i)
+        for attempt in range(MOST_REALIGNED + 1):
+            self._bring_producers_to(segment, again=attempt > 0)
+            recovery = SegmentRecovery(segment, self.producers, self.epochs, self.config.index_interval_bytes)
+            end = recovery.run(bounds, may_realign=attempt < MOST_REALIGNED)
+            if not recovery.was_realigned:
+                break
         cut = segment.size > recovery.good_bytes
+        if cut and segment is not self.segments[-1] and end < bounds.synced_to:
+            cut = not has_sound_batch(segment, recovery.good_bytes)  # what was synced stays, whatever it is
         segment.sound_to = recovery.good_bytes
         if cut:
-            segment.open_file()
-            logger.warning(
-                "%s Corruption found in segment %d, truncating to offset %d (%d of %d bytes): %s",
-                self._prefix, segment.base_offset, end, recovery.good_bytes, segment.size, recovery.problem,
-            )  # fmt: skip
-            self.files.truncate(segment.fd, recovery.good_bytes)
-            # Sync before anything is written there: a power cut must not bring back what was cut off.
-            self.files.fsync(segment.fd)
-            segment.size = recovery.good_bytes
+            self._cut(segment, recovery, end, bounds)
         segment.seal()
         segment.close_file()
         self.unsynced.append(segment)
         self.producers.end_offset = max(end, self.producers.end_offset)
         if segment is not self.segments[-1] and not cut:
             self.producers.take_snapshot(self.producers.end_offset)
-        return end, cut
+        return end, self._is_end(i, end, cut=cut)
 
-    def _synced_in(self, i: int) -> tuple[int, bool]:
-        """The offset below which the segment was certainly on disk, and whether that is all of it.
+    def _cut(self, segment: Segment, recovery: SegmentRecovery, end: int, bounds: Bounds) -> None:
+        """Cut off what follows the good batches of a segment. A copy stays if any of it may be worth something."""
+        good = recovery.good_bytes
+        logger.warning(
+            "%s Corruption found in segment %d, truncating to offset %d (%d of %d bytes): %s",
+            self._prefix, segment.base_offset, end, good, segment.size, recovery.problem,
+        )  # fmt: skip
+        if end < bounds.synced_to or has_sound_batch(segment, good):
+            path = salvage.save_bytes(segment, good, segment.size, salvage.REMOVED)
+            self.saved.add(path)
+            logger.error(
+                "%s The bytes that were cut off are in %s. To bring them back, stop the broker before the partition has"
+                " new records and append them to %s (cat COPY >> SEGMENT); dump-log shows their records",
+                self._prefix, path, segment.path(),
+            )  # fmt: skip
+        self.files.truncate(segment.open_file(), good)
+        # Sync before anything is written there: a power cut must not bring back what was cut off.
+        self.files.fsync(segment.fd)
+        segment.size = good
 
-        A crash cannot have damaged what was on disk: corruption there is repaired, not cut off.
-        """
-        ends = self.segments[i + 1].base_offset if i + 1 < len(self.segments) else INT64_MAX
-        synced = min(ends, self.opening.recovery_point if not self.opening.clean else ends)
-        return synced, synced == ends < INT64_MAX
+    def _bounds_of(self, i: int) -> Bounds:
+        """What is certain about a segment: a crash cannot have damaged what was on disk."""
+        point = self.opening.recovery_point
+        following = self.segments[i + 1].base_offset if i + 1 < len(self.segments) else None
+        end_offset = INT64_MAX if following is None else following
+        if self.opening.clean:
+            ends_at = following
+            if following is None and point > self.segments[i].base_offset:
+                ends_at = point
+            return Bounds(end_offset, end_offset, ends_at)
+        return Bounds(end_offset, min(end_offset, point), following if end_offset <= point else None)
 
-    def _bring_producers_to(self, segment: Segment) -> None:
+    def _bring_producers_to(self, segment: Segment, *, again: bool) -> None:
         start = segment.base_offset
         self.producers.drop_snapshots_above(start)
-        if self.producers.end_offset != start or not self.unsynced:
+        if again or self.producers.end_offset != start or not self.unsynced:
             self.producers.load_newest(self.segments[0].base_offset, self.now_ms)
             replay_producers([s for s in self.segments if s.base_offset < start], self.producers, start)
 
-    def _remove(self, segments: Iterable[Segment]) -> None:
+    def _remove(self, segments: Iterable[Segment], problem: str) -> None:
         removed = list(segments)
         for segment in removed:
-            logger.warning("%s Deleting segment %s: it does not follow the previous one", self._prefix, segment)
+            logger.warning("%s Deleting segment %s: %s", self._prefix, segment, problem)
+            is_valuable = has_sound_batch(segment, 0)
             segment.close_file()
+            if is_valuable:
+                path = salvage.save_segment(segment)
+                self.saved.add(path)
+                logger.error(
+                    "%s The records of segment %s are in %s. To bring them back, stop the broker before the partition"
+                    " has new records and rename the file to %s; dump-log shows its records",
+                    self._prefix, segment, path, segment.path(),
+                )  # fmt: skip
             segment.change_suffix(DELETED)
             self.deletions.extend(segment.path(kind) for kind in SUFFIXES)
             self.producers.drop_snapshot(segment.base_offset)
@@ -268,7 +319,7 @@ class _Loader:
                     "%s Deleting all segments because logEndOffset (%d) is smaller than logStartOffset (%d).",
                     self._prefix, self.end_offset, self.log_start_offset,
                 )  # fmt: skip
-                self._remove(self.segments)
+                self._remove(self.segments, "it ends before the log start")
                 self.unsynced.clear()
                 self.epochs.clear()
         if not self.segments:
@@ -354,7 +405,7 @@ def _remove_replaced(files: Files, directory: str, names: list[str], swaps: list
             high = max(high, header.next_offset)
         segment.close_file()
     for name in names:
-        if not name.endswith((SWAP, CLEANED, DELETED)) and low <= _offset_of(name) < high:
+        if low <= _offset_of(name) < high and name[_DIGITS:] in (*SUFFIXES, SNAPSHOT):
             files.unlink(f"{directory}/{name}")
 
 

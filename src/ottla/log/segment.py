@@ -24,6 +24,7 @@ from ottla.records.survey import Survey
 
 INT32_MAX = 0x7FFFFFFF
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+ROLLED = ".rolled"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -344,9 +345,11 @@ class Segment:
             self.unindexed = 0
         self.unindexed += size
 
-    def survey(self, position: int, expected: int, *, gaps: bool, known_to: int, epoch: int, interval: int) -> "Survey":
+    def survey(
+        self, position: int, expected: int, end_offset: int, *, known_to: int, epoch: int, interval: int
+    ) -> "Survey":
         """Create a survey that continues the indices, which are in memory; `take` returns its results to them."""
-        survey = Survey(self.base_offset, position, expected, gaps, known_to, epoch)
+        survey = Survey(self.base_offset, position, expected, end_offset, known_to, epoch)
         survey.index_interval = interval
         survey.max_timestamp, survey.max_offset = self.largest_timestamp()
         survey.last_time, _ = self.time_index.last()
@@ -371,7 +374,11 @@ class Segment:
     # Looking up
 
     def locate(self, offset: int) -> int:
-        """Position of the first batch that ends at `offset` or later; `size` if there is none."""
+        """Position of the first batch that ends at `offset` or later; `size` if there is none.
+
+        Raises TornSegmentError if no batch holds `offset` and offsets do not rise up to there: a wrong base offset may
+        hide the batch.
+        """
         if offset >= self.recent_from:
             i = bisect_left(self._recent_last, offset)
             return self._recent_positions[i] if i < len(self._recent_positions) else self.size
@@ -379,11 +386,16 @@ class Segment:
         if position is not None:
             return position
         start = self._indexed(offset)
+        lowest, rises = self.base_offset, True
         for position, base, _, last, _ in self.walk(start):
-            if position == start and position and not self.base_offset <= base <= offset:
+            if position == start and position and not lowest <= base <= offset:
                 raise CorruptIndexError(f"{self.offset_index.path} points to no batch at or before offset {offset}")
+            rises = rises and base >= lowest
             if last >= offset:
+                if not rises and base > offset:
+                    raise TornSegmentError(f"{self.path()} has offsets before byte {position} that do not rise")
                 return position
+            lowest = last + 1
         return self.size
 
     def _indexed(self, offset: int) -> int:
@@ -433,29 +445,33 @@ class Segment:
             self.hint(next_offset, end)
         return end
 
-    def check_frames(self, data: Buffer, start: int, expected: int | None, end_offset: int) -> None:
-        """Check that the batches in `data`, from position `start` on, follow each other: no CRC covers their offsets.
+    def check_frames(self, data: Buffer, start: int, offset: int, end_offset: int) -> None:
+        """Check that the offsets of the batches in `data`, from position `start` on, rise: no CRC covers them.
 
-        The first batch must hold the offset `expected`; None if there may be gaps. All end below `end_offset`. On
+        The first batch ends at `offset` or later. All end below `end_offset` and below the next batch of the file. On
         success `sound_to` moves, so that nothing is checked twice. Raises TornSegmentError.
         """
         position, end = 0, len(data)
-        gaps = expected is None
+        end_offset = min(end_offset, self._base_at(start + end, end_offset))
+        lowest = self.base_offset
         while end - position >= HEADER_SIZE:
             base, length, delta = _PLACE.unpack_from(data, position)
-            if gaps:
-                right = expected is None or base >= expected
-            elif position:
-                right = base == expected
-            else:
-                right = base <= expected <= base + delta
+            right = base >= lowest and (position > 0 or base + delta >= offset)
             right = right and data[position + MAGIC_POSITION] == MAGIC  # the CRC does not cover it either
             if not right or not 0 <= delta < end_offset - base or length + LOG_OVERHEAD < HEADER_SIZE:
                 raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")
-            expected = base + delta + 1
+            lowest = base + delta + 1
             position += length + LOG_OVERHEAD
         if start <= self.sound_to:
             self.sound_to = start + min(position, end)
+
+    def _base_at(self, position: int, end_offset: int) -> int:
+        """The base offset of the batch at a position; `end_offset` if there is none."""
+        head = self.files.pread(self.open_file(), HEADER_SIZE, position) if position < self.size else b""
+        if len(head) < HEADER_SIZE or head[MAGIC_POSITION] != MAGIC:
+            return end_offset
+        base: int = _PLACE.unpack_from(head)[0]
+        return base
 
     def hint(self, offset: int, position: int) -> None:
         """Cache the position of `offset`, which a sequential reader will request next."""

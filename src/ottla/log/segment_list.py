@@ -17,7 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.index import CorruptIndexError
 from ottla.log.rolling import RollPolicy
-from ottla.log.segment import DELETED, SUFFIXES, Segment, TornSegmentError
+from ottla.log.segment import DELETED, ROLLED, SUFFIXES, Segment, TornSegmentError, file_name
 from ottla.log.slices import FileSlice
 from ottla.log.unsynced import UnsyncedFiles
 from ottla.records import Buffer
@@ -31,7 +31,7 @@ UNREAD_BYTES = 64 * 1024
 class SegmentList(Sequence[Segment]):
     """Invariants: never empty; base offsets rise; `active` is the last segment; `end_offset` follows its last record.
 
-    Below `cleaned_to`, compaction may have left gaps between offsets.
+    There may be gaps between the offsets of batches and between segments. Below `cleaned_to`, the log was compacted.
     """
 
     def __init__(self, context: LogContext, config: LogConfig, segments: list[Segment], end_offset: int) -> None:
@@ -86,10 +86,6 @@ class SegmentList(Sequence[Segment]):
         """The offset at which the segment at `index` ends: the base offset of the next one, or the log's end."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else self.end_offset
 
-    def is_contiguous(self, segment: Segment) -> bool:
-        """Whether every offset of a segment must be present, because compaction has not rewritten it."""
-        return not self._config.compacts and segment.base_offset >= self.cleaned_to
-
     # Appending
 
     def must_roll(self, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
@@ -116,25 +112,39 @@ class SegmentList(Sequence[Segment]):
             if not self._context.closed:
                 self._context.log_directory.take_offline(error)
 
-    def roll(self, now_ms: int, snapshot_path: str | None) -> Segment:
-        """Seal the active segment and start a new one at the end of the log. The caller wrote the producer snapshot.
+    def roll(self, now_ms: int, snapshot_path: str | None, offset: int | None = None) -> Segment:
+        """Seal the active segment and start a new one at the end of the log, or at a later `offset`.
+
+        The caller wrote the producer snapshot.
 
         Every step that can fail comes before the first change: a failed roll leaves the list as it was. From then
         on the old segment and the snapshot wait for the next flush, which keeps its promise for both segments.
+
+        Until then, the file `<offset>.rolled` says that the old segment ended where the new one begins. If a power cut
+        takes batches between the two, recovery knows that they are lost and no gap. The name comes before that of the
+        new segment: a file system that loses names loses the newest.
         """
-        context, offset, old = self._context, self.end_offset, self.active
+        context, old = self._context, self.active
+        offset = self.end_offset if offset is None else offset
+        is_end = offset == self.end_offset
+        if is_end:
+            mark = f"{context.path}/{file_name(offset, ROLLED)}"
+            context.files.close(context.files.open(mark, create=True))
         old.write_out()
         new = Segment.create(context.files, context.path, offset, context.open_files, now_ms)
         unsynced = self.unsynced
         with unsynced.lock:
             old.mark_sealed()
             unsynced.segments.append(old)
+            if is_end:
+                unsynced.rolled.append(offset)
             if snapshot_path is not None:
                 unsynced.paths.append(snapshot_path)
             unsynced.directory_changed = True
             self._segments.append(new)
             self._bases.append(offset)
             self.active = new
+            self.end_offset = offset
         return new
 
     # Reading
@@ -171,8 +181,7 @@ class SegmentList(Sequence[Segment]):
             return FileSlice(segment, fd, position, stop, self._context)
         data = segment.read(position, stop)
         if stop > segment.sound_to:
-            expected = max(offset, segment.base_offset) if self.is_contiguous(segment) else None
-            segment.check_frames(data, position, expected, segment_end)
+            segment.check_frames(data, position, offset, segment_end)
         return data
 
     def index_of_read(self, offset: int) -> int:

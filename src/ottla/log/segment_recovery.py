@@ -3,19 +3,34 @@
 `Survey` (compiled) checks frames, CRCs and offsets and collects index entries and producers of plain batches. It stops
 at batches that need more: the first of a leader epoch, and batches of transactions. Where it meets corruption below
 the offset up to which the segment was synced, the stretch is repaired and the pass goes on behind it; above, the log
-ends there. Cost: each byte is read and its checksum computed once.
+ends there. Gaps between offsets are accepted (see `repair`). Cost: each byte is read and its checksum computed
+once; again if the offset of a batch was corrected, which producers and indices had seen.
 """
+
+from typing import NamedTuple
 
 from ottla.common.errors import KafkaError
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producer_state import ProducerState
-from ottla.log.repair import repair_stretch
+from ottla.log.repair import realign, repair_stretch, sound_batch
 from ottla.log.segment import SCAN_CHUNK, Segment
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, read_header
 from ottla.records.survey import CRC, FRAME, LOOK, MORE, OFFSET, Survey
 
 _WRONG = {FRAME: "size or magic", CRC: "CRC", OFFSET: "offset"}
+
+
+class Bounds(NamedTuple):
+    """What is known about a segment before it is read.
+
+    All batches end below `end_offset`. Below `synced_to`, the segment was on disk before the crash. `ends_at` is its
+    end offset, if all of it was on disk and the end is known.
+    """
+
+    end_offset: int
+    synced_to: int
+    ends_at: int | None
 
 
 class SegmentRecovery:
@@ -31,24 +46,36 @@ class SegmentRecovery:
         self.index_interval = index_interval
         self.good_bytes = 0
         self.problem = "the last batch is incomplete"
+        self.was_realigned = False
         self._aborted: list[AbortedTransaction] = []
 
-    def run(self, synced_to: int, *, is_all_synced: bool, gaps: bool) -> int:
+    def run(self, bounds: Bounds, *, may_realign: bool) -> int:
         """Check the segment; return the offset after the last good batch.
 
-        Below `synced_to` the segment was on disk before the crash; `is_all_synced` says that this is its end. Offsets
-        may have `gaps` in a compacted segment.
+        If the offset of a batch was corrected, which needs `may_realign`, `was_realigned` is set and another run must
+        follow.
         """
         segment = self.segment
         segment.start_indices()
         segment.first_timestamp = None
         expected = segment.base_offset
         while True:
-            expected = self._run(expected, gaps=gaps)
-            if expected >= synced_to or self.good_bytes >= segment.size:
+            expected = self._run(expected, bounds.end_offset)
+            if self.good_bytes >= segment.size:
+                break
+            sound = sound_batch(segment, self.good_bytes)
+            if sound is not None:
+                if may_realign and realign(segment, self.good_bytes, bounds.end_offset, ends_at=bounds.ends_at):
+                    self.was_realigned = True
+                    break
+                if min(expected, sound.base_offset) >= bounds.synced_to:
+                    break
+                self.good_bytes += sound.size  # it stays as it is
+                continue
+            if expected >= bounds.synced_to:
                 break
             # A crash damages only what was not synced. Other corruption costs the batches it touches, not later ones.
-            stop = repair_stretch(segment, self.good_bytes, expected, synced_to, ends=is_all_synced)
+            stop = repair_stretch(segment, self.good_bytes, expected, bounds.synced_to, ends_at=bounds.ends_at)
             if stop is None:
                 break
             expected = self._skip_to(stop)
@@ -63,11 +90,11 @@ class SegmentRecovery:
         self.good_bytes = stop
         return header.next_offset
 
-    def _run(self, expected: int, *, gaps: bool) -> int:
+    def _run(self, expected: int, end_offset: int) -> int:
         """Check batches from `good_bytes` to the first corrupt one; return the offset expected next."""
         segment, epoch = self.segment, self.epochs.latest
         survey = segment.survey(
-            self.good_bytes, expected, gaps=gaps, known_to=self.producers.end_offset, epoch=epoch,
+            self.good_bytes, expected, end_offset, known_to=self.producers.end_offset, epoch=epoch,
             interval=self.index_interval,
         )  # fmt: skip
         fd, why, chunk = segment.open_file(), MORE, SCAN_CHUNK

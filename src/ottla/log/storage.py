@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import struct
 from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
@@ -20,6 +21,8 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 # Kafka skips this line as a comment.
 _CHECKSUM = b"#crc32c="
+# `struct flock` of Linux: type, whence, start, length, process.
+_FLOCK = "@hhqqi"
 # A POSIX lock does not exclude the process that holds it.
 _locked_here: set[str] = set()
 
@@ -118,16 +121,22 @@ class DirectoryLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """Take the lock. Raises StorageError if another broker holds it."""
+        """Take the lock. Raises StorageError, which names the process that holds it, if it is taken."""
         real = os.path.realpath(self.path)
         if real in _locked_here:
-            raise StorageError(_in_use(self.path))
+            raise StorageError(_in_use(self.path, os.getpid()))
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(fd).st_nlink:
+                raise StorageError(f"{self.path} was removed by a start that was refused; start again")
         except (BlockingIOError, PermissionError) as error:
+            holder = _holder(fd)
             os.close(fd)
-            raise StorageError(_in_use(self.path)) from error
+            raise StorageError(_in_use(self.path, holder)) from error
+        except StorageError:
+            os.close(fd)
+            raise
         self._fd = fd
         _locked_here.add(real)
 
@@ -139,8 +148,16 @@ class DirectoryLock:
             os.close(fd)
 
 
-def _in_use(path: str) -> str:
-    return f"{path} is held by another broker; stop that one, or give this one its own log.dirs"
+def _holder(fd: int) -> int:
+    """Return the process that holds a lock on the file; 0 if it ended, or is in another container."""
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, wanted))
+    return process if kind != fcntl.F_UNLCK and process > 0 else 0
+
+
+def _in_use(path: str, holder: int) -> str:
+    process = f"process {holder}" if holder else "another process"
+    return f"{path} is held by {process}: stop that broker, or choose another directory with --data DIR or log.dirs"
 
 
 def take_clean_shutdown(files: Files, directory: str) -> int | None:

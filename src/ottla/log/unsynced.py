@@ -13,7 +13,7 @@ class UnsyncedFiles:
     every descriptor that a flush may duplicate. Callers hold it while they use this object.
     """
 
-    __slots__ = ("directory_changed", "lock", "paths", "segments", "truncations")
+    __slots__ = ("directory_changed", "lock", "paths", "rolled", "segments", "truncations")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -21,6 +21,8 @@ class UnsyncedFiles:
         """Sealed segments. Their descriptors stay open: the system reports a failed write-back to these."""
         self.paths: list[str] = []
         """Small files: producer snapshots and `partition.metadata`."""
+        self.rolled: list[int] = []
+        """Offsets at which segments were rolled: the `.rolled` files to delete after the sync."""
         self.directory_changed = True
         """Whether files were created or renamed since the directory was last synced."""
         self.truncations = 0

@@ -41,7 +41,7 @@ cdef class Survey:
     cdef readonly int64_t base_offset
     cdef readonly int64_t good
     cdef readonly int64_t expected
-    cdef readonly bint gaps
+    cdef readonly int64_t end_offset
     cdef public int64_t known_to
     cdef public int64_t epoch
     cdef readonly int64_t needed

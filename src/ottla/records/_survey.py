@@ -4,8 +4,8 @@
 One source for C and Python: Cython compiles this file with the types of `_survey.pxd`. `survey` exports it. It is
 separate from the other kernels, because a broker needs it only after an unclean shutdown.
 
-A `Survey` reads a segment in pieces. It checks that each batch is complete, that its CRC is valid and that its offset
-follows the previous one. It stops at a batch that the caller must handle: a batch with a new leader epoch, or a batch
+A `Survey` reads a segment in pieces. It checks that each batch is complete, that its CRC is valid and that offsets
+rise. It stops at a batch that the caller must handle: a batch with a new leader epoch, or a batch
 of a transaction. For each idempotent producer it collects the positions of the last five batches.
 """
 
@@ -96,15 +96,15 @@ class Int64Column:
 class Survey:
     """The progress and the results of checking a segment.
 
-    `good` is the file position after the last valid batch. `expected` is the offset of the next batch, or the smallest
-    allowed offset if `gaps` is set. Producers of batches below `known_to` are not collected. `epoch` is the newest
+    `good` is the file position after the last valid batch. `expected` is the smallest offset of the next batch, and all
+    batches end at or below `end_offset`. Producers of batches below `known_to` are not collected. `epoch` is the newest
     leader epoch; the caller updates it. The other fields serve the indices and are as in `Segment`.
     """
 
     base_offset: int
     good: int
     expected: int
-    gaps: bool
+    end_offset: int
     known_to: int
     epoch: int
     needed: int
@@ -125,11 +125,11 @@ class Survey:
     _last_producer: int
     _last_ring: int
 
-    def __init__(self, base_offset: int, good: int, expected: int, gaps: bool, known_to: int, epoch: int) -> None:
+    def __init__(self, base_offset: int, good: int, expected: int, end_offset: int, known_to: int, epoch: int) -> None:
         self.base_offset = base_offset
         self.good = good
         self.expected = expected
-        self.gaps = gaps
+        self.end_offset = end_offset
         self.known_to = known_to
         self.epoch = epoch
         self.needed = _HEADER_SIZE
@@ -176,9 +176,9 @@ class Survey:
                 return _CRC
             base = read_int64(data, at)
             last = wrap64(base + int32_of(read_uint32(data, at + 23)))
-            if base < self.expected or last < base or last - self.base_offset > _INT32_MAX:
+            if base < self.expected or last < base or last >= self.end_offset:
                 return _OFFSET
-            if base != self.expected and not self.gaps:
+            if last - self.base_offset > _INT32_MAX:
                 return _OFFSET
             if self.looked_at != self.good:
                 producer = read_int64(data, at + 43)
