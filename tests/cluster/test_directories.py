@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.node.directories import identify
+from ottla.broker.node.directories import directory_id, identify
 from ottla.clients import Producer
 from ottla.clients.admin import ConfigResource, NewTopic
 from ottla.config import BrokerConfig
+from ottla.controller.brokers import RESERVED_DIRECTORIES
+from ottla.log import Files
 from ottla.log.storage import StorageError
 
 from .conftest import Clusters
@@ -31,6 +33,17 @@ def test_node_of_a_cluster_does_not_found_another_one(tmp_path: Path) -> None:
             identify(BrokerConfig(alone | settings))
     assert list((tmp_path / "data").iterdir()) == []
     assert identify(BrokerConfig(alone))
+
+
+def test_directory_without_an_id_gets_one(tmp_path: Path) -> None:
+    """Kafka before 3.7 wrote none. A broker cannot register with the reserved id zero."""
+    config = BrokerConfig({"log.dirs": str(tmp_path), "node.id": "3"})
+    (tmp_path / "meta.properties").write_text("cluster.id=b3JkZXJzLWNsdXN0ZXItMQ\nversion=1\nnode.id=3\n")
+    assert identify(config) == "b3JkZXJzLWNsdXN0ZXItMQ"
+    first = directory_id(Files(), str(tmp_path))
+    assert first not in RESERVED_DIRECTORIES
+    assert identify(config) == "b3JkZXJzLWNsdXN0ZXItMQ"
+    assert directory_id(Files(), str(tmp_path)) == first
 
 
 def test_logs_that_the_metadata_on_disk_lacks_are_kept(clusters: Clusters, tmp_path: Path) -> None:

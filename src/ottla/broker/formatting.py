@@ -16,6 +16,7 @@ from ottla.broker.metadata_snapshots import SnapshotId, SnapshotWriter
 from ottla.common.control_types import ControlType
 from ottla.common.ids import METADATA_TOPIC, Uuid, uuid_from_text
 from ottla.config.listeners import IN_BRACKETS
+from ottla.log.creation import removed_if_refused
 from ottla.log.files import Files
 from ottla.log.storage import MetaProperties, StorageError, check_meta, read_meta, write_meta
 from ottla.metadata.features import (
@@ -32,6 +33,11 @@ from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet, control
 from ottla.raft.voters import DYNAMIC_VOTERS, VersionRange
 
 _CONTROLLER = rf"(\d{{1,10}})@(?:{IN_BRACKETS}|([^:/\[\],@]+)):(\d{{1,5}}):([A-Za-z0-9_-]{{22}})"
+
+_FIRST = SnapshotId(0, 0)
+_METADATA = f"{METADATA_TOPIC}-0"
+# What a formatted directory has besides `meta.properties`; a directory is after its files.
+_OTHER_FILES = (snapshots.BOOTSTRAP_FILE, f"{_METADATA}/{_FIRST.file_name}", _METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,8 @@ def format_node(
 ) -> dict[str, MetaProperties]:
     """Format each directory of the node, and return the identity of the new ones.
 
-    Raises StorageError, before anything is written, if a directory belongs to another node or cluster, or is formatted
-    without `ignore_formatted`.
+    Raises StorageError if a directory belongs to another node or cluster, or is formatted without `ignore_formatted`,
+    and OSError. Then nothing new is left.
     """
     found = {each: read_meta(files, each) if files.is_directory(each) else None for each in node.directories}
     for directory, meta in found.items():
@@ -125,32 +131,37 @@ def format_node(
             raise StorageError(f"Log directory {directory} is already formatted; use --ignore-formatted to skip it")
         if meta is not None:
             check_meta(meta, directory, node.cluster_id, node.node_id)
-    written = {}
-    for directory in (each for each, meta in found.items() if meta is None):
-        is_metadata = directory == node.metadata_directory
-        own = node.voters.get(node.node_id) if is_metadata and node.voters is not None else None
-        directory_id = own.key.directory_id if own is not None else random_uuid()
-        files.make_directory(directory)
-        bootstrap = SnapshotWriter(SnapshotId(0, 0), ((r, 0) for r in bootstrap_records(node.levels)), {}, now_ms, 0)
-        snapshots.write(files, directory, snapshots.BOOTSTRAP_FILE, _finished(bootstrap))
-        if is_metadata and node.voters is not None:
-            _write_voters(files, directory, node.voters, now_ms)
-        written[directory] = MetaProperties(node.cluster_id, node.node_id, directory_id)
-        write_meta(files, directory, written[directory])
-    return written
+    new = [directory for directory, meta in found.items() if meta is None]
+    with removed_if_refused(files, new, _OTHER_FILES):
+        return {directory: _format(files, node, directory, random_uuid, now_ms) for directory in new}
+
+
+def _format(
+    files: Files, node: NodeFormat, directory: str, random_uuid: Callable[[], Uuid], now_ms: int
+) -> MetaProperties:
+    is_metadata = directory == node.metadata_directory
+    own = node.voters.get(node.node_id) if is_metadata and node.voters is not None else None
+    directory_id = own.key.directory_id if own is not None else random_uuid()
+    files.make_directory(directory)
+    bootstrap = SnapshotWriter(_FIRST, ((r, 0) for r in bootstrap_records(node.levels)), {}, now_ms, 0)
+    snapshots.write(files, directory, snapshots.BOOTSTRAP_FILE, _finished(bootstrap))
+    if is_metadata and node.voters is not None:
+        _write_voters(files, directory, node.voters, now_ms)
+    meta = MetaProperties(node.cluster_id, node.node_id, directory_id)
+    write_meta(files, directory, meta)
+    return meta
 
 
 def _write_voters(files: Files, directory: str, voters: VoterSet, now_ms: int) -> None:
-    first = SnapshotId(0, 0)
     controls = {
         ControlType.KRAFT_VERSION: control.encode(control.KRaftVersion(DYNAMIC_VOTERS))[1],
         ControlType.KRAFT_VOTERS: control.encode(voters)[1],
     }
-    log_directory = f"{directory}/{METADATA_TOPIC}-0"
+    log_directory = f"{directory}/{_METADATA}"
     files.make_directory(log_directory)
     files.fsync_directory(directory)
     snapshots.write(
-        files, log_directory, first.file_name, _finished(SnapshotWriter(first, (), controls, now_ms, now_ms))
+        files, log_directory, _FIRST.file_name, _finished(SnapshotWriter(_FIRST, (), controls, now_ms, now_ms))
     )
 
 

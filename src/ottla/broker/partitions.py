@@ -13,6 +13,7 @@ received the newer records: epochs fence it. A request that looks the partition 
 
 A log on disk that the image does not contain is set aside and never deleted: it may be the
 only copy of its records. The log of a partition that was reassigned to other nodes is deleted: they have its records.
+A log that was lost with its directory is created again only while another node leads the partition (`lost_logs.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ottla.broker.lost_logs import LostLogs
 from ottla.broker.partition import Partition, Replication
 from ottla.broker.partition_set import PartitionSet
 from ottla.broker.replication.followed import FollowedPartition, RoleListener
@@ -71,8 +73,7 @@ class Partitions:
         self._topic_values = topic_values
         self._flush_in_thread = flush_in_thread
         self._later = later
-        self.directory_is_missing = False
-        """A log directory of this broker is missing: partitions that existed are offline instead of being recreated."""
+        self.lost_logs = LostLogs(node_id, logs)
         # The partitions that this node leads; each topic of the image has an entry.
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
@@ -184,6 +185,8 @@ class Partitions:
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Follow the image `new`. Errors of one log directory take only its partitions offline."""
         self._image = new
+        if old is None:
+            self.lost_logs.begin(new)
         self.cluster.brokers = new.brokers
         old_topics = old.topics_by_name if old is not None else {}
         if old_topics is not new.topics_by_name:
@@ -198,8 +201,6 @@ class Partitions:
                 if known is not topic:
                     self._update(topic, known)
             self._change_some()
-        if old is None and self.directory_is_missing:
-            self._skip_missing()
         if old is not None and old.configs is not new.configs:
             self._reconfigure(old, new)
         if old is not None and old.brokers is not new.brokers:
@@ -215,12 +216,6 @@ class Partitions:
     def _forget_settings(self) -> None:
         if not self._unopened and not self._unchanged:
             self._settings.clear()
-
-    def _skip_missing(self) -> None:
-        for name, index in list(self._unopened):
-            if self._logs.get(TopicPartition(name, index)) is None:
-                logger.error("Partition %s-%d is offline: its log directory is missing", name, index)
-                self._unopened.discard(name, index)
 
     def open_all(self) -> None:
         """Open all partitions that are not open yet."""
@@ -331,6 +326,9 @@ class Partitions:
             else:
                 self._resign(led, self._missing(topic.name, index))
                 self._follow(led.log, image)
+        elif followed is None and self.lost_logs.is_lost(topic, index):
+            logger.error("Partition %s is offline: its log directory is missing", topic_partition)
+            self._unopened.discard(topic.name, index)
         elif followed is None:
             self._unopened.add(topic.name, (index,))
         elif image.leader == self._node_id:

@@ -1,7 +1,7 @@
 """Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories.
 
-Below them, if there are any: partitions in trouble (offline, under or at min.insync.replicas, under-replicated), and
-partitions that are moving to other brokers.
+Below them, if there are any: partitions in trouble (offline, under or at min.insync.replicas, with replicas that cannot
+lead, under-replicated), and partitions that are moving to other brokers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ottla.cli.moving import REASSIGNMENT_COLUMNS, node_ids
 from ottla.cli.output import Column, Output, moment, number, output_options, size
 from ottla.common import units
 from ottla.tools.admin.cluster_facts import TROUBLES, cluster_facts
+from ottla.tools.admin.leaderless import PAGE
 
 EXAMPLES = """
 ottla cluster
@@ -41,11 +42,14 @@ def run(options: Options) -> None:
         return
     shown = options.only or _PARTS
     if not options.only:
-        output.line(
-            f"{output.style.bold(facts['cluster_id'])}  {units.plural(len(facts['brokers']), 'broker')}, "
-            f"{units.plural(facts['topic_count'], 'topic')}, {units.plural(facts['partition_count'], 'partition')}"
-            + (f", level {facts['release']}" if facts["release"] else "")
-        )
+        parts = [
+            units.plural(len(facts["brokers"]), "broker"),
+            f"controller {facts['controller']}",
+            units.plural(facts["topic_count"], "topic"),
+            units.plural(facts["partition_count"], "partition"),
+            *([f"level {facts['release']}"] if facts["release"] else []),
+        ]
+        output.line(f"{output.style.bold(facts['cluster_id'])}  {', '.join(parts)}")
     for name in shown:
         rows = facts[name.replace("-", "_")]
         if len(shown) > 1 and (rows or name not in _RARE):
@@ -54,6 +58,8 @@ def run(options: Options) -> None:
             output.table(_COLUMNS[name], rows)
         elif name in options.only:
             output.note(_RARE.get(name, ""))
+    if "partitions" in shown and any(row["way_out"] for row in facts["partitions"]):
+        output.note(f"Partitions without a leader: {PAGE}")
     for part, problem in facts["unknown"].items():
         output.note(f"{part}: {problem}")
 
@@ -82,6 +88,8 @@ _COLUMNS = {
         node_ids("replicas"),
         node_ids("isr", "IN SYNC"),
         number("min_isr", "MIN"),
+        Column("cannot_lead", colour=lambda nodes: "red" if nodes else None, optional=True),
+        Column("way_out", "NEXT STEP", optional=True),
     ],
     "brokers": [
         Column("node_id", "BROKER", right=True),

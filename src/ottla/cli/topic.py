@@ -62,7 +62,13 @@ _DELETED_PER_REQUEST = 50
     Option("--topic TOPIC", name="more_names", multiple=True, hidden=True),
     Option("-p, --partitions N", "default: the broker's num.partitions", type=int),
     Option("-r, --replication-factor N", "default: the broker's default.replication.factor", type=int),
-    Option("-c, --config NAME=VALUE", "a setting of the topics; may be repeated", name="configs", multiple=True),
+    Option(
+        "-c, --config NAME=VALUE",
+        "a setting of the topics; may be repeated",
+        name="configs",
+        multiple=True,
+        settings=lambda: TOPIC_SETTINGS,
+    ),
     Option(
         "--replica-assignment ID:ID,..",
         "the replicas of each partition by node id, the leader first: 1:2,2:3 is two partitions",
@@ -193,7 +199,13 @@ COMMAND.verb("elect-leaders", *topic_leaders.ELECT, examples=topic_leaders.ELECT
 @COMMAND.verb(
     "alter",
     *name_parameters("topic"),
-    Option("-c, --config NAME=VALUE", "change a setting; may be repeated", name="configs", multiple=True),
+    Option(
+        "-c, --config NAME=VALUE",
+        "change a setting; may be repeated",
+        name="configs",
+        multiple=True,
+        settings=lambda: TOPIC_SETTINGS,
+    ),
     Option("--delete-config NAME", "reset a setting to the broker's default", multiple=True),
     Option("-p, --partitions N", "the new number of partitions", type=int),
     if_exists_option("topic"),

@@ -15,6 +15,7 @@ from ottla.cli.names import all_topics, choose, if_exists_option, name_parameter
 from ottla.cli.output import Column, Output, number, size
 from ottla.common import units
 from ottla.tools import values
+from ottla.tools.admin.leaderless import PAGE
 from ottla.tools.admin.topic_facts import Facts, facts_of
 from ottla.tools.late import api
 
@@ -62,6 +63,7 @@ def describe(options: Options) -> None:
         ]
         empty = f"There is no partition {' or '.join(_FILTERS[name] for name in filters)}."
         output.table([Column("topic", narrow=True), *_columns(rows)], rows, empty=empty)
+        _print_ways_out(output, rows)
         return
     for each in output.parts(facts):
         if output.json:
@@ -94,6 +96,18 @@ def _print_topic(output: Output, facts: Facts) -> None:
             output.line(style.yellow(f"{units.plural(summary[name], 'partition')} with {problem}"))
     output.line()
     output.table(list(_columns(facts.partitions)), facts.partitions)
+    _print_ways_out(output, facts.partitions)
+
+
+def _print_ways_out(output: Output, rows: Sequence[dict[str, Any]]) -> None:
+    numbers: dict[str, list[str]] = {}
+    for row in rows:
+        if row["way_out"]:
+            numbers.setdefault(row["way_out"], []).append(
+                f"{row['topic']}-{row['partition']}" if "topic" in row else str(row["partition"])
+            )
+    for way, partitions in numbers.items():
+        output.note(f"partition {', '.join(partitions)}: {way} ({PAGE})")
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
@@ -109,6 +123,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[Column]:
         yield Column("isr", "IN SYNC", colour=lambda isr: None if isr else "red")
     yield Column("eligible", optional=True)
     yield Column("last_known_leader", "LAST LEADER", optional=True)
+    yield Column("cannot_lead", colour=lambda nodes: "red" if nodes else None, optional=True)
     yield Column("offline", colour=lambda nodes: "yellow" if nodes else None, optional=True)
     yield number("earliest")
     yield number("latest")

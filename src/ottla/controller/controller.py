@@ -35,7 +35,7 @@ from ottla.controller.state import ControllerSettings, Outcome, RandomSource, St
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.protocol.message import Message
-from ottla.protocol.metadata_records import RegisterBrokerRecord
+from ottla.protocol.metadata_records import NoOpRecord, RegisterBrokerRecord
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
@@ -148,9 +148,11 @@ class Controller:
         """Change single settings of resources. `is_direct`: no broker has checked those about its own directories."""
         return configs.incremental_alter(self._state, request, is_direct=is_direct)
 
-    def update_features(self, request: UpdateFeaturesRequest, api_version: int = 2) -> Outcome[UpdateFeaturesResponse]:
-        """Change finalized feature levels."""
-        return features.update(self._state, request, api_version)
+    def update_features(
+        self, request: UpdateFeaturesRequest, api_version: int = 2, kraft_version: int = 0
+    ) -> Outcome[UpdateFeaturesResponse]:
+        """Change finalized feature levels; a change of `kraft_version`, the quorum's level, is only checked."""
+        return features.update(self._state, request, api_version, kraft_version)
 
     def first_records(self, records: Sequence[Message]) -> Outcome[None]:
         """Return the records of a new cluster, which begin with those that it was formatted with."""
@@ -213,6 +215,10 @@ class Controller:
     def balance_leaders(self) -> Slices[Outcome[bool]]:
         """Return leadership to preferred replicas; True if the caller must call again."""
         return balancing.balance_leaders(self._state)
+
+    def write_nothing(self) -> Outcome[bool]:
+        """Append a record without a change, which shows that the quorum commits records. KIP-835."""
+        return Outcome([NoOpRecord()], False)
 
     def elect_unclean_leaders(self) -> Slices[Outcome[bool]]:
         """Elect out-of-sync leaders where `unclean.leader.election.enable` allows it; True to call again."""

@@ -15,7 +15,6 @@ from ottla.controller.state import Outcome, State, refuse
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
-    LOWEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
@@ -36,20 +35,21 @@ _CHANGED_RECORDS = frozenset({7, 8, 11, 13, 14, 17, 19, 23, 24, 26, 30})
 RESULTS_UNTIL_VERSION = 1
 
 
-def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Outcome[UpdateFeaturesResponse]:
-    """Change all named features, or none if a change is invalid."""
+def update(
+    state: State, request: UpdateFeaturesRequest, api_version: int, kraft_version: int
+) -> Outcome[UpdateFeaturesResponse]:
+    """Change all named features, or none if a change is invalid.
+
+    The quorum changes kraft.version itself. Its change is checked here, against the present level `kraft_version`.
+    """
+    levels = {**state.image.features, KRAFT_VERSION: kraft_version}
     names = [item.feature for item in request.feature_updates]
     if len(set(names)) < len(names):
         refuse(ErrorCode.INVALID_REQUEST, "Each feature must appear at most once.")
     records: list[Message] = []
     for item in request.feature_updates:
-        # kafka-features upgrade --release-version names all features of the release, also those that are not served.
-        if METADATA_VERSION in names and is_retained(item.feature, item.max_version_level):
-            if item.max_version_level != state.image.features.get(item.feature, 0):
-                records.append(m.FeatureLevelRecord(name=item.feature, feature_level=item.max_version_level))
-            continue
         try:
-            records += _update(state, item, api_version)
+            records += _update(state, item, api_version, levels.get(item.feature, 0))
         except KafkaError as error:
             message = f"The update failed for all features since the following feature had an error: {error.message}"
             return Outcome([], UpdateFeaturesResponse(error_code=error.code, error_message=message))
@@ -61,17 +61,18 @@ def update(state: State, request: UpdateFeaturesRequest, api_version: int) -> Ou
     return Outcome([] if request.validate_only else records, response)
 
 
-def _update(state: State, item: FeatureUpdateKey, api_version: int) -> list[Message]:
+def _update(state: State, item: FeatureUpdateKey, api_version: int, current: int) -> list[Message]:
     name, level = item.feature, item.max_version_level
     upgrade_type = item.upgrade_type
     if api_version == 0:
         upgrade_type = SAFE_DOWNGRADE if item.allow_downgrade else UPGRADE
-    current = state.image.features.get(name, 0)
     problem = _problem(state, name, level, current, upgrade_type)
     if problem is not None:
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {problem}")
+    if name == KRAFT_VERSION:
+        return []
     if name == METADATA_VERSION:
-        _check_metadata_version(level, current)
+        _check_metadata_version(level, current, upgrade_type)
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > current:
         return [*_eligible_leader_records(state), m.FeatureLevelRecord(name=name, feature_level=level)]
     return [m.FeatureLevelRecord(name=name, feature_level=level)] if level != current else []
@@ -92,6 +93,8 @@ def _problem(state: State, name: str, level: int, current: int, upgrade_type: in
         )
     if level > current and upgrade_type != UPGRADE:
         return "Can't downgrade to a newer version."
+    if level < current and name == KRAFT_VERSION:
+        return "Can't downgrade the version of this feature."
     return None
 
 
@@ -99,12 +102,14 @@ def _unsupported(state: State, name: str, level: int) -> str | None:
     """Return why some node does not support the level, or None."""
     who = f"Local controller {state.node_id}"
     if name not in SUPPORTED_FEATURES:
-        return f"{who} does not support this feature."
+        return f"{who} does not support this feature." if level else f"Feature {name} not found."
     if level == 0 and name not in (METADATA_VERSION, KRAFT_VERSION):
         return None
     low, high = SUPPORTED_FEATURES[name]
     if not low <= level <= high:
-        return f"{who} only supports versions {low}-{high}"
+        # kafka-features upgrade --release-version names all features of the release, also those that are not served.
+        hint = ". Name the features that are supported instead of a release" if is_retained(name, level) else ""
+        return f"{who} only supports versions {low}-{high}{hint}"
     for broker in state.image.brokers.values():
         ranges = {feature: (first, last) for feature, first, last in broker.features}
         first, last = ranges.get(name, (0, 0))
@@ -118,16 +123,15 @@ def _unsupported(state: State, name: str, level: int) -> str | None:
     return None
 
 
-def _check_metadata_version(level: int, current: int) -> None:
-    problem = None
+def _check_metadata_version(level: int, current: int, upgrade_type: int) -> None:
     if level not in METADATA_VERSION_NAMES:
-        problem = "Unknown metadata.version."
-    elif level < LOWEST_METADATA_VERSION:
-        problem = f"Unable to set a metadata.version less than {METADATA_VERSION_NAMES[LOWEST_METADATA_VERSION]}"
-    elif level < current and any(level < changed <= current for changed in _CHANGED_RECORDS):
+        refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. Unknown metadata.version.")
+    if any(level < changed <= current for changed in _CHANGED_RECORDS):
         problem = "Refusing to perform the requested downgrade because it might delete metadata information."
-    if problem is not None:
-        refuse(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {problem}")
+        if upgrade_type == UNSAFE_DOWNGRADE:
+            problem = "Unsafe metadata downgrade is not supported in this version."
+        text = f"Unsupported metadata.version downgrade from {current} to {level}. {problem}"
+        refuse(ErrorCode.INVALID_UPDATE_VERSION, text)
 
 
 def first_records(state: State, records: Sequence[Message]) -> list[Message]:

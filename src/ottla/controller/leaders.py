@@ -84,11 +84,11 @@ class TopicChanges:
         partition = self._topic.partitions[index]
         replicas = partition.replicas if target.replicas is None else target.replicas
         directories = partition.directories
-        if target.replicas is not None or len(directories) != len(replicas):
-            known = dict(zip(partition.replicas, directories, strict=False))
-            directories = tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas)
+        if target.replicas is not None or target.directories or len(directories) != len(replicas):
             added = {each: self._state.directory_of(each) for each in replicas if each not in partition.replicas}
             target = target._replace(directories={**added, **target.directories})
+            known = {**dict(zip(partition.replicas, directories, strict=False)), **target.directories}
+            directories = tuple(known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas)
         in_directories = zip(replicas, directories, strict=True)
         acceptable = frozenset([replica for replica, where in in_directories if self._may_lead(replica, where)])
         rules = self._rules._replace(acceptable=acceptable)
@@ -162,12 +162,8 @@ def records_for_offline_directories(
     lost = set(directories)
 
     def target_of(partition: PartitionImage) -> Target | None:
-        directory = dict(zip(partition.replicas, partition.directories, strict=False)).get(broker_id)
-        return (
-            Target(isr=without(partition.isr, (broker_id,)))
-            if directory in lost and broker_id in partition.isr
-            else None
-        )
+        is_lost = broker_id in partition.isr and partition.directory_of(broker_id) in lost
+        return Target(isr=without(partition.isr, (broker_id,))) if is_lost else None
 
     return _changes(state, broker_id, target_of, Availability(departed=broker_id))
 
@@ -247,8 +243,24 @@ def _elect(state: State, name: str, index: int, election_type: int) -> list[m.Pa
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         refuse(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     records = change(state, topic, index, Target(), Election.PREFERRED if preferred else Election.UNCLEAN)
+    if not records and not preferred:
+        records = _elect_without_log(state, topic, index)
     if not records and preferred:
         refuse(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     if not records:
         refuse(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
     return records
+
+
+def _elect_without_log(state: State, topic: TopicImage, index: int) -> list[m.PartitionChangeRecord]:
+    """Elect a replica whose directory was lost, with an empty log in another directory of its broker.
+
+    Only on request, and if no other replica can lead: the records of the partition are lost.
+    """
+    for replica in topic.partitions[index].replicas:
+        if state.is_active(replica):
+            moved = Target(directories={replica: state.directory_of(replica)})
+            records = change(state, topic, index, moved, Election.UNCLEAN)
+            if any(record.leader == replica for record in records):
+                return records
+    return []

@@ -17,13 +17,16 @@ from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
 from ottla.config import BrokerConfig, ConfigError, format_properties
 from ottla.launch.settings import LOOPBACK, data_directory, listen_address
-from ottla.launch.storage import random_uuid, unusable
+from ottla.launch.storage import cannot_listen, random_uuid, unusable
+from ottla.log.creation import removed_if_refused
 from ottla.log.files import Files
-from ottla.log.storage import META_PROPERTIES, StorageError, read_meta
+from ottla.log.storage import META_PROPERTIES, DirectoryLock, StorageError, read_meta
+from ottla.network.sockets import ListenError, bind
 from ottla.tools.values import name_and_value, read_properties
 
 DEFAULT_PORT = 9092
 MOST_BROKERS = 64
+SERVER_PROPERTIES = "server.properties"
 CONTROLLERS = 3
 # `--brokers` decides these settings.
 _OWN = (
@@ -56,20 +59,44 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
     home = Path(data_directory(options)).absolute()
     _check_home(home, brokers)
     given = _given(options)
-    nodes = [LocalNode(i, home / f"node-{i}" / "server.properties", home / f"node-{i}" / "data") for i in _ids(brokers)]
-    settings = _settings(options, brokers, given)
+    nodes = [LocalNode(i, home / f"node-{i}" / SERVER_PROPERTIES, home / f"node-{i}" / "data") for i in _ids(brokers)]
+    settings = [
+        given | own | {"log.dirs": str(node.data)}
+        for node, own in zip(nodes, _settings(options, brokers, given), strict=True)
+    ]
+    with failing_on(ConfigError):
+        configs = [BrokerConfig(properties) for properties in settings]
+    created = [str(path) for node in nodes for path in (node.data, node.properties_file.parent)]
     try:
-        for node, own in zip(nodes, settings, strict=True):
-            properties = given | own | {"log.dirs": str(node.data)}
-            with failing_on(ConfigError):
-                BrokerConfig(properties)
-            node.properties_file.parent.mkdir(parents=True, exist_ok=True)
-            node.properties_file.write_text(format_properties(properties), encoding="utf-8")
-        with failing_on(StorageError, exit_code=1):
+        with removed_if_refused(Files(), created, [SERVER_PROPERTIES]), failing_on(StorageError, exit_code=1):
+            for node, config in zip(nodes, configs, strict=True):
+                _check_free(node, config)
+            for node, properties in zip(nodes, settings, strict=True):
+                node.properties_file.parent.mkdir(parents=True, exist_ok=True)
+                node.properties_file.write_text(format_properties(properties), encoding="utf-8")
             format_nodes(nodes)
     except OSError as error:
         raise unusable(str(error.filename or home), error) from error
     return nodes
+
+
+def _check_free(node: LocalNode, config: BrokerConfig) -> None:
+    """Raise StorageError or Failure if another process has the node's directory or address.
+
+    The node's own process would find out after its settings were overwritten, and after other nodes had started.
+    """
+    if node.data.is_dir():
+        lock = DirectoryLock(str(node.data))
+        lock.acquire()
+        lock.release()
+    for listener in config.listeners:
+        try:
+            sockets = bind(listener, config)
+        except ListenError as error:
+            refused = cannot_listen(error)
+            raise Failure(f"node {node.node_id} cannot start: {refused.problem}", *refused.advice) from error
+        for each in sockets:
+            each.close()
 
 
 def _ids(brokers: int) -> range:

@@ -5,7 +5,6 @@ must not import click, which would take a third of the broker's start time.
 """
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -23,7 +22,7 @@ from ottla.launch import settings as broker_settings
 from ottla.launch.console import NOT_COMPILED, announce, start_logging
 from ottla.launch.late import server, supervise
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
-from ottla.launch.storage import directories_of, unusable
+from ottla.launch.storage import cannot_listen, unusable
 from ottla.log.storage import StorageError
 from ottla.network.sockets import ListenError
 from ottla.records.kernels import COMPILED
@@ -135,7 +134,7 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     rows = {
-        "data": ", ".join(map(os.path.abspath, directories_of(config))),
+        "data": ", ".join(map(os.path.abspath, config.directories)),
         "write": f"echo hello | ottla produce greetings --create -b {bootstrap}",
         "read": f"ottla tail greetings -b {bootstrap}",
         "topics": f"ottla topic list -b {bootstrap}",
@@ -166,12 +165,9 @@ def _raise_file_limit() -> None:
 
 def _explain(config: BrokerConfig, error: OSError) -> Failure:
     if isinstance(error, ListenError):
-        if error.errno == errno.EADDRINUSE:
-            advice = "Stop the process that uses it, or choose another port: --listen 127.0.0.1:9093 (0: a free one)."
-            return Failure(f"{error.listener.host or 'every interface'}:{error.listener.port} is in use", advice)
-        return Failure(str(error.strerror), "Choose another address with --listen HOST:PORT.")
+        return cannot_listen(error)
     if error.filename:
-        for directory in directories_of(config):
+        for directory in config.directories:
             if str(error.filename).startswith(directory):
                 return unusable(directory, error)
     return Failure(str(error))

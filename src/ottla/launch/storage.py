@@ -1,13 +1,13 @@
-"""Log directories before a broker opens them: the default location, and the node that owns them."""
+"""Log directories before a broker opens them: the default location, the owner, and failures of the start."""
 
 import errno
 import os
 
 from ottla.common.failure import Failure
 from ottla.common.ids import Uuid, uuid_from_text, uuid_to_text
-from ottla.config import BrokerConfig
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
+from ottla.network.sockets import ListenError
 
 
 def default_data_directory() -> str:
@@ -47,11 +47,6 @@ def known_node_id(directory: str) -> int | None:
     return meta.node_id if meta is not None and meta.node_id >= 0 else None
 
 
-def directories_of(config: BrokerConfig) -> list[str]:
-    """Return all directories that a broker uses, each once."""
-    return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
-
-
 def unusable(directory: str, error: OSError) -> Failure:
     """Return the failure for a directory that cannot be created, read or written."""
     reason = error.strerror or str(error)
@@ -61,3 +56,11 @@ def unusable(directory: str, error: OSError) -> Failure:
         f"the data directory {directory} cannot be used: {reason}",
         "Choose another one with --data DIR, or change the owner of this one.",
     )
+
+
+def cannot_listen(error: ListenError) -> Failure:
+    """Return the failure for an address that cannot be bound."""
+    if error.errno == errno.EADDRINUSE:
+        advice = "Stop the process that uses it, or choose another port: --listen 127.0.0.1:9093 (0: a free one)."
+        return Failure(f"{error.listener.host or 'every interface'}:{error.listener.port} is in use", advice)
+    return Failure(str(error.strerror), "Choose another address with --listen HOST:PORT.")

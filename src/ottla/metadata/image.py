@@ -52,6 +52,11 @@ class PartitionImage(NamedTuple):
         """Whether replicas are being added or removed."""
         return bool(self.adding_replicas or self.removing_replicas)
 
+    def directory_of(self, replica: int) -> Uuid:
+        """The log directory of a replica, as far as it is known. KIP-858."""
+        position = self.replicas.index(replica) if replica in self.replicas else len(self.directories)
+        return self.directories[position] if position < len(self.directories) else DIRECTORY_UNASSIGNED
+
     def problems(self) -> list[str]:
         """Return violated invariants; empty if there are none."""
         found = []
@@ -160,12 +165,11 @@ class MetadataImage:
 
     def offline_replicas(self, partition: PartitionImage, available: Collection[int]) -> list[int]:
         """The replicas whose brokers are not `available`, or whose log directories failed."""
-        brokers, directories = self.brokers, dict(zip(partition.replicas, partition.directories, strict=False))
         return [
             replica
             for replica in partition.replicas
             if replica not in available
-            or not brokers[replica].has_online_directory(directories.get(replica, DIRECTORY_UNASSIGNED))
+            or not self.brokers[replica].has_online_directory(partition.directory_of(replica))
         ]
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:

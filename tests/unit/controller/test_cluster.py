@@ -116,9 +116,14 @@ def test_duplicate_resource_is_rejected_and_dry_run_changes_nothing() -> None:
     [
         ("group.version", 2, 1, "Invalid update version 2 for feature group.version. Local controller 1 only supports"),
         ("nonsense", 1, 1, "Local controller 1 does not support this feature."),
+        ("nonsense", 0, 2, "Feature nonsense not found."),
+        ("kraft.version", 2, 1, "Local controller 1 only supports versions 0-1"),
+        ("kraft.version", 0, 2, "Can't downgrade the version of this feature."),
+        ("streams.version", 1, 1, "only supports versions 0-0. Name the features that are supported instead of a rel"),
         ("metadata.version", 31, 1, "only supports versions 7-30"),
         ("metadata.version", 29, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
-        ("metadata.version", 22, 2, "Refusing to perform the requested downgrade"),
+        ("metadata.version", 22, 2, "Unsupported metadata.version downgrade from 30 to 22. Refusing to perform the"),
+        ("metadata.version", 22, 3, "from 30 to 22. Unsafe metadata downgrade is not supported in this version."),
         ("metadata.version", -1, 1, "A feature version cannot be less than 0."),
         ("metadata.version", 30, 9, "does not support the given upgrade type"),
     ],
@@ -128,7 +133,7 @@ def test_unsupported_feature_levels_are_not_finalized(
 ) -> None:
     cluster = Cluster()
     request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature, level, False, upgrade_type)])
-    response = cluster.do(cluster.controller.update_features(request))
+    response = cluster.do(cluster.controller.update_features(request, kraft_version=1))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
     assert cluster.controller.image.features == default_levels()
@@ -196,19 +201,16 @@ def test_retained_level_can_only_be_downgraded_to_a_served_level(level: int, upg
     assert cluster.controller.image.features["streams.version"] == 1
 
 
-def test_upgrade_to_a_release_finalizes_the_levels_of_stock_kafka() -> None:
+def test_upgrade_to_a_release_with_an_unsupported_feature_changes_nothing() -> None:
     cluster = Cluster()
     finalize(cluster, metadata_version=28)
     levels = {name.replace("_", "."): level for name, level in (KAFKA_LEVELS | {"metadata_version": 30}).items()}
     updates = [FeatureUpdateKey(name, level, False, 1) for name, level in levels.items()]
-    assert (
-        cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates))).error_code == 0
-    )
-    assert dict(cluster.controller.image.features) == levels
-    assert cluster.controller.check_features() == {"streams.version": (1, 0)}
-    updates = [FeatureUpdateKey("metadata.version", 30, False, 1), FeatureUpdateKey("streams.version", 2, False, 1)]
+    before = dict(cluster.controller.image.features)
     response = cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates)))
-    assert "Local controller 1 only supports versions 0-0" in response.error_message
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "Invalid update version 1 for feature streams.version" in (response.error_message or "")
+    assert dict(cluster.controller.image.features) == before
 
 
 def test_transaction_version_is_lowered_and_raised() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.metadata import features
+from ottla.metadata.image import NO_LEADER
 from ottla.protocol import metadata_records as m
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -14,6 +15,7 @@ from ottla.protocol.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
 from .test_heartbeats import Brokers
 
@@ -76,6 +78,50 @@ def test_old_broker_epoch_assigns_nothing() -> None:
     with pytest.raises(KafkaError) as error:
         assign(cluster, (SECOND, None, 0), epoch=cluster.epochs[1] - 1)
     assert error.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def leaderless() -> Brokers:
+    """t-0 has only replica 1, whose broker has another disk since its last start."""
+    cluster = Brokers(2)
+    cluster.start(1, log_dirs=[LOST])
+    cluster.beat(1)
+    cluster.create(1)
+    cluster.now_ms += 10_000
+    cluster.beat(2)
+    cluster.start(1, incarnation=2, log_dirs=[FIRST])
+    cluster.beat(1)
+    assert cluster.partition.leader == NO_LEADER
+    return cluster
+
+
+def test_replica_leads_when_its_broker_reports_a_directory_that_it_has() -> None:
+    cluster = leaderless()
+    assert assign(cluster, (FIRST, None, 0)) == [0]
+    assert (cluster.partition.leader, cluster.partition.directories) == (1, (FIRST,))
+
+
+def test_unclean_election_takes_a_replica_in_a_lost_directory_only_without_another_one() -> None:
+    for others, leader in (((), 1), ((2,), 2)):
+        cluster = Brokers(2)
+        cluster.start(1, log_dirs=[LOST])
+        cluster.beat(1)
+        cluster.create(1, *others)
+        for each in others:
+            cluster.now_ms += 5_000
+            cluster.beat(1)
+            cluster.now_ms += 5_000
+            cluster.expire()
+            assert cluster.partition.isr == (1,), each
+        cluster.now_ms += 10_000
+        cluster.start(1, incarnation=2, log_dirs=[FIRST])
+        cluster.beat(1)
+        for each in others:
+            cluster.beat(each)
+        assert cluster.partition.leader == NO_LEADER
+        request = ElectLeadersRequest(1, [TopicPartitions("t", [0])], timeout_ms=1000)
+        cluster.do(cluster.controller.elect_leaders(request))
+        assert (cluster.partition.leader, cluster.partition.isr) == (leader, (leader,))
+        assert cluster.partition.directories[0] == (FIRST if leader == 1 else LOST)
 
 
 # -- controllers -----------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from ottla.common.ids import TopicPartition
 from ottla.tools.admin.cluster_facts import _trouble, reassignment_rows
 from ottla.tools.admin.group_lag import read_lag
 from ottla.tools.admin.hanging import hanging
+from ottla.tools.admin.leaderless import cannot_lead, way_out
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.replicas import finished_moves, replicas_of
 from ottla.tools.admin.topic_facts import facts_of
@@ -160,6 +161,7 @@ def topic_admin(leaders: Sequence[int | None], **calls: Any) -> Any:
         "describe_topics": lambda _: {"orders": described(leaders)},
         "list_offsets": list_offsets,
         "describe_configs": lambda _: {},
+        "describe_cluster": lambda: SimpleNamespace(brokers=()),
         "describe_log_dirs": lambda **_: directories,
     }
     return SimpleNamespace(**methods | calls)
@@ -238,6 +240,40 @@ def test_state_of_a_partition_in_trouble(
     leader: int | None, isr: tuple[int, ...], replicas: tuple[int, ...], least: int, state: str | None
 ) -> None:
     assert _trouble(PartitionDescription(0, leader, 0, replicas, isr, ()), least) == state
+
+
+def in_trouble(leader: int | None, isr: tuple[int, ...], **fields: Any) -> PartitionDescription:
+    return PartitionDescription(0, leader, 0, (1, 2, 3), isr, fields.pop("offline", ()), **fields)
+
+
+@pytest.mark.parametrize(
+    ("partition", "stuck", "step"),
+    [
+        (in_trouble(1, (1, 2)), [], None),
+        (in_trouble(1, (1, 2), offline=(3,)), [], None),
+        (
+            in_trouble(1, (1, 2), offline=(2,)),
+            [2],
+            "restore the log directory of broker 2, which cannot lead, and restart it",
+        ),
+        (in_trouble(None, (3,), offline=(3,)), [], "start broker 3"),
+        (in_trouble(None, (), eligible_leader_replicas=(3, 4)), [], "start broker 3 or 4"),
+        (in_trouble(None, (), last_known_elr=(3,)), [], "start broker 3"),
+        (in_trouble(None, (1, 3), offline=(1, 3)), [1], "start broker 3"),
+        (in_trouble(None, (1,), offline=(1,)), [1], "restore the log directory of broker 1, or give up its records"),
+        (in_trouble(None, ()), [], "no replica has every acknowledged record"),
+        (in_trouble(None, (1,)), [], "wait for the election of broker 1"),
+    ],
+)
+def test_next_step_for_a_partition_without_a_leader(
+    partition: PartitionDescription, stuck: list[int], step: str | None
+) -> None:
+    """Brokers 1 and 2 are up."""
+    assert cannot_lead(partition, {1, 2}) == stuck
+    found = way_out(partition, {1, 2})
+    assert found == step if step is None else str(found).startswith(step)
+    if stuck and partition.leader is not None:
+        assert _trouble(partition, 1, stuck) == "cannot lead"
 
 
 # -- transactions ------------------------------------------------------------------------------------------------

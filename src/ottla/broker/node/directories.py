@@ -7,9 +7,16 @@ import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from ottla.common.ids import Uuid, uuid_to_text
+from ottla.common.ids import ZERO_UUID, Uuid, uuid_to_text
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, LogManagerPorts, StorageError
-from ottla.log.storage import check_meta, format_directory, read_meta, write_clean_shutdown
+from ottla.log.storage import (
+    MetaProperties,
+    check_meta,
+    format_directory,
+    read_meta,
+    write_clean_shutdown,
+    write_meta,
+)
 from ottla.network.descriptors import cached_segments, open_file_limit
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ def open_directories(
 ) -> tuple[LogManager, str]:
     """Lock the log directories and identify them; returns their logs, not loaded yet, and the cluster id.
 
-    Raises StorageError and OSError. The caller must close the log manager in any case.
+    Raises StorageError and OSError; then the directories are unlocked, and marked as closed cleanly as before.
     """
     logs = LogManager(
         config.log_dirs,
@@ -40,26 +47,40 @@ def open_directories(
         files=files,
         max_open_files=cached_segments(open_file_limit()),
     )
-    logs.acquire()
     try:
+        logs.acquire()
         lost = {directory.path for directory in logs.log_directories() if not directory.online}
         cluster_id = identify(config, files, lost - {config.metadata_log_dir})
         for directory in (each for each in logs.log_directories() if each.online):
             directory.directory_id = directory_id(files, directory.path)
     except BaseException:
-        logs.abandon()
+        close_unopened(files, logs)
         raise
     return logs, cluster_id
+
+
+def close_unopened(files: Files, logs: LogManager) -> None:
+    """Unlock directories whose logs were not opened, and mark those as closed cleanly again that were before.
+
+    A node that found no active controller is as clean as before: otherwise it would leave the ISR.
+    """
+    try:
+        _restore_clean_shutdown(files, logs)
+    except OSError as error:  # The next start recovers the logs.
+        logger.warning("Failed to mark the log directories as closed cleanly: %s", error)
+    logs.abandon()
 
 
 def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[str] = ()) -> str:
     """Return the cluster id of the directories; a directory without an identity gets one. `lost` ones are skipped.
 
+    Kafka before 3.7 wrote no directory id.
+
     Raises StorageError if they belong to another node or to different clusters, or if none is formatted and the cluster
     has other nodes.
     """
     files = files or Files()
-    directories = [path for path in dict.fromkeys([*config.log_dirs, config.metadata_log_dir]) if path not in lost]
+    directories = [path for path in config.directories if path not in lost]
     found = {directory: read_meta(files, directory) for directory in directories}
     cluster_id = next((meta.cluster_id for meta in found.values() if meta is not None), None)
     if cluster_id is None and not config.formats_itself:
@@ -71,10 +92,12 @@ def identify(config: BrokerConfig, files: Files | None = None, lost: Collection[
         # Command-line tools would read an id that begins with "-" as an option.
         cluster_id = uuid_to_text(b"o" + os.urandom(15))
     for directory, meta in found.items():
-        if meta is not None:
-            check_meta(meta, directory, cluster_id, config.node_id)
-        else:
+        if meta is None:
             format_directory(files, directory, cluster_id, config.node_id, os.urandom(16))
+            continue
+        check_meta(meta, directory, cluster_id, config.node_id)
+        if meta.directory_id == ZERO_UUID:
+            write_meta(files, directory, MetaProperties(cluster_id, config.node_id, os.urandom(16)))
     return cluster_id
 
 
@@ -86,8 +109,7 @@ def directory_id(files: Files, directory: str) -> Uuid:
     return meta.directory_id
 
 
-def restore_clean_shutdown(files: Files, logs: LogManager) -> None:
-    """Mark directories as closed cleanly again, whose logs were not opened since. Raises OSError."""
+def _restore_clean_shutdown(files: Files, logs: LogManager) -> None:
     for directory in logs.log_directories():
         if directory.online and directory.was_clean:
             write_clean_shutdown(files, directory.path, directory.broker_epoch)

@@ -101,8 +101,8 @@ class DirectoryMoves:
         self._is_scheduled = False
         # Replaced logs whose folders are not renamed yet, and the moves that begin after that.
         self._retiring: dict[TopicPartition, LogDirectory | None] = {}
-        self.report: Callable[[], None] | None = None
-        """Notifies the controller of changed directories. Without it, this node is a cluster of its own."""
+        self.report: Callable[[TopicPartition], None] | None = None
+        """Called when `directory_of` a replica may have changed. Without it, this node is a cluster of its own."""
 
     def start(self) -> None:
         """Continue moves that were interrupted by a restart."""
@@ -128,6 +128,7 @@ class DirectoryMoves:
 
     def _attach(self, replica: Partition | FollowedPartition) -> None:
         topic_partition = replica.log.topic_partition
+        self._report(topic_partition)
         future = self._ports.logs.futures.get(topic_partition)
         known = self._moves.get(topic_partition)
         if future is not None and (known is None or known.replica is not replica):
@@ -175,7 +176,7 @@ class DirectoryMoves:
         future = logs.futures.get(topic_partition)
         if future is not None and future.log_directory is not directory:
             self._drop(topic_partition)
-            self._report()
+            self._report(topic_partition)
             future = None
         if replica.log.log_directory is not directory and future is None:
             self._logs.begin(replica.log, directory)
@@ -247,7 +248,7 @@ class DirectoryMoves:
     def _caught_up(self, move: _Move) -> None:
         if not self._is_assigned(move, self._ports.image()):
             move.state, move.is_reported = _State.ASSIGNING, True
-            self._report()
+            self._report(move.future.topic_partition)
         elif move.unsealed < 0 or (move.unsealed > MOST_UNSEALED_BYTES and move.seals < MOST_SEALS):
             move.unsealed = 0
             move.seals += 1
@@ -295,9 +296,9 @@ class DirectoryMoves:
 
     # -- the controller ------------------------------------------------------------------------------------------
 
-    def _report(self) -> None:
+    def _report(self, topic_partition: TopicPartition) -> None:
         if self.report is not None:
-            self.report()
+            self.report(topic_partition)
 
     def directory_of(self, topic_partition: TopicPartition) -> Uuid | None:
         """The directory that the metadata shall show for a replica; None if its log is not open."""
@@ -315,8 +316,7 @@ class DirectoryMoves:
         partition = known.partitions.get(index) if known is not None else None
         if partition is None:
             return False
-        shown = dict(zip(partition.replicas, partition.directories, strict=False))
-        return shown.get(self._ports.node_id) == move.future.log_directory.directory_id
+        return partition.directory_of(self._ports.node_id) == move.future.log_directory.directory_id
 
     # -- the end of a move ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.partition_reading import READ_COMMITTED, check_leader_epoch, end_of_epoch, look_up
+from ottla.broker.partition_reading import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch, end_of_epoch, look_up
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 
@@ -104,8 +104,10 @@ class FollowedPartition:
         return self.log.last_stable_offset
 
     def visible_end(self, isolation_level: int) -> int:
-        """The first offset that a consumer of this isolation level may not see yet."""
-        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
+        """The first offset that a reader of this isolation level may not see yet."""
+        if isolation_level == READ_UNCOMMITTED:
+            return self.high_watermark
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.log_end_offset
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """See `partition_reading.check_leader_epoch`."""

@@ -127,12 +127,12 @@ def quorum() -> Plan[Quorum]:
         if response.error_code:
             yield keys[0], error_for(response.error_code, response.error_message)
             return
-        row = response.topics[0].partitions[0]
-        if row.error_code:
-            yield keys[0], error_for(row.error_code, row.error_message)
-            return
-        voters, observers = _replicas(row.current_voters), _replicas(row.observers)
-        yield keys[0], Quorum(row.leader_id, row.leader_epoch, row.high_watermark, voters, observers)
+        for row in (row for topic in response.topics for row in topic.partitions):  # one
+            if row.error_code:
+                yield keys[0], error_for(row.error_code, row.error_message)
+                return
+            voters, observers = _replicas(row.current_voters), _replicas(row.observers)
+            yield keys[0], Quorum(row.leader_id, row.leader_epoch, row.high_watermark, voters, observers)
 
     request = module.DescribeQuorumRequest([module.RequestTopicData(METADATA_TOPIC, [module.RequestPartitionData(0)])])
     return (yield Call(Route.CONTROLLER, ["the quorum"], lambda _: request, read)).one()  # type: ignore[no-any-return]

@@ -111,7 +111,8 @@ def list_all(include_internal: bool) -> Plan[list[TopicListing]]:
         return metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
     def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, list[TopicListing]]]:
-        rows = (row for row in response.topics if include_internal or not row.is_internal)
+        named = (row for row in response.topics if row.name is not None)
+        rows = (row for row in named if include_internal or not row.is_internal)
         listing = [TopicListing(row.name, text_of(row.topic_id), row.is_internal, len(row.partitions)) for row in rows]
         yield "the topics", sorted(listing, key=lambda topic: topic.name)
 

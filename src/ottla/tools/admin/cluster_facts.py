@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
 from ottla.metadata.features import METADATA_VERSION_NAMES
+from ottla.tools.admin.leaderless import cannot_lead, way_out
 from ottla.tools.late import api
 
 
@@ -30,17 +31,20 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
     described = reported("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
     partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
     directories = reported("log directories", admin.describe_log_dirs) or {}
-    troubled = reported("partitions", lambda: _troubled(admin, described or {})) or []
+    active = {broker.node_id for broker in cluster.brokers if not broker.is_fenced}
+    troubled = reported("partitions", lambda: _troubled(admin, described or {}, active)) or []
     moves = reported("moves", admin.list_partition_reassignments) or {}
     features = reported("features", admin.describe_features)
     quorum = reported("quorum", admin.describe_quorum)
+    # A broker of a KRaft cluster names any broker as the controller, because clients may send requests to each.
+    controller = quorum.leader if quorum else cluster.controller
     brokers = [
         {
             "node_id": broker.node_id,
             "host": broker.host,
             "port": broker.port,
             "rack": broker.rack,
-            "controller": broker.node_id == cluster.controller,
+            "controller": broker.node_id == controller,
             "fenced": broker.is_fenced,
             "leader_count": sum(partition.leader == broker.node_id for partition in partitions),
             "replica_count": sum(broker.node_id in partition.replicas for partition in partitions),
@@ -51,7 +55,7 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
     level = features.finalized.get("metadata.version") if features else None
     return {
         "cluster_id": cluster.cluster_id,
-        "controller": cluster.controller,
+        "controller": controller,
         "release": _release(level.highest) if level else None,
         "topic_count": len(topics),
         "partition_count": sum(topic.partitions for topic in topics),
@@ -65,8 +69,8 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
     }
 
 
-def _troubled(admin: api.Admin, topics: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The partitions that lack a leader or replicas in sync, the worst first."""
+def _troubled(admin: api.Admin, topics: Mapping[str, Any], active: Collection[int]) -> list[dict[str, Any]]:
+    """The partitions that lack a leader or replicas in sync, or have replicas that cannot lead, the worst first."""
     replicated = [name for name, topic in topics.items() if topic.replication_factor > 1]
     least: dict[str, int] = {}
     if replicated:
@@ -75,7 +79,8 @@ def _troubled(admin: api.Admin, topics: Mapping[str, Any]) -> list[dict[str, Any
     rows = []
     for name, topic in topics.items():
         for each in topic.partitions:
-            state = _trouble(each, least.get(name, 1))
+            stuck = cannot_lead(each, active)
+            state = _trouble(each, least.get(name, 1), stuck)
             if state is not None:
                 rows.append(
                     {
@@ -86,25 +91,27 @@ def _troubled(admin: api.Admin, topics: Mapping[str, Any]) -> list[dict[str, Any
                         "replicas": list(each.replicas),
                         "isr": list(each.isr),
                         "min_isr": least.get(name, 1),
+                        "cannot_lead": stuck,
+                        "way_out": way_out(each, active),
                     }
                 )
     return sorted(rows, key=lambda row: (TROUBLES.index(row["state"]), row["topic"], row["partition"]))
 
 
 _MIN_ISR = "min.insync.replicas"
-TROUBLES = ("offline", "under min ISR", "at min ISR", "under-replicated")
+TROUBLES = ("offline", "under min ISR", "at min ISR", "cannot lead", "under-replicated")
 
 
-def _trouble(partition: Any, least: int) -> str | None:
+def _trouble(partition: Any, least: int, stuck: Collection[int] = ()) -> str | None:
     if partition.leader is None:
         return "offline"
     in_sync, replicas = len(partition.isr), len(partition.replicas)
-    if replicas == 1:
-        return None
-    if in_sync < least:
+    if in_sync < least and replicas > 1:
         return "under min ISR"
-    if in_sync == least:
+    if in_sync == least and replicas > 1:
         return "at min ISR"
+    if stuck:
+        return "cannot lead"
     return "under-replicated" if in_sync < replicas else None
 
 

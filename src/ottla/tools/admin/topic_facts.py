@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
+from ottla.tools.admin.leaderless import active_brokers, cannot_lead, way_out
 from ottla.tools.late import api
 
 
@@ -60,6 +61,12 @@ def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:
                 if not replica.is_future:
                     sizes.setdefault(partition, {})[node_id] = replica.size
 
+    # Only a partition without a leader, or with an offline replica in sync, needs the list of brokers.
+    described = [partition for topic in topics.values() for partition in topic.partitions]
+    active = (
+        active_brokers(admin) if any(p.leader is None or {*p.isr} & {*p.offline_replicas} for p in described) else ()
+    )
+
     def row(topic: str, partition: api.PartitionDescription) -> dict[str, Any]:
         key = TopicPartition(topic, partition.partition)
         first, last = earliest.get(key), latest.get(key)
@@ -72,6 +79,8 @@ def facts_of(admin: api.Admin, names: Sequence[str]) -> list[Facts]:
             "offline": list(partition.offline_replicas),
             "eligible": list(partition.eligible_leader_replicas),
             "last_known_leader": list(partition.last_known_elr),
+            "cannot_lead": cannot_lead(partition, active),
+            "way_out": way_out(partition, active),
             "earliest": first.offset if first else None,
             "latest": last.offset if last else None,
             "records": last.offset - first.offset if first and last else None,

@@ -1,15 +1,19 @@
-"""A broker with several log directories reports where its replicas are."""
+"""A broker reports in which log directories its replicas are."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ottla.broker.control.assignments import AssignmentPorts, DirectoryAssignments
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.common.ids import TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE
 from tests.unit.broker.harness import ManualLoop
-from tests.unit.controller.test_directories import FIRST, SECOND, cluster_with_directories
+from tests.unit.controller.test_directories import FIRST, LOST, SECOND, cluster_with_directories
 
 from .support import NODE, Channels, Quorum
+
+REPLICA = TopicPartition("t", 0)
 
 
 class World:
@@ -21,17 +25,26 @@ class World:
         self.quorum = Quorum(self.cluster.controller)
         self.quorum.elect(NODE)
         self.logs: dict[TopicPartition, bytes] = {}
+        self.on_look_up: Callable[[TopicPartition], None] = lambda _: None
         channel = ControllerChannel(self.quorum, self.loop, self.loop.call_later, Channels())
         image = self.cluster.controller
         self.assignments = DirectoryAssignments(
             1,
             AssignmentPorts(
-                channel, self.loop.call_later, lambda: image.image, lambda: self.cluster.epochs[1], self.logs.get
+                channel, self.loop.call_later, lambda: image.image, lambda: self.cluster.epochs[1], self._look_up
             ),
         )
 
+    def _look_up(self, replica: TopicPartition) -> bytes | None:
+        self.on_look_up(replica)
+        return self.logs.get(replica)
+
     def publish(self) -> None:
         self.assignments.metadata_published(EMPTY_IMAGE, self.cluster.controller.image)
+
+    def open(self, directory: bytes) -> None:
+        self.logs[REPLICA] = directory
+        self.assignments.changed(REPLICA)
 
     @property
     def directory(self) -> bytes:
@@ -43,8 +56,7 @@ def test_directory_is_reported_when_the_log_is_open() -> None:
     world.publish()
     world.loop.advance(1_000)
     assert world.quorum.operations == 0
-    world.logs[TopicPartition("t", 0)] = SECOND
-    world.publish()
+    world.open(SECOND)
     world.loop.advance(1_000)
     assert world.directory == SECOND
     world.loop.advance(10_000)
@@ -54,9 +66,8 @@ def test_directory_is_reported_when_the_log_is_open() -> None:
 
 def test_moved_replica_is_reported_and_an_error_is_retried() -> None:
     world = World()
-    world.logs[TopicPartition("t", 0)] = FIRST
     world.quorum.elect(None)
-    world.assignments.changed()
+    world.open(FIRST)
     world.loop.advance(40_000)
     assert world.directory != FIRST
     world.quorum.elect(NODE)
@@ -64,9 +75,28 @@ def test_moved_replica_is_reported_and_an_error_is_retried() -> None:
     assert world.directory == FIRST
 
 
-def test_broker_with_one_directory_reports_nothing() -> None:
+def test_only_directory_of_a_broker_is_reported_if_the_metadata_shows_another_one() -> None:
+    """A broker whose disk was replaced: its replicas are in sync, but cannot lead until then."""
     world = World()
-    world.logs[TopicPartition("t", 0)] = SECOND
-    world.cluster.start(1, log_dirs=[FIRST])
+    world.open(SECOND)
+    world.loop.advance(1_000)
+    world.cluster.now_ms += 10_000
+    world.cluster.start(1, incarnation=2, log_dirs=[LOST])
+    world.logs[REPLICA] = LOST
     world.publish()
-    assert not world.loop.pending_timers
+    world.loop.advance(1_000)
+    assert world.directory == LOST
+    assert world.quorum.operations == 2
+
+
+def test_topic_that_agrees_is_not_compared_again() -> None:
+    world = World()
+    looked_up: list[TopicPartition] = []
+    world.on_look_up = looked_up.append
+    world.open(SECOND)
+    world.loop.advance(1_000)
+    count = len(looked_up)
+    for _ in range(3):
+        world.publish()
+        world.loop.advance(1_000)
+    assert len(looked_up) <= count + 1
