@@ -16,6 +16,7 @@ import pytest
 
 from ottla.clients import AsyncAdmin
 from ottla.clients.errors import TopicAlreadyExists
+from ottla.metadata.image import PartitionImage
 from tests.simulation.world.cluster import SimulatedCluster
 from tests.simulation.world.cluster_checks import ClusterChecks
 from tests.simulation.world.cluster_faults import ClusterFaults
@@ -61,6 +62,18 @@ def test_clocks_that_differ_by_hours_lose_nothing(seed: int) -> None:
             run.wait("all nodes serve", run.all_serve, 60)
         run.end()
     assert not run.checks.losses
+
+
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // 4)))
+def test_replica_on_a_replaced_disk_leads(seed: int) -> None:
+    run = Run(seed)
+    with run.cluster.machines.installed():
+        run.begin()
+        run.wait("all replicas are in sync", run.may_lead, 30)
+        assert run.checks.may_lose_disk(4)
+        run.cluster.nodes[4].replace_disk()
+        run.cluster.run_for(1_000)
+        run.end()
 
 
 def test_seed_decides_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +169,9 @@ class Run:
             return
         if self.transformers:
             self.wait("all records are copied", self._is_copied, 90)
+        self.wait("each replica is in sync and may lead", self.may_lead, 30)
+        self.faults.elect()
+        self.wait("the preferred replicas lead", self._preferred_lead, 30)
         assert sorted(self.reader.tags[0]) == sorted(self.reader.tags[1]), self.cluster.fail("half of a transaction")
         for index in range(PARTITIONS):
             self._check_writers(index)
@@ -164,6 +180,19 @@ class Run:
         for machine in self.cluster.nodes.values():
             machine.start()
         return len(self.cluster.running()) == len(self.cluster.nodes)
+
+    def _partitions(self) -> list[PartitionImage]:
+        return [each for topic in self.checks.history.image.topics_by_id.values() for each in topic.partitions.values()]
+
+    def may_lead(self) -> bool:
+        image = self.checks.history.image
+        return all(
+            set(each.isr) == set(each.replicas) and not image.offline_replicas(each, image.brokers.keys())
+            for each in self._partitions()
+        )
+
+    def _preferred_lead(self) -> bool:
+        return all(each.leader == each.replicas[0] for each in self._partitions())
 
     def _is_copied(self) -> bool:
         return all(

@@ -14,7 +14,7 @@ import pytest
 from ottla.common.completion import Completion
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
-from tests.simulation.world.shells import ShellWorld
+from tests.simulation.world.shells import IDLE_MS, ShellWorld
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "12"))
 
@@ -137,3 +137,7 @@ def check_recovery(world: ShellWorld, topics: Topics) -> None:
         states = {node: (run.shell.raft.role, run.lifecycle.state, run.failure) for node, run in world.running.items()}
         pytest.fail(world.fail(f"not settled after 20 s: {states}"))
     topics.check()
+    # Also without a request, records are written and all nodes apply them.
+    world.run(3 * IDLE_MS)
+    for node in world.running.values():
+        assert node.shell.image.offset > images[0].offset, world.fail("nothing is written while the cluster is idle")

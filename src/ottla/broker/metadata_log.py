@@ -19,7 +19,7 @@ A node that does not lead replays committed records and publishes the image.
 - An unhandled error in an operation fails only that operation; one in a listener is logged.
 
 The directory has KRaft's format: `__cluster_metadata-0` with segments, snapshots and `quorum-state`, and
-`bootstrap.checkpoint` beside it. NoOp records are not written. `quorum/` has the replica.
+`bootstrap.checkpoint` beside it. `quorum/` has the replica.
 """
 
 from __future__ import annotations
@@ -321,10 +321,10 @@ class MetadataShell:
 
     def _complete_when_committed(self, completion: Completion[R], response: R) -> None:
         end_offset = self.log.log_end_offset
-        if end_offset <= self.raft.high_watermark and not self._waiting:
-            _notify(completion.complete, response)
-        else:
-            self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))
+        self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))
+        if end_offset <= self.raft.high_watermark:
+            # The followers may acknowledge records before their replay has ended, which is done in slices.
+            self.committed(self.raft.high_watermark)
 
     # -- reports of the replica ----------------------------------------------------------------------------------
 

@@ -132,6 +132,12 @@ class Machine:
         for checks in self.cluster.on_kill:
             checks(self.node_id, power)
 
+    def replace_disk(self) -> None:
+        """kill -9, and an empty disk with a new directory id in the place of the old one."""
+        self.kill(power=True)
+        self.disk = SimulatedDisk(self.cluster.machines.random.getrandbits(30))
+        self.cluster.format(self)
+
     def shut_down(self) -> None:
         """A clean stop, with controlled shutdown."""
         run = self.run
@@ -155,26 +161,30 @@ class SimulatedCluster:
         self.on_event: list[Callable[[NodeRun], None]] = []
         self.endings: list[str] = []
         self.nodes: dict[int, Machine] = {}
-        directories: dict[int, Uuid] = {each: self.random.randbytes(16) for each in range(1, nodes + 1)}
+        self.directories: dict[int, Uuid] = {each: self.random.randbytes(16) for each in range(1, nodes + 1)}
         self.voters = VoterSet.of(
             Voter(
-                ReplicaKey(each, directories[each]),
+                ReplicaKey(each, self.directories[each]),
                 (Endpoint(LISTENER, host_of(each), CONTROLLER_PORT),),
                 VersionRange(0, 1),
             )
             for each in range(1, voters + 1)
         )
-        self.directories = directories
-        levels = {**default_levels(), "transaction.version": self.random.choice((1, 2, 2))}
+        self.levels = {**default_levels(), "transaction.version": self.random.choice((1, 2, 2))}
         servers = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in range(1, voters + 1))
         for each in range(1, nodes + 1):
             listeners = f"PLAINTEXT://{host_of(each)}:{BROKER_PORT},{LISTENER}://{host_of(each)}:{CONTROLLER_PORT}"
             own = {"node.id": str(each), "listeners": listeners, "controller.quorum.bootstrap.servers": servers}
-            machine = Machine(self, each, BrokerConfig(SETTINGS | own | (settings or {})))
-            known = self.voters if each <= voters else None
-            first = NodeFormat(each, CLUSTER_ID, [DATA], DATA, levels, voters=known)
-            format_node(machine.disk, first, lambda each=each: directories[each], 0)  # type: ignore[misc]
-            self.nodes[each] = machine
+            self.nodes[each] = Machine(self, each, BrokerConfig(SETTINGS | own | (settings or {})))
+            self.format(self.nodes[each], self.voters if each <= voters else None)
+
+    def format(self, machine: Machine, voters: VoterSet | None = None) -> None:
+        """Format the disk of a machine; a later disk has another directory id."""
+        node_id = machine.node_id
+        if voters is None:
+            self.directories[node_id] = self.random.randbytes(16)
+        first = NodeFormat(node_id, CLUSTER_ID, [DATA], DATA, self.levels, voters=voters)
+        format_node(machine.disk, first, lambda: self.directories[node_id], 0)
 
     @property
     def bootstrap(self) -> str:

@@ -43,8 +43,8 @@ class ClusterChecks:
         self.loses_page_cache = True
         """Whether a power cut loses records of the replicas of a machine, since they are not synced."""
         self._controllers: dict[int, int] = {}
-        self._elections: dict[int, Election] = {}
-        self._votes: dict[tuple[int, int], ReplicaKey] = {}
+        self._elections: dict[ReplicaKey, Election] = {}
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._leaders: dict[Led, int] = {}
         self._images: dict[NodeRun, MetadataImage] = {}
         self._watermarks: dict[NodeRun, dict[Partition, int]] = {}
@@ -93,15 +93,17 @@ class ClusterChecks:
                 self._advanced(node, partition)
 
     def _elected(self, node_id: int, election: Election) -> None:
-        before = self._elections.get(node_id)
+        # A replaced disk is another replica of the quorum.
+        replica = ReplicaKey(node_id, self.cluster.directories[node_id])
+        before = self._elections.get(replica)
         if election is before:
             return
-        self._elections[node_id] = election
+        self._elections[replica] = election
         assert before is None or election.epoch >= before.epoch, self.cluster.fail(
             f"node {node_id} returns from epoch {before.epoch if before else 0} to {election.epoch}"
         )
         if election.has_voted:
-            voted = self._votes.setdefault((node_id, election.epoch), election.voted)
+            voted = self._votes.setdefault((replica, election.epoch), election.voted)
             assert voted.node_id == election.voted.node_id, self.cluster.fail(
                 f"node {node_id} votes for {voted.node_id} and {election.voted.node_id} in epoch {election.epoch}"
             )
@@ -213,6 +215,15 @@ class ClusterChecks:
             len(partition.isr) == len(partition.replicas) > 1 and not self.partitions[TopicPartition(name, index)].lossy
             for name, topic in self.history.image.topics_by_name.items()
             for index, partition in topic.partitions.items()
+        )
+
+    def may_lose_disk(self, node_id: int) -> bool:
+        """Whether two other replicas of each partition of the node are in sync."""
+        return all(
+            len(set(partition.isr) - {node_id} - self.partitions[TopicPartition(name, index)].lossy.keys()) >= 2
+            for name, topic in self.history.image.topics_by_name.items()
+            for index, partition in topic.partitions.items()
+            if node_id in partition.replicas
         )
 
     def _killed(self, node_id: int, power: bool) -> None:

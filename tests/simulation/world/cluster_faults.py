@@ -45,7 +45,7 @@ class ClusterFaults:
             (4, self._crash_in_a_write), (4, self._fail_disk), (3, self._slow_disk),
             (6, self._isolate), (5, self._cut_one_way), (6, self._break_connections),
             (3, self._slow_link), (6, self._pause), (3, self._jump), (6, self._kill_program),
-            (5, self._reassign), (3, self._elect), (5, self._change_voters),
+            (5, self._reassign), (3, self.elect), (5, self._change_voters), (8, self._replace_disk),
         )  # fmt: skip
         share = self.random.choice((1.0, 0.7, 0.4))
         chosen = {fault: weight for weight, fault in faults if self.random.random() < share}
@@ -153,6 +153,14 @@ class ClusterFaults:
         setattr(disk, name, self.random.choice((errno.EIO, errno.ENOSPC)))
         return f"disk of {node}: {name}"
 
+    def _replace_disk(self) -> str | None:
+        """Replace the disk of a node that is not a voter: a voter would have to be removed and added again."""
+        others = sorted(self.cluster.nodes.keys() - set(self._voters()))
+        if self._chosen() is None or not others or not self.checks.may_lose_disk(node := self.random.choice(others)):
+            return None
+        self.cluster.nodes[node].replace_disk()
+        return f"replace the disk of {node}"
+
     def _slow_disk(self) -> str:
         machine = self.random.choice(list(self.cluster.nodes.values()))
         machine.slowness_us = self.random.choice((0, 30_000, 500_000))
@@ -212,7 +220,8 @@ class ClusterFaults:
         self._do(self._admin("reassign", {partition: replicas}))
         return f"move {partition} to {replicas}"
 
-    def _elect(self) -> str:
+    def elect(self) -> str:
+        """Elect the preferred leaders."""
         self._do(self._admin("elect", {each: [] for each in self._partitions()}))
         return "elect preferred leaders"
 

@@ -252,6 +252,12 @@ class SimulatedDisk(Files):
                     self._set(parent, {name: folder})
             self.folders[made] = folder
 
+    def remove_directory(self, path: str) -> None:
+        folder = self.folders.get(path)
+        if folder is None or folder.names:
+            raise OSError(errno.ENOENT if folder is None else errno.ENOTEMPTY, "simulated", path)
+        self.remove_tree(path)
+
     def remove_tree(self, path: str) -> None:
         if path in self.folders:
             folder, name = self._folder(path)

@@ -23,6 +23,7 @@ from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices
 from ottla.controller import ControllerSettings
 from ottla.metadata.image import MetadataImage
 from ottla.network.errors import ConnectFailed, ConnectionClosed, NetworkError, NoAnswer
@@ -42,6 +43,7 @@ LISTENER = "CONTROLLER"
 PATH = "/node"
 SESSION_MS = 900
 TICK_MS = 150
+IDLE_MS = 500
 
 
 class Handle:
@@ -77,6 +79,7 @@ class ShellNode:
             quorum=world.config(self.node_id),
             transport=self.transport,
             call_later=self.call_later,
+            worker=SlicingWorker(self),  # type: ignore[arg-type]
         )
         identity = NodeIdentity(self.node_id, "cluster", world.directory(self.node_id))
         self.shell = MetadataShell.open(PATH, identity, Rules(), self, options)
@@ -93,7 +96,7 @@ class ShellNode:
             self.shell,
             self,
             self.call_later,
-            DutySettings(session_timeout_ms=SESSION_MS, balance_interval_ms=1_000),
+            DutySettings(SESSION_MS, balance_interval_ms=1_000, idle_interval_ms=IDLE_MS),
             BrokerConnections(),
             lambda _: Completion.of(False),
         )
@@ -166,6 +169,7 @@ class ShellNode:
 
     def tick(self) -> None:
         """The periodic work of a node."""
+        self.check_published()
         self.shell.tick()
         self.call_later(TICK_MS / 1000, self.tick)
 
@@ -178,6 +182,14 @@ class ShellNode:
             leader = self.world.leaders.setdefault(epoch, self.node_id)
             assert leader == self.node_id, self.world.fail(f"{leader} and {self.node_id} lead epoch {epoch}")
 
+    def check_published(self) -> None:
+        """The image of the active controller is published as soon as its records are committed."""
+        decided, published = self.shell._controller.image, self.shell.image
+        if self.shell.is_active_controller and decided.offset < self.shell.raft.high_watermark:
+            assert decided is published, self.world.fail(
+                f"node {self.node_id} has published {published.offset} of the committed {decided.offset}"
+            )
+
     def published(self, _old: MetadataImage | None, image: MetadataImage) -> None:
         """The image is that of all nodes at its offset."""
         history = self.world.history
@@ -186,6 +198,22 @@ class ShellNode:
             history.committed(history.end, history.entries(self.shell.log, end), image)
         elif end > 0 and end in history.images:
             assert history.images[end] == image, self.world.fail(f"node {self.node_id} has another image at {end}")
+
+
+class SlicingWorker:
+    """Runs work in slices of a few steps, with time and messages between them."""
+
+    def __init__(self, node: ShellNode) -> None:
+        self.node = node
+
+    def run(self, work: Slices[None]) -> None:
+        random = self.node.world.random
+        try:
+            for _ in range(random.choice((1, 3, 100))):
+                next(work)
+        except StopIteration:
+            return
+        self.node.after(random.choice((0, 1, 5, 60)), lambda: self.run(work))
 
 
 class SimulatedChannels:

@@ -237,3 +237,22 @@ def test_previous_process_is_replaced_before_its_session_ends_only_if_its_connec
     with pytest.raises(KafkaError):
         cluster.send(foreign)
     assert cluster.start(2, incarnation=2) > 0
+
+
+# -- records without a change ----------------------------------------------------------------------------------------
+
+
+def test_empty_record_is_written_at_each_idle_interval() -> None:
+    world = World(idle_interval_ms=500)
+    before = world.controller.image
+    world.loop.advance(2_000)
+    after = world.controller.image
+    assert after.offset == before.offset + 4
+    assert (after.brokers, after.topics_by_id) == (before.brokers, before.topics_by_id)
+
+
+def test_idle_interval_of_zero_writes_nothing() -> None:
+    world = World(idle_interval_ms=0)
+    offset = world.controller.image.offset
+    world.loop.advance(8_000)
+    assert world.controller.image.offset == offset
