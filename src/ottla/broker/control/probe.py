@@ -1,7 +1,10 @@
-"""Finds out whether the process of a broker has evidently ended: all of its listeners refuse connections.
+"""Finds out whether the process of a broker has evidently ended: its listeners refuse connections.
 
-A listener that accepts a connection and closes it at once is probed again: the process may be ending. Everything else,
-such as a timeout or an unreachable host, proves nothing: the network may be cut, or the process stopped.
+A listener that accepts a connection and closes it at once is probed again: the process may be ending. If it goes on, a
+TCP forwarder or a load balancer may listen there for a broker that has ended, or a live broker may be at its limit of
+connections. It proves nothing alone, and does not refute another listener that refuses connections. Everything else,
+such as a timeout, an unreachable host or a connection that stays open, proves nothing: the network may be cut, or the
+process stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class Prober:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, endpoints: Sequence[Endpoint]) -> Completion[bool]:
-        """Complete with whether all endpoints refuse connections; False without endpoints. Takes seconds at most."""
+        """Complete with whether the endpoints prove that no process listens. Takes seconds at most."""
         completion: Completion[bool] = Completion()
         task = asyncio.get_running_loop().create_task(_probe(endpoints, completion), name="probe a broker")
         self._tasks.add(task)
@@ -46,27 +49,33 @@ class Prober:
 
 
 async def _probe(endpoints: Sequence[Endpoint], completion: Completion[bool]) -> None:
+    is_refused = False
     for endpoint in endpoints[:MOST_ENDPOINTS]:
-        if not await _is_refused(endpoint):
+        answers = await _answers_of(endpoint)
+        if not answers or not answers <= {errno.ECONNREFUSED, errno.ECONNRESET}:
             completion.complete(False)
             return
-    completion.complete(bool(endpoints))
+        is_refused = is_refused or errno.ECONNRESET not in answers
+    completion.complete(is_refused)
 
 
-async def _is_refused(endpoint: Endpoint) -> bool:
-    """Whether the addresses of the endpoint refuse connections, apart from those that this machine cannot use."""
+async def _answers_of(endpoint: Endpoint) -> set[int]:
+    """The answers of the addresses of the endpoint, apart from those that this machine cannot use; empty if unknown."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError):
-        return False
+        return set()
     answers = [await _answer_of(family, address) for family, _, _, _, address in found[:MOST_ENDPOINTS]]
-    return errno.ECONNREFUSED in answers and set(answers) <= {errno.ECONNREFUSED, *_UNUSABLE}
+    return {*answers} - {*_UNUSABLE}
 
 
 async def _answer_of(family: int, address: tuple[Any, ...]) -> int:
-    """Return the error of a connection to the address, or 0 if it is accepted or stays without an answer."""
+    """Return the error of a connection to the address, or 0 if it stays open, or without an answer.
+
+    ECONNRESET means that it is accepted and closed, again and again.
+    """
     loop = asyncio.get_running_loop()
     for _ in range(ATTEMPTS):
         try:
@@ -75,12 +84,15 @@ async def _answer_of(family: int, address: tuple[Any, ...]) -> int:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await loop.sock_connect(sock, address)
                 async with asyncio.timeout(STAYS_OPEN_S):
-                    await loop.sock_recv(sock, 1)
+                    received = await loop.sock_recv(sock, 1)
         except TimeoutError:
             return 0
         except ConnectionResetError:
             pass  # The process may be ending.
         except OSError as error:
             return error.errno or 0
+        else:
+            if received:
+                return 0
         await asyncio.sleep(PAUSE_S)
-    return 0
+    return errno.ECONNRESET

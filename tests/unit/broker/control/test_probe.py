@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
+from collections.abc import Iterator
 
 from ottla.broker.control.probe import Prober
 from ottla.common.completion import Completion
@@ -65,3 +68,38 @@ def test_process_that_accepts_and_ends_is_probed_again() -> None:
         return completion.result()
 
     assert asyncio.run(run())
+
+
+@contextlib.contextmanager
+def forwarder() -> Iterator[tuple[str, int]]:
+    """Accepts connections and closes them: its broker has ended, or is at its limit of connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield server.getsockname()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def test_listener_that_accepts_and_closes_proves_nothing_alone() -> None:
+    """A live broker at its limit of connections does the same on each of its listeners."""
+    with forwarder() as first, forwarder() as second:
+        assert not probe(first)
+        assert not probe(first, second)
+
+
+def test_refused_connections_prove_it_beside_a_forwarder_that_accepts_and_closes() -> None:
+    with forwarder() as forwarded:
+        assert probe(("127.0.0.1", closed_port()), forwarded)
+        assert probe(forwarded, ("127.0.0.1", closed_port()))
+
+
+def test_connection_that_stays_open_refutes_every_other_listener() -> None:
+    with forwarder() as forwarded, socket.create_server(("127.0.0.1", 0)) as stopped:
+        assert not probe(("127.0.0.1", closed_port()), forwarded, stopped.getsockname())
