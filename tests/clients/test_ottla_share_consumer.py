@@ -140,6 +140,32 @@ def test_records_of_a_member_that_fails_go_to_another_one(
         assert takes_over.delivery_count(records[0]) == 2
 
 
+@pytest.mark.parametrize("mode", ["batch_optimized", "record_limit"])
+def test_slow_consumer_with_short_locks_processes_each_record(
+    broker: RunningBroker, make_topic: MakeTopic, group: str, mode: str
+) -> None:
+    """One batch takes longer than a lock: only records that are still locked are returned."""
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        set_group(admin, group, "share.record.lock.duration.ms", "2000")
+    topic = make_topic()
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=50) as producer:
+        for number in range(100):
+            producer.send(topic, str(number).encode(), partition=0)
+    accepted: set[int] = set()
+    failed = 0
+    deadline = time.monotonic() + WAIT_S
+    with share(broker, group, topic, **{"max.poll.records": 10, "share.acquire.mode": mode}) as consumer:
+        while len(accepted) < 100 and time.monotonic() < deadline:
+            records = consumer.poll(0.5)
+            time.sleep(0.05 * len(records))
+            if not any(consumer.commit_sync().values()):
+                accepted |= {record.offset for record in records}
+            else:
+                failed += 1
+    assert accepted == set(range(100))
+    assert failed <= 2, "a commit fails only if the lock ended between the poll and the commit"
+
+
 def test_members_share_one_partition_and_each_record_is_processed_once(
     broker: RunningBroker, make_topic: MakeTopic, group: str
 ) -> None:

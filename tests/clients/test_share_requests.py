@@ -5,6 +5,7 @@ Brokers send the first ones to the share coordinator. Stock Kafka serves them on
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ UNKNOWN_TOPIC, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_
 FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, NOT_LEADER, NO_SESSION = 74, 124, 6, 122
 INVALID_RECORD_STATE, INVALID_SESSION_EPOCH = 121, 123
 AVAILABLE, ACKNOWLEDGED = 0, 2
-GROUP_KEY, SHARE_KEY, GROUP_RESOURCE, ACCEPT = 0, 2, 32, 1
+GROUP_KEY, SHARE_KEY, GROUP_RESOURCE, ACCEPT, RENEW = 0, 2, 32, 1, 4
 UNKNOWN_TOPIC_ID = bytes(15) + b"\x09"
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -193,6 +194,20 @@ class Shares(Asking):
                 return row.acknowledge_error_code, acquired
         return 0, []
 
+    def fetch_as(self, mode: int, limit: int) -> list[tuple[int, int, int]]:
+        """Acquire records of partition 0, about `limit` of them."""
+        topics = [] if self.session_epoch else [FetchTopic(self.topic_id, [FetchPartition(0, [])])]
+        request = ShareFetchRequest(
+            self.group, self.member_id, self.session_epoch, 300, 1, 1 << 20, limit, limit, mode, topics=topics
+        )
+        response = self.send_message(request, 2)
+        assert response.error_code == 0, response.error_message
+        self.session_epoch += 1
+        rows = [row for topic in response.responses for row in topic.partitions]
+        return [
+            (each.first_offset, each.last_offset, each.delivery_count) for row in rows for each in row.acquired_records
+        ]
+
     def accept(self, *ranges: tuple[int, int], epoch: int | None = None) -> tuple[int, list[int]]:
         """Accept records of partition 0 without a fetch: the error of the request, and that of the partition."""
         module = share_acknowledge
@@ -334,6 +349,85 @@ def test_leader_does_not_deliver_from_the_former_offsets(broker: RunningBroker, 
             assert error in (NOT_LEADER, UNKNOWN_TOPIC, NO_SESSION)
             assert acquired[0][0] == offset
             assert shares.describe(None)[1][topic][0][0] == offset
+
+
+def test_fetches_of_several_partitions_deliver_all_of_them_in_the_end(shares: Shares) -> None:
+    """Which partitions the first response has is not promised. The limit of records is that of all partitions."""
+    for partition in (0, 1):
+        for _ in range(4):
+            assert send_batch(shares, shares.topic, batch([b"a", b"b"]), partition=partition).error_code == 0
+    shares.join()
+    found: set[tuple[int, int]] = set()
+
+    def has_all() -> bool:
+        first = [FetchTopic(shares.topic_id, [FetchPartition(0, []), FetchPartition(1, [])])]
+        request = ShareFetchRequest(shares.group, shares.member_id, shares.session_epoch, 300, 1, 1 << 20, 4, 4)
+        request.topics = [] if shares.session_epoch else first
+        response = shares.send_message(request, 1)
+        assert response.error_code == 0, response.error_message
+        shares.session_epoch += 1
+        rows = [row for topic in response.responses for row in topic.partitions]
+        ranges = [(row.partition_index, each) for row in rows for each in row.acquired_records]
+        got = {(index, offset) for index, each in ranges for offset in range(each.first_offset, each.last_offset + 1)}
+        assert len(got) <= 4
+        assert not got & found
+        found.update(got)
+        return len(found) == 16
+
+    wait_until(has_all, "the records of both partitions")
+
+
+def test_record_limit_splits_batches_and_batch_optimized_does_not(shares: Shares) -> None:
+    for _ in range(4):
+        assert send_batch(shares, shares.topic, batch([b"a"] * 5)).error_code == 0
+    shares.join()
+    limited, optimized = 1, 0
+    assert shares.fetch_as(limited, 3) == [(0, 2, 1)]
+    found = [shares.fetch_as(*each) for each in ((limited, 3), (limited, 7), (optimized, 1), (optimized, 1))]
+    assert found == [[(3, 4, 1), (5, 5, 1)], [(6, 9, 1), (10, 12, 1)], [(13, 14, 1)], [(15, 19, 1)]]
+    assert shares.accept((0, 19)) == (0, [0])
+
+
+def test_renewals_are_sent_alone_and_extend_the_lock(shares: Shares) -> None:
+    config = AlterableConfig(name="share.record.lock.duration.ms", config_operation=0, value="3000")
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=shares.group, configs=[config])
+    shares.send_message(IncrementalAlterConfigsRequest([resource]), 1)
+    assert send_batch(shares, shares.topic, batch([b"a", b"b"])).error_code == 0
+    shares.join()
+    assert shares.fetch() == (0, [(0, 1, 1)])
+    rows = [AcknowledgementBatch(0, 0, [RENEW])]
+    topics = [FetchTopic(shares.topic_id, [FetchPartition(0, rows)])]
+
+    def renew(**limits: int) -> Any:
+        request = ShareFetchRequest(shares.group, shares.member_id, shares.session_epoch, topics=topics, **limits)
+        request.is_renew_ack = True
+        return shares.send_message(request, 2)
+
+    assert renew(max_bytes=1, max_records=1).error_code == INVALID_REQUEST
+    started = time.monotonic()
+    while time.monotonic() < started + 5:
+        response = renew(max_bytes=0)
+        assert response.error_code == 0, response.error_message
+        (row,) = response.responses[0].partitions
+        assert (row.acknowledge_error_code, row.acquired_records) == (0, [])
+        assert response.acquisition_lock_timeout_ms == 3000
+        shares.session_epoch += 1
+        time.sleep(0.5)
+    assert shares.accept((1, 1)) == (0, [INVALID_RECORD_STATE])
+    assert shares.accept((0, 0)) == (0, [0])
+
+
+def test_member_that_left_the_group_can_acknowledge_what_it_acquired(shares: Shares) -> None:
+    """Its last acknowledgements and its leave go to different brokers, so either may be first."""
+    for _ in range(5):
+        assert send_batch(shares, shares.topic, batch([b"a", b"b"])).error_code == 0
+    shares.join()
+    assert shares.fetch() == (0, [(0, 3, 1)])
+    assert shares.beat(-1).error_code == 0
+    assert shares.accept((0, 1)) == (0, [0])
+    assert shares.accept((2, 3), epoch=-1) == (0, [0])
+    assert shares.accept((2, 3), epoch=-1) == (NO_SESSION, [])
+    wait_until(lambda: shares.describe(None)[1][shares.topic][0][1] == 6, "the lag without what was accepted")
 
 
 # -- requests that no sound member sends -----------------------------------------------------------------------------

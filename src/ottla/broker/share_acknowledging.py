@@ -47,11 +47,16 @@ class _Topic(Protocol):
 Batches = dict[SharedTopicPartition, list[AcknowledgementBatch]]
 
 
+def is_valid_member_id(member_id: str) -> bool:
+    """Whether a client may have chosen this id: it is as long as the text of a UUID, or shorter."""
+    return 0 < len(member_id) <= LONGEST_MEMBER_ID
+
+
 def session_key(group_id: str | None, member_id: str | None) -> SessionKey | Refusal:
     """The member that sent a request, or INVALID_REQUEST."""
     if group_id is None:
         return Refusal(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    if not member_id or len(member_id) > LONGEST_MEMBER_ID:
+    if member_id is None or not is_valid_member_id(member_id):
         return Refusal(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     return SessionKey(group_id, member_id)
 

@@ -5,7 +5,7 @@ The share sessions of a member are with the leaders of its partitions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages import share_acknowledge, share_fetch
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ottla.broker.ports import ShareLeaderPorts
     from ottla.common.ids import Uuid
 
-_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_UNKNOWN: Final = (-1, -1)
+"""The leader and the epoch of other partitions. The default of both fields is 0, which is a node id."""
 
 R = TypeVar("R", share_fetch.ShareFetchResponse, share_acknowledge.ShareAcknowledgeResponse)
 
@@ -24,11 +26,8 @@ def with_leaders(broker: ShareLeaderPorts, listener: str, response: R) -> R:
     leaders: set[int] = set()
     for topic in response.responses:
         for row in topic.partitions:
-            if isinstance(row, share_fetch.PartitionData):
-                if row.error_code in _MOVED or row.acknowledge_error_code in _MOVED:
-                    row.current_leader = share_fetch.LeaderIdAndEpoch(*_leader(broker, topic.topic_id, row, leaders))
-            elif row.error_code in _MOVED:
-                row.current_leader = share_acknowledge.LeaderIdAndEpoch(*_leader(broker, topic.topic_id, row, leaders))
+            known = _leader(broker, topic.topic_id, row, leaders) if _has_moved(row) else _UNKNOWN
+            row.current_leader.leader_id, row.current_leader.leader_epoch = known
     for leader in sorted(leaders):
         address = broker.address(leader, listener)
         if address is None:
@@ -38,6 +37,12 @@ def with_leaders(broker: ShareLeaderPorts, listener: str, response: R) -> R:
         else:
             response.node_endpoints.append(share_acknowledge.NodeEndpoint(leader, *address))
     return response
+
+
+def _has_moved(row: share_fetch.PartitionData | share_acknowledge.PartitionData) -> bool:
+    if row.error_code in _MOVED:
+        return True
+    return isinstance(row, share_fetch.PartitionData) and row.acknowledge_error_code in _MOVED
 
 
 def _leader(

@@ -188,6 +188,21 @@ def test_response_names_the_leader_of_a_partition_that_has_moved(world: World, m
     assert [node.node_id for node in acknowledged.node_endpoints] == [2]
 
 
+def test_leader_of_another_partition_is_unknown_and_not_node_zero(world: World) -> None:
+    """Both fields have the default 0 in Kafka's schema."""
+    unknown = (-1, -1)
+    m = world.member()
+    world.harness.append("t", b"a")
+    m.topic_id = b"x" * 16
+    responses = [m.fetch(), m.acknowledge({0: [(0, 0, [ACCEPT])]})]
+    m = world.member("n")
+    responses += [m.fetch(), m.acknowledge({0: [(0, 0, [ACCEPT])]})]
+    named = [with_leaders(world.harness.broker, "PLAINTEXT", response) for response in responses]
+    rows = [row for response in named for topic in response.responses for row in topic.partitions]
+    assert {row.error_code for row in rows} == {0, ErrorCode.UNKNOWN_TOPIC_ID}
+    assert [(row.current_leader.leader_id, row.current_leader.leader_epoch) for row in rows] == [unknown] * len(rows)
+
+
 def test_long_poll_is_woken_by_a_produced_record(world: World) -> None:
     m = world.member()
     m.read()

@@ -177,15 +177,18 @@ def test_group_with_the_id_of_a_deleted_one_starts_again(world: World) -> None:
     assert world.member("n").read() == [(0, 0), (0, 1)]
 
 
-def test_records_of_a_member_that_left_are_released_at_once(world: World) -> None:
+def test_member_that_left_can_acknowledge_its_records(world: World) -> None:
     m, n = world.member("m"), world.member("n")
     world.harness.append("t", b"a", b"b", b"c")
     assert len(m.read()) == 3
     assert n.read() == []
     assert not m.beat(member_epoch=-1).error_code
-    assert n.read() == [(0, 0), (0, 1), (0, 2)]
-    assert m.acknowledge(0, 2) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert n.acknowledge(0, 2) is ErrorCode.NONE
+    assert n.read() == []
+    assert m.acknowledge(0, 0) is ErrorCode.NONE
+    m.session_epoch = -1
+    assert m.acknowledge(1, 1) is ErrorCode.NONE
+    assert n.read() == [(0, 2)]
+    assert n.acknowledge(2, 2) is ErrorCode.NONE
 
 
 def test_records_of_a_member_without_heartbeats_are_released_at_once(tmp_path: Path) -> None:

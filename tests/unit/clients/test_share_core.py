@@ -9,7 +9,14 @@ import pytest
 from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.effects import Send
 from ottla.clients.consumer.record import Record
-from ottla.clients.errors import BrokerError, ClientError, ConfigurationError, ConnectionLost, UnsupportedByBroker
+from ottla.clients.errors import (
+    BrokerError,
+    ClientError,
+    ConfigurationError,
+    ConnectionLost,
+    NotAssigned,
+    UnsupportedByBroker,
+)
 from ottla.clients.share.acknowledgements import AcknowledgeType, batches
 from ottla.clients.share.core import ShareCore
 from ottla.clients.share.settings import read_share_settings
@@ -28,22 +35,26 @@ from ottla.records import encode_batch
 T = (1).to_bytes(16, "big")
 T0 = TopicPartition("t", 0)
 NODE = 1
+LOCK_MS = 3_000
 
 
 class Driven:
-    """A member that has partition t-0."""
+    """A member that has the partitions of t, each with a leader of its own: NODE, NODE + 1 and so on."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, partitions: int = 1, **options: object) -> None:
         _, settings = read_share_settings({"bootstrap_servers": "h:1", "group_id": "g", **options})
         self.view = ClusterView()
         self.core = ShareCore(settings, self.view, member_id="me")
         self.sent: list[Send] = []
         self.now_ms = 0.0
-        rows = [MetadataResponsePartition(partition_index=0, leader_id=NODE, leader_epoch=0)]
+        rows = [
+            MetadataResponsePartition(partition_index=index, leader_id=NODE + index, leader_epoch=0)
+            for index in range(partitions)
+        ]
         self.view.apply(MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=T, partitions=rows)]), 0)
         self.core.subscribe(["t"])
         self.advance()
-        self.heartbeat(1, Assignment([TopicPartitions(T, [0])]))
+        self.heartbeat(1, Assignment([TopicPartitions(T, list(range(partitions)))]))
 
     def advance(self, ms: float = 0) -> None:
         self.now_ms += ms
@@ -59,11 +70,11 @@ class Driven:
         self.advance()
 
     def poll(self, limit: int = 500) -> list[Record]:
-        self.core.begin_poll(self.now_ms)
+        self.core.begin_poll(self.now_ms, limit)
         self.advance()
         try:
             self.core.raise_error()
-            return self.core.fill(limit)
+            return self.core.fill(self.now_ms)
         finally:
             self.core.end_poll(self.now_ms)
             self.core.validate()
@@ -73,14 +84,31 @@ class Driven:
         assert isinstance(request, share_fetch.ShareFetchRequest)
         return request
 
-    def deliver(self, values: list[bytes], acquired: list[tuple[int, int]], base: int = 0) -> None:
+    def deliver(self, values: list[bytes], acquired: list[tuple[int, int]], base: int = 0, lock_ms: int = 0) -> None:
         data = encode_batch([(0, None, value, []) for value in values], base_offset=base, leader_epoch=0)
         row = share_fetch.PartitionData(
             partition_index=0,
             records=memoryview(bytes(data)),
             acquired_records=[share_fetch.AcquiredRecords(first, last, 1) for first, last in acquired],
         )
-        self.answer(share_fetch.ShareFetchResponse(responses=[share_fetch.ShareFetchableTopicResponse(T, [row])]))
+        topic = share_fetch.ShareFetchableTopicResponse(T, [row])
+        self.answer(share_fetch.ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=[topic]))
+
+    def count(self, kind: type[Any]) -> int:
+        return sum(isinstance(send.request, kind) for send in self.sent)
+
+    def accept_all(self) -> None:
+        """Answer the acknowledgements that are in flight, and those that are sent then."""
+        while (sent := self.sent[-1]) and isinstance(sent.request, share_acknowledge.ShareAcknowledgeRequest):
+            rows = [
+                share_acknowledge.ShareAcknowledgeTopicResponse(
+                    topic.topic_id, [share_acknowledge.PartitionData(each.partition_index) for each in topic.partitions]
+                )
+                for topic in sent.request.topics
+            ]
+            self.answer(share_acknowledge.ShareAcknowledgeResponse(responses=rows), type(sent.request))
+            if self.sent[-1] is sent:
+                return
 
     def answer(self, outcome: Any, kind: type[Any] = share_fetch.ShareFetchRequest) -> None:
         self.core.complete(self.last(kind).id, outcome, self.now_ms)
@@ -88,6 +116,8 @@ class Driven:
 
 
 def acknowledged(request: Any) -> list[tuple[int, int, list[int]]]:
+    if isinstance(request, ShareGroupHeartbeatRequest):
+        return []
     return [
         (batch.first_offset, batch.last_offset, batch.acknowledge_types)
         for topic in request.topics
@@ -135,7 +165,7 @@ def test_acquired_offset_without_a_record_is_acknowledged_as_a_gap() -> None:
 
 def test_next_fetch_goes_to_the_leader_that_the_response_names() -> None:
     driven = Driven()
-    driven.core.begin_poll(driven.now_ms)
+    driven.core.begin_poll(driven.now_ms, 500)
     driven.advance()
     row = share_fetch.PartitionData(
         partition_index=0,
@@ -202,11 +232,11 @@ def test_acknowledgements_after_a_lost_connection_fail_and_the_session_is_reopen
     driven.answer(ConnectionLost("x"))
     driven.poll(0)
     driven.advance(1_000)
-    driven.core.begin_poll(driven.now_ms)
+    driven.core.begin_poll(driven.now_ms, 500)
     driven.advance()
     assert driven.fetch().share_session_epoch == 0
     driven.deliver([b"b"], [(1, 1)], base=1)
-    (record,) = driven.core.fill(10)
+    (record,) = driven.core.fill(driven.now_ms)
     driven.core.end_poll(driven.now_ms)
     driven.core._sessions[NODE].fail()
     outcome = driven.core.commit()
@@ -229,6 +259,109 @@ def test_renewed_record_stays_with_the_consumer() -> None:
     assert (sent.request.is_renew_ack, sent.min_version) == (True, 2)
     driven.poll()
     driven.core.acknowledge(T0, 0, AcknowledgeType.ACCEPT)
+
+
+def test_poll_asks_for_as_many_records_as_it_returns() -> None:
+    driven = Driven()
+    driven.poll(7)
+    assert (driven.fetch().max_records, driven.fetch().batch_size) == (7, 7)
+
+
+def test_record_whose_lock_has_ended_is_neither_returned_nor_acknowledged() -> None:
+    driven = Driven()
+    driven.poll(1)
+    driven.deliver([b"a", b"b", b"c", b"d"], [(0, 4)], lock_ms=LOCK_MS)
+    assert [r.offset for r in driven.poll(1)] == [0]
+    driven.advance(LOCK_MS - 1)
+    assert [r.offset for r in driven.poll(1)] == [1]
+    driven.accept_all()
+    driven.advance(1)
+    fetches = driven.count(share_fetch.ShareFetchRequest)
+    assert driven.poll(1) == []
+    driven.poll(1)
+    driven.accept_all()
+    driven.poll(1)
+    assert driven.count(share_fetch.ShareFetchRequest) == fetches + 1
+    ranges = [row for send in driven.sent for row in acknowledged(send.request)]
+    offsets = {offset for first, last, _ in ranges for offset in range(first, last + 1)}
+    assert offsets == {0, 1, 4}, "offset 4 has no record"
+
+
+def test_response_that_was_read_late_does_not_extend_the_lock() -> None:
+    """A process may be paused while the response waits in the buffer of its socket."""
+    for late_ms, offsets in ((LOCK_MS + 500, []), (LOCK_MS + 499, [0])):
+        driven = Driven(fetch_max_wait_ms=500)
+        driven.poll()
+        driven.now_ms += late_ms
+        driven.deliver([b"a"], [(0, 0)], lock_ms=LOCK_MS)
+        assert [r.offset for r in driven.poll()] == offsets
+
+
+def test_records_are_limited_once_whole_batches_take_too_long() -> None:
+    driven = Driven()
+    driven.poll(1)
+    assert driven.fetch().share_acquire_mode == 0
+    driven.deliver([b"a", b"b"], [(0, 1)], lock_ms=LOCK_MS)
+    assert len(driven.poll(1)) == 1
+    driven.advance(LOCK_MS)
+    driven.poll(1)
+    driven.accept_all()
+    driven.poll(1)
+    assert (driven.fetch().share_acquire_mode, driven.last(share_fetch.ShareFetchRequest).min_version) == (1, 0)
+
+
+def test_records_that_no_poll_asked_for_in_time_say_nothing_about_batches() -> None:
+    driven = Driven()
+    driven.poll()
+    driven.deliver([b"a", b"b"], [(0, 1)], lock_ms=LOCK_MS)
+    driven.advance(LOCK_MS)
+    assert driven.poll() == []
+    driven.poll()
+    assert driven.fetch().share_acquire_mode == 0
+
+
+def test_record_limit_asks_one_broker_at_a_time_in_turn() -> None:
+    driven = Driven(partitions=3, share_acquire_mode="record_limit")
+    driven.poll(5)
+    nodes = []
+    for _ in range(6):
+        sent = driven.last(share_fetch.ShareFetchRequest)
+        nodes.append(sent.node)
+        assert (sent.request.share_acquire_mode, sent.request.max_records, sent.min_version) == (1, 5, 2)
+        driven.answer(share_fetch.ShareFetchResponse())
+        driven.poll(5)
+    assert nodes == [1, 2, 3, 1, 2, 3]
+    assert driven.count(share_fetch.ShareFetchRequest) == 7
+
+
+def test_buffered_records_are_dropped_with_their_share_session() -> None:
+    """The broker has released them, so another member may have them."""
+    for lost in (ConnectionLost("x"), share_acknowledge.ShareAcknowledgeResponse(error_code=122)):
+        driven = Driven()
+        driven.poll()
+        driven.deliver([b"a", b"b"], [(0, 1)])
+        assert len(driven.poll(1)) == 1
+        driven.core.commit()
+        driven.advance()
+        driven.answer(lost, share_acknowledge.ShareAcknowledgeRequest)
+        assert driven.poll() == []
+
+
+def test_record_whose_renewal_failed_is_not_held_any_more() -> None:
+    driven = Driven(share_acknowledgement_mode="explicit")
+    driven.poll()
+    driven.deliver([b"a"], [(0, 0)])
+    driven.poll()
+    driven.core.acknowledge(T0, 0, AcknowledgeType.RENEW)
+    driven.core.commit()
+    driven.advance()
+    row = share_acknowledge.PartitionData(partition_index=0, error_code=ErrorCode.INVALID_RECORD_STATE)
+    rows = [share_acknowledge.ShareAcknowledgeTopicResponse(T, [row])]
+    driven.core.acknowledge(T0, 0, AcknowledgeType.ACCEPT)
+    driven.answer(share_acknowledge.ShareAcknowledgeResponse(responses=rows), share_acknowledge.ShareAcknowledgeRequest)
+    with pytest.raises(NotAssigned):
+        driven.core.acknowledge(T0, 0, AcknowledgeType.ACCEPT)
+    driven.poll()
 
 
 def test_closing_acknowledges_closes_the_session_and_leaves() -> None:

@@ -268,7 +268,7 @@ def test_requests_of_other_types_for_a_share_group_are_refused(driver: GroupDriv
     assert ConsumerMember(driver, "c", "a").beat() is ErrorCode.GROUP_ID_NOT_FOUND
     assert commit(driver) is ErrorCode.GROUP_ID_NOT_FOUND
     answer = driver.ask(FetchOffsets(OffsetFetchRequestGroup(group_id="g", topics=None)))
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, []), "as of a group that does not exist"
     described = driver.ask(DescribeGroup("g"), 6)
     assert described.error_message == "Group g is not a classic group."
     assert len(driver.log) == before
@@ -284,7 +284,7 @@ def test_records_are_released_only_after_the_removal_is_recorded(driver: GroupDr
     driver.append_error = ErrorCode.NONE
     assert a.beat(member_epoch=-1) is ErrorCode.NONE
     driver.advance(45_000)
-    assert driver.own_effects == [ReleaseRecords("g", "a"), ReleaseRecords("g", "b")]
+    assert driver.own_effects == [ReleaseRecords("g", "b")], "a left, and may have acknowledgements under way"
 
 
 # -- deletion --------------------------------------------------------------------------------------------------
@@ -299,9 +299,8 @@ def emptied(driver: GroupDriver) -> DeleteShares:
     a.beat(member_epoch=-1)
     call = delete(driver)
     assert call not in driver.answers, "the share state must be deleted first"
-    released, effect = driver.own_effects
+    (effect,) = driver.own_effects
     driver.own_effects.clear()
-    assert released == ReleaseRecords("g", "a")
     assert isinstance(effect, DeleteShares)
     assert effect == DeleteShares("g", {topic_id("a"): frozenset({0, 1})})
     return effect

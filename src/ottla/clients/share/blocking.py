@@ -50,11 +50,11 @@ class ShareConsumer(ShareInterface[K, V]):
 
     def _poll(self, timeout_s: float, limit: int) -> list[Record[Any, Any]]:
         deadline = time.monotonic() + timeout_s
-        self._client.begin_poll()
+        self._client.begin_poll(limit)
         try:
             while True:
                 self._ready.clear()
-                records = self._client.fill(limit)
+                records = self._client.fill()
                 left_s = deadline - time.monotonic()
                 if records or left_s <= 0 or self._closing:
                     return records

@@ -1,9 +1,14 @@
 """The share consumer's core: membership, share sessions, acquired records, acknowledgements. No I/O, no clock.
 
 Records are acquired only while a poll waits, because the lock of an acquired record is limited in time. A record is in
-one of three places: `_parcels` (fetched), `_ready` (decoded), `_held` (returned by a poll, not acknowledged yet). An
-acknowledgement is queued for the broker that delivered the record. It is sent with the next fetch of that broker, or by
-itself if there is none.
+`_buffer` (fetched) or `_held` (returned by a poll, not acknowledged yet). No fetch is sent while records are buffered,
+and a fetch asks for as many records as its poll. An acknowledgement is queued for the broker that delivered the record.
+It is sent with the next fetch of that broker, or by itself if there is none.
+
+With share.acquire.mode=record_limit, one broker at a time is asked for records, as in Kafka's client. With
+batch_optimized, a broker may deliver more than a poll returns. If locks end before further polls return the rest, whole
+batches take too long to process: from then on the consumer limits the records too. Otherwise a record's delivery count
+would grow although no poll returned it.
 
 The caller holds one lock around every call. A poll is `begin_poll`; then, until there are records or the time is over,
 `raise_error`, `fill`, or wait for `is_ready`; and at last `end_poll`. KIP-932, KIP-1206, KIP-1222.
@@ -12,7 +17,7 @@ The caller holds one lock around every call. A poll is `begin_poll`; then, until
 from __future__ import annotations
 
 import logging
-from collections import deque
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -25,10 +30,11 @@ from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
 from ottla.clients.consumer.heartbeat_states import MemberState
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.topic_metadata import TopicMetadata
-from ottla.clients.errors import BrokerError, ClientError, CorruptRecords, NotAssigned, error_for
-from ottla.clients.share.acknowledgements import GAP, AcknowledgeType, CommitOutcome
+from ottla.clients.errors import BrokerError, ClientError, NotAssigned, error_for
+from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
+from ottla.clients.share.buffer import Acquired, AcquiredRecords, Parcel, Source
 from ottla.clients.share.heartbeats import ShareHeartbeats
-from ottla.clients.share.session import ShareSession, has_renewal
+from ottla.clients.share.session import How, ShareSession, has_renewal
 from ottla.clients.share.settings import ShareSettings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -41,23 +47,6 @@ logger = logging.getLogger("ottla.clients.share")
 _RENEW_VERSION: Final = 2
 _LEADER_MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _FATAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-
-
-class _Parcel(NamedTuple):
-    """The acquired records of one partition in one response: (first offset, last offset, delivery count)."""
-
-    node: int
-    key: TopicIdPartition
-    fetched: Fetched
-    acquired: tuple[tuple[int, int, int], ...]
-
-
-class _Held(NamedTuple):
-    """Where an acquired record came from, and how often it was delivered."""
-
-    node: int
-    key: TopicIdPartition
-    delivery_count: int
 
 
 @dataclass(slots=True)
@@ -80,6 +69,8 @@ class _Sent(NamedTuple):
 
     node: int
     queued: dict[TopicIdPartition, _Queued]
+    latest_ms: float | None
+    """The latest time at which the broker acquires records for this fetch, if it answers within max.wait.ms."""
 
 
 class ShareCore:
@@ -97,11 +88,13 @@ class ShareCore:
         self._sessions: dict[int, ShareSession] = {}
         self._in_flight: dict[EffectId, _Sent] = {}
         self._queue: dict[int, dict[TopicIdPartition, _Queued]] = {}
-        self._parcels: deque[_Parcel] = deque()
-        self._ready: deque[tuple[Record[Any, Any], _Held]] = deque()
-        self._held: dict[TopicPartition, dict[int, _Held]] = {}
+        self._buffer = AcquiredRecords()
+        self._held: dict[TopicPartition, dict[int, Acquired]] = {}
         self._types: dict[TopicPartition, dict[int, AcknowledgeType]] = {}
         self._renewed: set[tuple[TopicPartition, int]] = set()
+        self._limit = settings.acquire.max_records
+        self._limits_records = settings.acquire.is_strict
+        self._last_node = -1
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -113,8 +106,8 @@ class ShareCore:
         self.metadata.expedite()
         self.outbox.needs_advance = True
 
-    def begin_poll(self, now_ms: float) -> None:
-        """Begin a poll: it accepts the records of the previous poll, or sends their explicit acknowledgements.
+    def begin_poll(self, now_ms: float, limit: int) -> None:
+        """Begin a poll of `limit` records. It accepts those of the previous poll, or sends explicit acknowledgements.
 
         Raises ClientError if explicit acknowledgements are missing.
         """
@@ -126,6 +119,7 @@ class ShareCore:
                 f"{offset}: call acknowledge() for each before the next poll"
             )
         self._polling = True
+        self._limit = limit
         self.membership.polling(True, now_ms)
         self.commit()
         self._carry_out_duties()
@@ -147,41 +141,33 @@ class ShareCore:
     def is_ready(self) -> bool:
         """Whether a poll can make progress without waiting."""
         waits = self.outbox.poll_error is None and self.membership.error is None
-        return not waits or bool(self._parcels or self._ready)
+        return not waits or bool(self._buffer)
 
-    def fill(self, limit: int) -> list[Record[Any, Any]]:
-        """Return at most `limit` acquired records, which the user holds from now on."""
-        while len(self._ready) < limit and self._parcels:
-            self._open(self._parcels.popleft())
+    def fill(self, now_ms: float) -> list[Record[Any, Any]]:
+        """Return records that are still locked, at most as many as the poll wants. The user holds them from now on."""
+        self._drop_expired(now_ms)
         taken: list[Record[Any, Any]] = []
-        while self._ready and len(taken) < limit:
-            record, held = self._ready.popleft()
-            self._held.setdefault(record.topic_partition, {})[record.offset] = held
+        for record, acquired in self._buffer.take(self._limit):
+            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired
+            self._renewed.discard((record.topic_partition, record.offset))
             taken.append(record)
+        unreadable, self._buffer.unreadable = self._buffer.unreadable, []
+        for source, types in unreadable:
+            self._enqueue(source, types, None)
+        if self._buffer.error is not None:
+            self.outbox.poll_error, self._buffer.error = self._buffer.error, None
         return taken
 
-    def _open(self, parcel: _Parcel) -> None:
-        """Decode a parcel. An acquired offset without a record is a gap; one that cannot be read is released."""
-        found: dict[int, Record[Any, Any]] = {}
-        released: list[range] = []
-        while not parcel.fetched.exhausted:
-            try:
-                found.update((record.offset, record) for record in parcel.fetched.take(1 << 30))
-            except CorruptRecords as error:
-                self.outbox.poll_error = error
-                released.append(range(error.offset, max(error.next_offset, error.offset + 1)))
-        missing: dict[int, int] = {}
-        for first, last, delivery_count in parcel.acquired:
-            held = _Held(parcel.node, parcel.key, delivery_count)
-            for offset in range(first, last + 1):
-                record = found.get(offset)
-                if record is not None:
-                    self._ready.append((record, held))
-                else:
-                    is_corrupt = any(offset in each for each in released)
-                    missing[offset] = AcknowledgeType.RELEASE if is_corrupt else GAP
-        if missing:
-            self._enqueue(parcel.node, parcel.key, parcel.fetched.tp, missing, None)
+    def _drop_expired(self, now_ms: float) -> None:
+        dropped = self._buffer.drop_expired(now_ms)
+        if dropped.total:
+            self.outbox.needs_advance = True
+        if dropped.decoded and not self._limits_records:
+            self._limits_records = True
+            logger.warning(
+                "Acquiring at most as many records as a poll returns: the locks of further records of their batches "
+                "ended before a poll returned them; share.acquire.mode=record_limit does so from the start"
+            )
 
     def acknowledge(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
         """Acknowledge one record that a poll returned. Raises ClientError, NotAssigned."""
@@ -199,7 +185,7 @@ class ShareCore:
     def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
         """Return these records in a later poll."""
         for record in reversed(list(records)):
-            self._ready.appendleft((record, self._held[record.topic_partition].pop(record.offset)))
+            self._buffer.give_back(record, self._held[record.topic_partition].pop(record.offset))
 
     def delivery_count(self, tp: TopicPartition, offset: int) -> int:
         """Return how often a held record was delivered, this time included. Raises NotAssigned."""
@@ -227,9 +213,9 @@ class ShareCore:
         types, self._types = self._types, {}
         for tp, given in types.items():
             held = self._held[tp]
-            for node, key in {(held[offset].node, held[offset].key) for offset in given}:
-                mine = {o: int(kind) for o, kind in given.items() if (held[o].node, held[o].key) == (node, key)}
-                self._enqueue(node, key, tp, mine, outcome)
+            for source in {held[offset].source for offset in given}:
+                mine = {o: int(kind) for o, kind in given.items() if held[o].source == source}
+                self._enqueue(source, mine, outcome)
             for offset, kind in given.items():
                 if kind is AcknowledgeType.RENEW:
                     self._renewed.add((tp, offset))
@@ -241,10 +227,8 @@ class ShareCore:
         self.outbox.needs_advance = True
         return outcome
 
-    def _enqueue(
-        self, node: int, key: TopicIdPartition, tp: TopicPartition, types: dict[int, int], outcome: CommitOutcome | None
-    ) -> None:
-        queued = self._queue.setdefault(node, {}).setdefault(key, _Queued(tp))
+    def _enqueue(self, source: Source, types: dict[int, int], outcome: CommitOutcome | None) -> None:
+        queued = self._queue.setdefault(source.node, {}).setdefault(source.key, _Queued(source.tp))
         queued.types.update(types)
         if outcome is not None:
             outcome.expect()
@@ -286,7 +270,7 @@ class ShareCore:
         if self.membership.state is not MemberState.STALE:  # only a poll ends that
             self._carry_out_duties()
             self.membership.advance(now_ms, self._view)
-        wanted = self._wanted()
+        wanted = self._wanted(now_ms)
         for node in {*wanted, *self._queue}:
             self._request(node, wanted.get(node, frozenset()), now_ms)
         return self.outbox.take()
@@ -296,7 +280,7 @@ class ShareCore:
         while (duty := self.membership.duty()) is not None:
             self.membership.duty_done(duty, 0.0)
 
-    def _wanted(self) -> dict[int, frozenset[TopicIdPartition]]:
+    def _wanted(self, now_ms: float) -> dict[int, frozenset[TopicIdPartition]]:
         """Return the partitions to fetch by broker."""
         wanted: dict[int, set[TopicIdPartition]] = {}
         if self._polling and not self._closing and not self.is_ready:
@@ -306,33 +290,46 @@ class ShareCore:
                     self._view.invalidate()
                 else:
                     wanted.setdefault(leader, set()).add(TopicIdPartition(self._view.topic_id(tp.topic), tp.partition))
-        return {node: frozenset(keys) for node, keys in wanted.items()}
+        nodes = [node for node in wanted if self._session(node).is_free(now_ms)]
+        if self._limits_records:
+            # One broker at a time, each in its turn: together they would acquire more than the poll returns.
+            is_fetching = any(sent.latest_ms is not None for sent in self._in_flight.values())
+            nodes = [] if is_fetching else sorted(nodes, key=lambda node: (node <= self._last_node, node))[:1]
+        return {node: frozenset(wanted[node]) for node in nodes}
+
+    def _session(self, node: int) -> ShareSession:
+        if node not in self._sessions:
+            self._sessions[node] = ShareSession(self._settings.group.group_id, self._settings.acquire)
+        return self._sessions[node]
 
     def _request(self, node: int, wanted: frozenset[TopicIdPartition], now_ms: float) -> None:
-        session = self._sessions.get(node)
-        if session is None:
-            session = self._sessions[node] = ShareSession(self._settings.group.group_id, self._settings.acquire)
-        if session.is_busy or now_ms < session.not_before_ms:
+        session = self._session(node)
+        if not session.is_free(now_ms):
             return
         queued = self._queue.pop(node, {})
         if queued and not session.is_open:
+            error = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost")
             for each in queued.values():
-                each.resolve(error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost"))
+                self._resolve(each, error)
             queued = {}
         types = {key: each.types for key, each in queued.items()}
         renews = has_renewal(types)
         request: Any
+        latest_ms: float | None = None
+        acquire = self._settings.acquire
         if wanted and not renews and types.keys() <= wanted:
-            request = session.fetch(self._member_id, wanted, types)
-            min_version = _RENEW_VERSION if self._settings.acquire.is_strict else 0
+            how = How(self._limit, limits_records=self._limits_records)
+            request = session.fetch(self._member_id, wanted, types, how)
+            min_version = _RENEW_VERSION if acquire.is_strict else 0
+            latest_ms, self._last_node = now_ms + acquire.max_wait_ms, node
         elif types:
             request = session.acknowledge(self._member_id, types)
             min_version = _RENEW_VERSION if renews else 0
         else:
             return
-        timeout_ms = self._settings.request_timeout_ms + self._settings.acquire.max_wait_ms
+        timeout_ms = self._settings.request_timeout_ms + acquire.max_wait_ms
         effect_id = self.outbox.send(Owner.FETCHES, node, request, timeout_ms=timeout_ms, min_version=min_version)
-        self._in_flight[effect_id] = _Sent(node, queued)
+        self._in_flight[effect_id] = _Sent(node, queued, latest_ms)
 
     def next_timer_ms(self) -> float | None:
         """When to call `advance` at the latest, if nothing happens."""
@@ -360,10 +357,11 @@ class ShareCore:
     def _fail(self, sent: _Sent, error: ClientError, now_ms: float) -> None:
         session = self._sessions[sent.node]
         session.fail()
+        self._buffer.drop_node(sent.node)
         session.not_before_ms = now_ms + self._settings.group.backoff.initial_ms
         self._view.invalidate()
         for queued in sent.queued.values():
-            queued.resolve(error)
+            self._resolve(queued, error)
         if not error.retriable:
             self.outbox.poll_error = error
 
@@ -373,11 +371,17 @@ class ShareCore:
         if response.error_code:
             error = error_for(response.error_code, response.error_message)
             session.not_before_ms = now_ms + self._settings.group.backoff.initial_ms
+            if not session.is_open:
+                self._buffer.drop_node(sent.node)
             for queued in sent.queued.values():
-                queued.resolve(error)
+                self._resolve(queued, error)
             if not error.retriable:
                 self.outbox.poll_error = error
             return
+        locked_until_ms = math.inf
+        if sent.latest_ms is not None and response.acquisition_lock_timeout_ms > 0:
+            # A response that was read late, for example after a pause of the process, must not extend the locks.
+            locked_until_ms = min(now_ms, sent.latest_ms) + response.acquisition_lock_timeout_ms
         for endpoint in response.node_endpoints:
             self._view.add_node(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
         left = dict(sent.queued)
@@ -387,15 +391,32 @@ class ShareCore:
                 queued_for = left.pop(key, None)
                 if isinstance(row, PartitionData):
                     code, message = row.acknowledge_error_code, row.acknowledge_error_message
-                    self._take(sent.node, key, row, now_ms)
+                    self._take(sent.node, key, row, now_ms, locked_until_ms)
                 else:
                     code, message = row.error_code, row.error_message
                 if queued_for is not None:
-                    queued_for.resolve(error_for(code, message) if code else None)
+                    self._resolve(queued_for, error_for(code, message) if code else None)
         for queued in left.values():
-            queued.resolve(BrokerError("The broker's answer has nothing about these acknowledgements"))
+            self._resolve(queued, BrokerError("The broker's answer has nothing about these acknowledgements"))
 
-    def _take(self, node: int, key: TopicIdPartition, row: PartitionData, now_ms: float) -> None:
+    def _resolve(self, queued: _Queued, error: ClientError | None) -> None:
+        """Report the result of acknowledgements. The consumer does not hold a record whose renewal failed."""
+        queued.resolve(error)
+        if error is None:
+            return
+        held = self._held.get(queued.tp, {})
+        for offset, kind in queued.types.items():
+            if kind == AcknowledgeType.RENEW and (queued.tp, offset) in self._renewed:
+                self._renewed.discard((queued.tp, offset))
+                held.pop(offset, None)
+                self._types.get(queued.tp, {}).pop(offset, None)
+        if not held:
+            self._held.pop(queued.tp, None)
+            self._types.pop(queued.tp, None)
+
+    def _take(
+        self, node: int, key: TopicIdPartition, row: PartitionData, now_ms: float, locked_until_ms: float
+    ) -> None:
         """Take the records of one partition."""
         name = self._view.topic_name(key.topic_id)
         if row.error_code:
@@ -418,13 +439,12 @@ class ShareCore:
         _, end = whole_batches(buffer)
         acquired = tuple((a.first_offset, a.last_offset, a.delivery_count) for a in row.acquired_records)
         fetched = Fetched(tp, buffer[:end], acquired[0][0], check_crcs=self._settings.acquire.check_crcs)
-        self._parcels.append(_Parcel(node, key, fetched, acquired))
+        self._buffer.add(Parcel(Source(node, key, tp, locked_until_ms), fetched, acquired))
 
     def validate(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
         self.membership.validate()
         for tp, offsets in self._types.items():
             assert offsets.keys() <= self._held.get(tp, {}).keys(), "only held records are acknowledged"
-        ready = {(record.topic_partition, record.offset) for record, _ in self._ready}
         held = {(tp, offset) for tp, offsets in self._held.items() for offset in offsets}
-        assert not ready & held, "a record is returned once for each delivery"
+        assert not self._buffer.decoded & (held - self._renewed), "a record is returned once for each delivery"

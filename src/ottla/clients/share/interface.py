@@ -47,18 +47,18 @@ class ShareClient:
         """Return the name of this consumer for warnings."""
         return f"share consumer of group {self.settings.group_id}"
 
-    def begin_poll(self) -> None:
-        """Begin a poll. Raises NotSubscribed, Closed, ClientError."""
+    def begin_poll(self, limit: int) -> None:
+        """Begin a poll of at most `limit` records. Raises NotSubscribed, Closed, ClientError."""
         if not self.core.topics:
             raise NotSubscribed("This consumer reads nothing: subscribe() to topics first")
-        self.runner.change(lambda core: core.begin_poll(now_ms()))
+        self.runner.change(lambda core: core.begin_poll(now_ms(), limit))
 
-    def fill(self, limit: int) -> list[Record[Any, Any]]:
+    def fill(self) -> list[Record[Any, Any]]:
         """Return buffered records; none if the poll must wait. Raises the error that prevents it."""
 
         def fill(core: ShareCore) -> list[Record[Any, Any]]:
             core.raise_error()
-            return core.fill(limit)
+            return core.fill(now_ms())
 
         return self.runner.change(fill)
 

@@ -8,7 +8,7 @@ records of the previous one cannot be sent any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
 from ottla.clients.share.acknowledgements import AcknowledgeType, batches
@@ -31,6 +31,13 @@ Types = Mapping[TopicIdPartition, Mapping[int, int]]
 """The acknowledged offsets and their types, by partition."""
 
 
+class How(NamedTuple):
+    """How many records a fetch may acquire, and whether it may exceed that for whole batches."""
+
+    max_records: int
+    limits_records: bool
+
+
 class ShareSession:
     """The session with one broker."""
 
@@ -48,7 +55,13 @@ class ShareSession:
         """Whether the broker has the session, so that it can take acknowledgements."""
         return self._epoch != OPENS
 
-    def fetch(self, member_id: str, wanted: frozenset[TopicIdPartition], types: Types) -> share_fetch.ShareFetchRequest:
+    def is_free(self, now_ms: float) -> bool:
+        """Whether a request may be sent now."""
+        return not self.is_busy and now_ms >= self.not_before_ms
+
+    def fetch(
+        self, member_id: str, wanted: frozenset[TopicIdPartition], types: Types, how: How
+    ) -> share_fetch.ShareFetchRequest:
         """Build the request that fetches `wanted` from now on and carries acknowledgements."""
         settings = self._settings
         known = self._partitions if self.is_open else frozenset()
@@ -59,9 +72,9 @@ class ShareSession:
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
-            max_records=settings.max_records,
-            batch_size=settings.max_records,
-            share_acquire_mode=int(settings.is_strict),
+            max_records=how.max_records,
+            batch_size=how.max_records,
+            share_acquire_mode=int(how.limits_records),
         )
         rows: dict[Uuid, list[share_fetch.FetchPartition]] = {}
         for key in sorted((wanted - known) | types.keys()):

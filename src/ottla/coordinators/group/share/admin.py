@@ -7,14 +7,12 @@ from typing import Any
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join
-from ottla.coordinators.group.events import FetchOffsets
 from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.share.events import DescribeShareGroup
 from ottla.coordinators.group.share.group import ShareMember
 from ottla.coordinators.group.share.heartbeat import existing_group
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.list_groups import ListedGroup
-from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 GROUP_TYPE = "share"
@@ -57,13 +55,10 @@ def _member(topics: Topics, member: ShareMember) -> Member:
 
 
 def refuse(core: Core, call: Call[Any]) -> Effects | None:
-    """Refuse a request of the classic protocol, or for committed offsets, that names a share group; otherwise None."""
+    """Refuse a request of the classic protocol that names a share group; otherwise None."""
     match call.request:
         case JoinGroupRequest() as request if request.group_id in core.share_groups:
             return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
-        case FetchOffsets() as question if question.group.group_id in core.share_groups:
-            name = question.group.group_id
-            return [Reply(call, OffsetFetchResponseGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND))]
         case _:
             return None
 

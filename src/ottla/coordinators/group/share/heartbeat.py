@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.coordinators.events import Append, Call, Effects, Moment, Reply, log_line
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerCall, AnswerShareHeartbeat, ReleaseShareRecords
 from ottla.coordinators.group.modern import check_member_epoch
@@ -155,11 +155,12 @@ def loaded(core: Core, group: ShareGroup, now: Moment) -> Effects:
 def _leave(
     core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
 ) -> Effects:
-    group = existing_group(core, request.group_id)
+    group = existing_group(core, request.group_id, "Group")
     member = _known_member(group, request.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
     line = log_line("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
-    return [line, _remove(core, group, member, now, AnswerCall(call, response))]
+    # A member that leaves may have acknowledgements under way. Its records are released with its share session.
+    return [line, core.append(_removal(core, group, member, now), AnswerCall(call, response))]
 
 
 def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
@@ -170,30 +171,20 @@ def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) 
     text = "[GroupId %s] Member %s fenced from the group because the member session expired."
     # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
     expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
-    return [log_line(text, group.group_id, member_id), _remove(core, group, member, now)]
+    release = ReleaseShareRecords(ReleaseRecords(group.group_id, member_id))
+    return [log_line(text, group.group_id, member_id), core.append(_removal(core, group, member, now), release)]
 
 
-def _remove(
-    core: Core,
-    group: ShareGroup,
-    member: ShareMember,
-    now: Moment,
-    answer: AnswerCall[ShareGroupHeartbeatResponse] | None = None,
-) -> Append:
-    """Remove a member, then release its records; answer it if it left."""
+def _removal(core: Core, group: ShareGroup, member: ShareMember, now: Moment) -> list[RecordBytes]:
     change = Change(core, group, now)
     change.records += encode.member_tombstones(group.group_id, member.member_id)
     change.next_epoch(group.topics_after(member, NO_MEMBER))
-    effect = ReleaseRecords(group.group_id, member.member_id)
-    return core.append(change.records, ReleaseShareRecords(effect, answer))
+    return change.records
 
 
 def removal_appended(_core: Core, follow_up: ReleaseShareRecords, error: ErrorCode, _now: Moment) -> Effects:
     """Release the records of a removed member. Without the removal it continues, and its locks count."""
-    effect, answer = follow_up
-    if error is not ErrorCode.NONE:
-        return [] if answer is None else [Reply(answer.call, ShareGroupHeartbeatResponse(error_code=error))]
-    return [effect] if answer is None else [effect, Reply(answer.call, answer.response)]
+    return [follow_up.effect] if error is ErrorCode.NONE else []
 
 
 def _response(
