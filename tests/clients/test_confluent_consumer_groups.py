@@ -103,7 +103,6 @@ def test_static_members_change_the_protocol_one_by_one_and_return(
 
 @pytest.mark.both
 def test_subscription_by_regular_expression_finds_new_topics(broker: RunningBroker, make_topic: MakeTopic) -> None:
-    pytest.importorskip("re2", reason="needs the extra `regex`")
     topic = make_topic()
     send(producer(broker), topic, [Sent(None, b"v", [], FIRST_TIMESTAMP)] * 3, 0)
     consumer = member(broker, unique("group"))

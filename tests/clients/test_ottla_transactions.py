@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from ottla.clients import Admin, AsyncProducer, Consumer, Delivery, OffsetAndMetadata, Producer
+from ottla.clients import Admin, AsyncConsumer, AsyncProducer, Consumer, Delivery, OffsetAndMetadata, Producer
 from ottla.clients.admin import PartialFailure, TransactionState
 from ottla.clients.errors import (
     BrokerError,
@@ -122,6 +123,28 @@ def test_exception_aborts_the_transaction_and_the_producer_goes_on(
         producer.send(topic, b"after")
     assert read(broker, topic) == [b"after"]
     assert read(broker, topic, isolation="read_uncommitted") == [b"aborted", b"after"]
+
+
+def test_consumer_that_commits_by_itself_is_refused(broker: RunningBroker, make_producer: MakeProducer) -> None:
+    problem = r"enable\.auto\.commit is true.*enable_auto_commit=False"
+    producer = make_producer()
+    with (
+        Consumer(bootstrap_servers=broker.bootstrap, group_id=unique("g")) as consumer,
+        pytest.raises(ConfigurationError, match=problem),
+    ):
+        producer.transaction(consumer)
+
+    async def refused() -> None:
+        other_producer: AsyncProducer[Any, Any] = AsyncProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id="t"
+        )
+        other: AsyncConsumer[Any, Any] = AsyncConsumer(bootstrap_servers=broker.bootstrap, group_id="g")
+        with pytest.raises(ConfigurationError, match=problem):
+            other_producer.transaction(other)
+        await other_producer.close()
+        await other.close()
+
+    asyncio.run(refused())
 
 
 def test_misuse_is_one_clear_line(broker: RunningBroker, make_topic: MakeTopic, make_producer: MakeProducer) -> None:

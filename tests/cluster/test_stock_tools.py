@@ -344,13 +344,22 @@ def test_features_are_downgraded_and_upgraded(tools: Tools, controllers: bool) -
     words = ("downgrade", "--release-version", "4.0-IV0", "--dry-run")
     assert "might delete metadata information" in tools.fails("features", *words, controllers=controllers)
     assert level("kraft.version") == "1"
-    # As with stock Kafka 4.3. Clients receive the served level of streams.version.
-    levels = {"eligible.leader.replicas": 1, "group": 1, "kraft": 1, "metadata": 30, "share": 1, "streams": 1}
-    levels["transaction"] = 2
+    # Kafka 4.1 has no streams groups. Later releases have them, and an unsupported feature fails all of a request.
+    levels = {"eligible.leader.replicas": 1, "group": 1, "kraft": 1, "metadata": 27, "transaction": 2}
+    change("downgrade", "--feature", "share.version=0")
+    words = ("--release-version", "4.1", "--dry-run")
+    refused = tools.fails("features", "upgrade", *words, controllers=controllers)
+    assert "Can't downgrade the version of this feature without" in refused
+    levels["metadata"] = 30
+    single = [word for name, number in levels.items() for word in ("--feature", f"{name}.version={number}")]
+    lines = change("upgrade", *single).splitlines()
+    assert lines == [f"{name}.version was upgraded to {number}." for name, number in levels.items()]
     for release in ("4.3", "4.3-IV0"):
-        lines = change("upgrade", "--release-version", release).splitlines()
-        assert lines == [f"{name}.version was upgraded to {number}." for name, number in levels.items()]
-    assert level("streams.version") == "0"
+        refused = tools.fails("features", "upgrade", "--release-version", release, controllers=controllers)
+        assert refused.count("Could not upgrade ") == 7
+        assert "only supports versions 0-0. Name the features that are supported instead of a release" in refused
+        assert (level("streams.version"), level("share.version")) == ("0", "0")
+    change("upgrade", "--feature", "share.version=1")
 
 
 def test_settings_of_each_broker_are_changed_by_any_node(tools: Tools) -> None:

@@ -138,12 +138,48 @@ def test_directory_of_a_single_broker_is_refused(home: Path, capsys: pytest.Capt
     assert "has the data of a single broker" in capsys.readouterr().err
 
 
-def test_port_in_use_is_the_last_line_of_a_failed_start(home: Path) -> None:
+@pytest.mark.parametrize("node", [1, 2])
+def test_port_in_use_refuses_the_start_and_leaves_nothing_behind(
+    home: Path, capsys: pytest.CaptureFixture[str], node: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with up(home, "--brokers", "2", "--listen", str(port)) as command:
-            assert command.process.wait(TIMEOUT_S) == 1
-            lines = command.log.read_text().splitlines()
-    assert lines[-2] == f"ottla: node 1 did not start: 127.0.0.1:{port} is in use"
-    assert lines[-1].strip().startswith("Stop the process that uses it, or choose another port")
+        assert main(["up", "--data", str(home), "--brokers", "2", "--listen", str(port - node + 1)]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"ottla: node {node} cannot start: 127.0.0.1:{port} is in use"
+    assert second.strip().startswith("Stop the process that uses it, or choose another port")
+    assert not home.exists()
+
+
+def test_second_start_of_a_running_cluster_is_refused_and_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with up(home, "--brokers", "2", "--listen", "0") as command:
+        command.wait_until_ready()
+        settings = home / "node-1" / "server.properties"
+        before = settings.read_text()
+        assert main(["up", "--data", str(home), "--brokers", "2", "--listen", "0"]) == 1
+        assert f".lock is held by process {command.children()[1]}: " in capsys.readouterr().err
+        assert settings.read_text() == before
+
+
+def test_start_of_a_cluster_that_cannot_write_a_directory_leaves_nothing_new(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.mkdir()
+    (home / "node-2").touch()
+    assert main(["up", "--data", str(home), "--brokers", "2", "--listen", "0"]) == 1
+    assert "cannot be used" in capsys.readouterr().err
+    assert [path.name for path in home.rglob("*")] == ["node-2"]
+
+
+def test_error_of_a_node_is_the_last_line_of_a_failed_start(home: Path) -> None:
+    metadata = home / "node-2" / "data" / "__cluster_metadata-0"
+    metadata.parent.mkdir(parents=True)
+    metadata.touch()
+    with up(home, "--brokers", "2", "--listen", "0") as command:
+        assert command.process.wait(TIMEOUT_S) == 1
+        lines = command.log.read_text().splitlines()
+    assert lines[-2].startswith(f"ottla: node 2 did not start: the data directory {metadata.parent} cannot be used")
+    assert lines[-1].strip().startswith("Choose another one with --data DIR")
     assert not any("the others go on" in line or "Start it again" in line for line in lines)

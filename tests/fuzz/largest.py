@@ -9,7 +9,7 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from ottla.broker.served import SERVED
+from ottla.broker.served import ANSWERED
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Struct
 from ottla.protocol.plans import ZERO, Plan, plans_of
@@ -49,7 +49,7 @@ class World(NamedTuple):
 def largest_requests(key: int, world: World) -> Iterator[Request]:
     """For each array of the request: the largest request with one repeated element, and with different elements."""
     cls = registry.request_class(key)
-    version = SERVED[key][1]
+    version = ANSWERED[key][1]
     for path in _arrays(cls, version):
         for same in (True, False):
             maker = _Maker(version, world, path, same=same)

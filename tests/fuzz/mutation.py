@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.broker.served import SERVED
+from ottla.broker.served import ANSWERED
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Struct
 from ottla.protocol.plans import Plan, plans_of
@@ -29,7 +29,7 @@ TIMEOUTS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms", "session_timeou
 
 def served() -> Iterator[tuple[int, int]]:
     """Every API and version that a broker advertises."""
-    for key, (lowest, highest) in SERVED.items():
+    for key, (lowest, highest) in ANSWERED.items():
         yield from ((key, version) for version in range(lowest, highest + 1))
 
 

@@ -113,3 +113,9 @@ def test_idempotent_producer_is_described(tools: Tools, name: str) -> None:
     assert int(producer_id) >= 0
     assert (epoch, last_sequence, transaction_start) == ("0", "0", "None")
     assert int(last_timestamp) > 0
+
+
+def test_access_rules_need_an_authorizer(tools: Tools) -> None:
+    rule = ("--allow-principal", "User:a", "--operation", "Read", "--topic", "t")
+    for words in (("--list",), ("--add", *rule), ("--remove", "--force", *rule)):
+        assert "SecurityDisabledException: No Authorizer is configured" in tools.fails("acls", *words)

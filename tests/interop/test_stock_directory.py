@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import BrokerDied, OttlaProcess
 from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
 
@@ -118,5 +118,7 @@ def test_stock_kafka_takes_it_back(handover: Handover) -> None:
         (row,) = tools.rows("consumer-groups", "--describe", "--group", "readers")
         assert int(row[3]) >= 40
         assert int(row[4]) == end
+        with pytest.raises(BrokerDied, match=rf"\.lock is held by process {stock.pids[0]}: stop that broker"):
+            handover.ottla.start()
         tools.produce("codecs", ["stock\tagain"])
         assert tools.consume("codecs", end + 1)[-1] == "stock\tagain"

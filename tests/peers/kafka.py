@@ -29,6 +29,7 @@ from typing import IO, Self
 from .cache import HERE, KAFKA
 
 TOOLS = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "client-compatibility": "org.apache.kafka.tools.ClientCompatibilityTest",
     "cluster": "org.apache.kafka.tools.ClusterTool",

@@ -102,6 +102,8 @@ def check_defaults(ours: type[Struct], theirs: Any, version: int, place: str) ->
             default = plain(entry.default)
             if not isinstance(default, dt.datetime) and "datetime" not in entry.metadata.get("kafka_type", ""):
                 assert getattr(made, plan.name) == default, where
+        elif not has_null and plan.kind != "Uuid":
+            assert not getattr(made, plan.name), f"{where}: without a default in the schema it is zero or empty"
 
 
 def walk(annotation: Any) -> list[Any]:

@@ -36,6 +36,9 @@ def request_for(key: int, version: int) -> Any:
         directory = element_class(type(request), "dirs")()
         directory.topics = [element_class(type(directory), "topics")("one", [0])]
         request.dirs = [directory]
+    if NAMES[key] in ("CreateAcls", "DeleteAcls"):
+        rules = "creations" if NAMES[key] == "CreateAcls" else "filters"
+        setattr(request, rules, [element_class(type(request), rules)()])
     if rows is None:
         return request
     if not rows.key:

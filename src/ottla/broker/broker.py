@@ -23,7 +23,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.replication.directory_moves import DirectoryMoves, MovePorts
 from ottla.broker.replication.quotas import ReplicationQuotas
 from ottla.broker.response_cache import ResponseCache
-from ottla.broker.served import CONTROLLER_SERVED
+from ottla.broker.served import CONTROLLER_ANSWERED
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
@@ -154,7 +154,7 @@ class Broker:
         )
         self.forwarding = Forwarding(self._forwarding_channel)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self._controller_dispatcher = Dispatcher(self, CONTROLLER_SERVED)
+        self._controller_dispatcher = Dispatcher(self, CONTROLLER_ANSWERED)
         self.auto_topic_creation = AutoTopicCreation(self.auto_create_topics)
         # Listeners of this node that are not registered in the metadata, by name.
         self.unregistered_endpoints: dict[str, Endpoint] = {}

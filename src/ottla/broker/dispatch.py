@@ -25,7 +25,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.control.envelope import FORWARDABLE, FORWARDED, Client
 from ottla.broker.control.forwarding import handled_by_controller
 from ottla.broker.handlers.api_versions import served_apis
-from ottla.broker.served import HANDLERS, SERVED
+from ottla.broker.served import ANSWERED, HANDLERS
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
@@ -59,7 +59,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, broker: Broker, served: Mapping[int, tuple[int, int]] = SERVED, handlers: Mapping[int, str] = HANDLERS
+        self, broker: Broker, served: Mapping[int, tuple[int, int]] = ANSWERED, handlers: Mapping[int, str] = HANDLERS
     ) -> None:
         self._broker = broker
         self._handlers = handlers
@@ -178,6 +178,7 @@ def _encode_result(header: frames.RequestHeader, done: Completion[Answer]) -> Fr
 
 
 def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:
-    """The response to an unknown version of ApiVersions: version 0, which any client can read and retry (KIP-511)."""
-    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served_apis(served))
+    """The response to an unknown version of ApiVersions: its versions, in version 0 (KIP-511)."""
+    own = served_apis({API_VERSIONS: served[API_VERSIONS]})
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
     return frames.encode_response(header._replace(api_version=0), answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.protocol import registry
 
-# The handler files, by API key; a key that is not here is not served and not advertised.
+# The handler files, by API key; a request with another key closes the connection.
 HANDLERS: dict[int, str] = {
     0: "produce",
     1: "fetch",
@@ -19,6 +19,7 @@ HANDLERS: dict[int, str] = {
     14: "sync_group",
     15: "describe_groups",
     16: "list_groups",
+    17: "sasl_handshake",
     18: "api_versions",
     19: "create_topics",
     20: "delete_topics",
@@ -30,17 +31,29 @@ HANDLERS: dict[int, str] = {
     26: "end_txn",
     27: "write_txn_markers",
     28: "txn_offset_commit",
+    29: "describe_acls",
+    30: "create_acls",
+    31: "delete_acls",
     32: "describe_configs",
     33: "alter_configs",
     34: "alter_replica_log_dirs",
     35: "describe_log_dirs",
+    36: "sasl_authenticate",
     37: "create_partitions",
+    38: "create_delegation_token",
+    39: "renew_delegation_token",
+    40: "expire_delegation_token",
+    41: "describe_delegation_token",
     42: "delete_groups",
     43: "elect_leaders",
     44: "incremental_alter_configs",
     45: "alter_partition_reassignments",
     46: "list_partition_reassignments",
     47: "offset_delete",
+    48: "describe_client_quotas",
+    49: "alter_client_quotas",
+    50: "describe_user_scram_credentials",
+    51: "alter_user_scram_credentials",
     52: "vote",
     53: "begin_quorum_epoch",
     54: "end_quorum_epoch",
@@ -60,6 +73,8 @@ HANDLERS: dict[int, str] = {
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
     70: "controller_registration",
+    71: "get_telemetry_subscriptions",
+    72: "push_telemetry",
     73: "assign_replicas_to_dirs",
     74: "list_config_resources",
     75: "describe_topic_partitions",
@@ -92,18 +107,30 @@ NEEDED_AT_FAILOVER = (0, 1, 2, 3, 8, 9, 10, 11, 12, 14, 22, 24, 26, 28, 68, 52, 
 # Requests of brokers and controllers, which only controller listeners serve.
 CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
+# Refused with an error and not advertised: a client that asks for versions knows that they are missing, and another one
+# gets a reason instead of a closed connection. Kafka serves client quotas and SCRAM credentials, and advertises
+# telemetry only with a plugin.
+REFUSED = frozenset({48, 49, 50, 51, 71, 72})
+
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
 }
 
 SERVED: dict[int, tuple[int, int]] = {
-    key: versions for key, versions in _IMPLEMENTED.items() if key not in CONTROLLER_ONLY
+    key: versions for key, versions in _IMPLEMENTED.items() if key not in CONTROLLER_ONLY | REFUSED
 }
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
-_FOR_CLIENTS = frozenset({18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64, 80, 81})
+_FOR_CLIENTS = frozenset(
+    {17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 55, 57, 60, 64, 80, 81}
+)
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
     key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | _FOR_CLIENTS | {1})
 }
+
+# What is answered: the advertised APIs, and those that are refused.
+_REFUSALS = {key: _IMPLEMENTED[key] for key in sorted(REFUSED)}
+ANSWERED = SERVED | _REFUSALS
+CONTROLLER_ANSWERED = CONTROLLER_SERVED | _REFUSALS

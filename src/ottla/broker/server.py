@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache, cached_property
 
 from ottla import __version__
@@ -33,20 +34,22 @@ from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
 from ottla.broker.metadata_snapshotting import MetadataLogSettings
 from ottla.broker.node.bootstrap import Bootstrap
 from ottla.broker.node.cordoning import report_to_itself
-from ottla.broker.node.directories import directory_id, missing_directories, open_directories, restore_clean_shutdown
+from ottla.broker.node.directories import close_unopened, directory_id, missing_directories, open_directories
 from ottla.broker.node.membership import Membership
 from ottla.broker.node.quorum_settings import quorum_settings
 from ottla.broker.node.registration import registration
 from ottla.broker.node.waiting import NodeStoppedError, completed, finished
 from ottla.broker.quorum.transport import ChannelTransport
 from ottla.broker.replication.replication import Replication
-from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED, NEEDED_AT_FAILOVER
+from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, NEEDED_AT_FAILOVER
 from ottla.broker.work import Worker
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
+from ottla.log.creation import removed_if_refused
+from ottla.log.storage import DirectoryLock
 from ottla.metadata.image import MetadataImage
 from ottla.network.connection import Connection, Dispatch
 from ottla.network.limits import Limits
@@ -118,6 +121,8 @@ class Node:
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
         self._logs: LogManager | None = None
+        # That of a directory which has the metadata log alone; the log manager locks the others.
+        self._metadata_lock = DirectoryLock(config.metadata_log_dir)
         self._metadata: MetadataShell | None = None
         self._quorum: QuorumConfig | None = None
         self._transport: ChannelTransport | None = None
@@ -141,8 +146,7 @@ class Node:
         config = self.config
         role = "broker" if config.roles.is_broker else "controller"
         logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
-        self._logs, cluster_id = open_directories(config, self.clock, self.files, self._threads, self._directory_failed)
-        self._listeners.bind()
+        self._logs, cluster_id = self._claim()
         self._metadata = metadata = self._open_metadata(cluster_id)
         self.broker = Broker(
             config,
@@ -173,6 +177,23 @@ class Node:
             first = self._listeners.advertised_controllers[0]
             return Bootstrap(first.host, first.port)
         return Bootstrap(*self.broker.advertised_endpoint(config.listeners[0].name))
+
+    def _claim(self) -> tuple[LogManager, str]:
+        """Lock the directories and bind the listeners. If it raises, it leaves no new files.
+
+        Returns the logs, not loaded yet, and the cluster id.
+        """
+        config = self.config
+        with removed_if_refused(self.files, config.directories), ExitStack() as refused:
+            if config.metadata_log_dir not in config.log_dirs:
+                self.files.make_directory(config.metadata_log_dir)
+                self._metadata_lock.acquire()
+                refused.callback(self._metadata_lock.release)
+            logs, cluster_id = open_directories(config, self.clock, self.files, self._threads, self._directory_failed)
+            refused.callback(close_unopened, self.files, logs)
+            self._listeners.bind()
+            refused.pop_all()
+        return logs, cluster_id
 
     def _has_no_other_broker(self, metadata: MetadataShell) -> bool:
         """Whether this broker can register itself unfenced, with the in-sync replicas as they were.
@@ -248,8 +269,10 @@ class Node:
         directories = logs.log_directories()
         online = [directory for directory in directories if directory.online]
         missing = missing_directories(logs, self.broker.metadata.image, self.config.node_id)
-        self.broker.partitions.directory_is_missing = bool(missing) or len(online) < len(directories)
-        request = registration(self.config, self.broker.cluster_id, self._listeners.advertised, online, missing)
+        self.broker.partitions.lost_logs.directory_is_missing = bool(missing) or len(online) < len(directories)
+        # The metadata of a single node does not name the directory of each replica. Its next start has to know them.
+        remembered = missing if self._membership is None else ()
+        request = registration(self.config, self.broker.cluster_id, self._listeners.advertised, online, remembered)
         return request, all(directory.was_clean for directory in online)
 
     def _run_broker(self, metadata: MetadataShell) -> None:
@@ -271,7 +294,7 @@ class Node:
 
     @cached_property
     def _controller_dispatcher(self) -> Dispatcher:
-        return Dispatcher(self.broker, CONTROLLER_SERVED, CONTROLLER_HANDLERS)
+        return Dispatcher(self.broker, CONTROLLER_ANSWERED, CONTROLLER_HANDLERS)
 
     @cached_property
     def _server(self) -> Server:
@@ -383,13 +406,6 @@ class Node:
             return any(map(self.broker.broker_connections.is_connected, others))
         return bool(others) and not (metadata.leader is None and metadata.quorum.core.is_last_voter)
 
-    def _restore_clean_shutdown(self, logs: LogManager) -> None:
-        """A node that found no active controller is as clean as before: otherwise it would leave the ISR."""
-        try:
-            restore_clean_shutdown(self.files, logs)
-        except OSError as error:  # The next start recovers the logs.
-            logger.warning("Failed to mark the log directories as closed cleanly: %s", error)
-
     async def close(self, *, clean: bool = True) -> None:
         """Answer the requests in progress, then close everything; also after a failed start.
 
@@ -429,8 +445,9 @@ class Node:
         if self._logs is not None:
             if self._started and clean and self.config.roles.is_broker:
                 self._logs.close(epoch)
+            elif clean and not self._loaded:
+                close_unopened(self.files, self._logs)
             else:
-                if clean and not self._loaded:
-                    self._restore_clean_shutdown(self._logs)
                 self._logs.abandon()
+        self._metadata_lock.release()
         logger.info("[%s id=%d] shut down completed", self._kind, node_id)

@@ -169,5 +169,6 @@ class Verification:
                 "Unable to verify the partition has been added to the transaction. Underlying error: " + error.name,
             )
         if error is not ErrorCode.NONE:
-            raise KafkaError(error, f"{partition.topic_partition} is not part of the transaction")
+            is_missing = error is ErrorCode.INVALID_TXN_STATE
+            raise KafkaError(error, "Partition was not added to the transaction" if is_missing else None)
         return partition in self._markers

@@ -127,6 +127,11 @@ class BrokerConfig:
         return self.text("metadata.log.dir") or self.log_dirs[0]
 
     @property
+    def directories(self) -> list[str]:
+        """All directories of the node, each once: those of `log_dirs` and that of the metadata log."""
+        return list(dict.fromkeys([*self.log_dirs, self.metadata_log_dir]))
+
+    @property
     def cordoned_log_dirs(self) -> list[str]:
         """Those of `log_dirs` that receive no new partitions. KIP-1066."""
         cordoned = self.items("cordoned.log.dirs")

@@ -31,10 +31,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("transaction.two.phase.",), "KIP-939 is not served, as in Kafka 4.3"),
     (("controller.quota.", "quota."), "there are no quotas yet"),
-    (
-        ("controller.quorum.append.linger.", "metadata.max.idle."),
-        "the quorum writes at once, and needs no empty records",
-    ),
+    (("controller.quorum.append.linger.",), "the quorum writes at once"),
     (
         ("controller.socket.", "replica.socket.receive.", "socket.connection.setup."),
         "connections between nodes have fixed limits, and the system sizes their buffers",

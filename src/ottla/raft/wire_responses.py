@@ -192,6 +192,8 @@ def _decode_fetch(message: fetch.FetchResponse, listener: str) -> m.FetchRespons
     )
     leader = part.current_leader or fetch.LeaderIdAndEpoch()
     diverging, snapshot = part.diverging_epoch, part.snapshot_id
+    if diverging and diverging.end_offset < 0 <= diverging.epoch:
+        raise InvalidResponseError(f"The diverging epoch {diverging} has no end")
     return m.FetchResponse(
         ErrorCode(part.error_code),
         leader.leader_epoch,

@@ -197,8 +197,18 @@ def _failed_moves(request: Any, answer: Any, code: ErrorCode) -> Any:
     return answer
 
 
+def _failed_rules(request: Any, answer: Any, code: ErrorCode) -> Any:
+    """CreateAcls and DeleteAcls have a result for each rule or filter, in their order."""
+    answers, asked = ("results", "creations") if "results" in answer.FIELDS else ("filter_results", "filters")
+    row_class = element_class(type(answer), answers)
+    setattr(answer, answers, [row_class(error_code=code) for _ in getattr(request, asked)])
+    return answer
+
+
 _NESTED: dict[str, Callable[[Any, Any, ErrorCode], Any]] = {
     "AlterReplicaLogDirs": _failed_moves,
+    "CreateAcls": _failed_rules,
+    "DeleteAcls": _failed_rules,
     "WriteTxnMarkers": _failed_markers,
 }
 

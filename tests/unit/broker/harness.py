@@ -188,7 +188,9 @@ class BrokerHarness:
             schedulers=Schedulers(self.threads, self.loop.call_later, Worker(self.loop)),  # type: ignore[arg-type]
         )
         logs.load()
-        metadata.register(registration(1), clean_shutdown=True)
+        request = registration(1)
+        request.log_dirs = [each.directory_id for each in logs.log_directories()]
+        metadata.register(request, clean_shutdown=True)
         metadata.subscribe(self._publish)
         self.broker.directory_moves.start()
         self.dispatch = Dispatcher(self.broker)

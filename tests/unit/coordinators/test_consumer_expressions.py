@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.common import expressions
-from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.consumer.matching import MOST_NAMES_AT_ONCE
 from ottla.testing.consumer_members import Member, settle
 from ottla.testing.groups import GroupDriver
-
-pytest.importorskip("re2", reason="needs the extra `regex`")
 
 
 @pytest.fixture
@@ -81,12 +78,6 @@ def test_invalid_expressions_are_rejected(driver: GroupDriver, regex: str) -> No
     a = Member(driver, "a", regex=regex)
     assert a.beat() is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert driver.log == []
-
-
-def test_missing_library_is_named(driver: GroupDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expressions, "re2", None)
-    with pytest.raises(KafkaError, match=r"install ottla\[regex\]"):
-        expressions.compile_expression("a", "SubscribedTopicRegex")
 
 
 def test_names_are_matched_in_parts() -> None:

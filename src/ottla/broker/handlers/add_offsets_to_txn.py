@@ -21,6 +21,8 @@ def handle(
     broker: GroupTransactionPorts, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Slices[AddOffsetsToTxnResponse]:
     """Create `__consumer_offsets` if it does not exist, then add the group's partition."""
+    if not request.transactional_id:  # which has no coordinator
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     topic = broker.groups.shards.topic
     try:
         yield from result_of(topic.ensure())

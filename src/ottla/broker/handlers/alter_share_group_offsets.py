@@ -37,7 +37,7 @@ def handle(
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
         return AlterShareGroupOffsetsResponse(
-            error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty."
+            error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is invalid."
         )
     topics = broker.metadata.image.topics_by_name
     offsets: Offsets = {}

@@ -29,7 +29,7 @@ def handle(
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
         return DeleteShareGroupOffsetsResponse(
-            error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty."
+            error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is invalid."
         )
     topics = broker.metadata.image.topics_by_name
     names = []

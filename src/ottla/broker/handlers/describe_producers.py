@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the active producers of partitions. KIP-664."""
+"""DescribeProducers (61), version 0: the active producers of partitions, by any replica. KIP-664."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def handle(
 def _describe(broker: HasPartitions, topic: str, index: int) -> PartitionResponse:
     try:
         validate_topic_name(topic)
-        partition = broker.partitions.get(topic, index)
+        partition = broker.partitions.readable(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
     return PartitionResponse(

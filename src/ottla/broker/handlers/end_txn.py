@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -14,4 +15,6 @@ if TYPE_CHECKING:
 
 def handle(broker: HasTransactions, context: RequestContext, request: EndTxnRequest) -> Completion[EndTxnResponse]:
     """Respond once the decision is committed; the markers follow."""
+    if not request.transactional_id:  # which has no coordinator
+        return Completion.of(EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST))
     return broker.transactions.submit(request.transactional_id, request, api_version=context.api_version)

@@ -2,7 +2,7 @@
 
 KIP-79, KIP-207 (new leaders), KIP-320 (leader epochs), KIP-734 (max timestamp), KIP-405 and KIP-1005 (local and tiered
 ends: without tiered storage the local start is the log's start, and the tiered end is unknown), KIP-1023 (earliest
-pending upload: unknown).
+pending upload: unknown). A request for debugging (replica id -2) is answered by any replica.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.partition import Partition
 from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
@@ -23,9 +24,10 @@ from ottla.protocol.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.partition import Partition
     from ottla.broker.ports import HasPartitions
+    from ottla.broker.replication.followed import FollowedPartition
 
+CONSUMER, DEBUGGING = -1, -2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = (-1, -1, -1)
@@ -64,18 +66,20 @@ def _answer(
     times: int,
 ) -> Slices[ListOffsetsPartitionResponse]:
     index = wanted.partition_index
+    find = broker.partitions.readable if request.replica_id == DEBUGGING else broker.partitions.get
     try:
         if times > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         _check_served(wanted.timestamp, context.api_version)
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-            log = broker.partitions.get(topic, index).log
+            log = find(topic, index).log
             while not log.learn_timestamps(SLICE):
                 yield
-        partition = broker.partitions.get(topic, index)
-        isolation_level = READ_ALL if request.replica_id >= 0 else min(request.isolation_level, READ_COMMITTED)
+        partition = find(topic, index)
+        is_client = request.replica_id == CONSUMER
+        isolation_level = min(request.isolation_level, READ_COMMITTED) if is_client else READ_ALL
         found = _find(partition, wanted, isolation_level)
-        if isolation_level != READ_ALL:
+        if is_client and isinstance(partition, Partition):
             _check_settled(partition, wanted.timestamp, found, context.api_version)
         timestamp, offset, epoch = found
     except KafkaError as error:
@@ -89,10 +93,11 @@ def _check_served(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _find(partition: Partition, wanted: ListOffsetsPartition, isolation_level: int) -> tuple[int, int, int]:
+def _find(
+    partition: Partition | FollowedPartition, wanted: ListOffsetsPartition, isolation_level: int
+) -> tuple[int, int, int]:
     """Return (timestamp, offset, leader epoch); an unknown value is -1."""
     timestamp = wanted.timestamp
-    partition.check_open()
     partition.check_leader_epoch(wanted.current_leader_epoch)
     end = partition.visible_end(isolation_level)
     log = partition.log
@@ -118,7 +123,7 @@ def _check_settled(partition: Partition, timestamp: int, found: tuple[int, int, 
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _earliest_epoch(partition: Partition) -> int:
+def _earliest_epoch(partition: Partition | FollowedPartition) -> int:
     """The leader epoch of the record at the log start, or of the next record if the log is empty; -1 if unknown."""
     log = partition.log
     epoch = log.epochs.at(log.log_start_offset)

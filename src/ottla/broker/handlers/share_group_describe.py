@@ -30,6 +30,8 @@ def handle(
     def describe(name: str) -> Completion[DescribedGroup]:
         if not is_served:
             return Completion.of(DescribedGroup(group_id=name, error_code=ErrorCode.UNSUPPORTED_VERSION))
+        if not name:
+            return Completion.of(DescribedGroup(group_id=name, error_code=ErrorCode.INVALID_GROUP_ID))
         return broker.groups.submit(name, DescribeShareGroup(name), api_version=version)
 
     groups = yield from describe_each(

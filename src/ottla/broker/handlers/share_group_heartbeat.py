@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.member_requests import submit
+from ottla.broker.share_acknowledging import is_valid_member_id
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -20,4 +21,6 @@ def handle(
     """Pass the request to the group's shard; UNSUPPORTED_VERSION without the finalized feature share.version."""
     if not broker.serves_share_groups():
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not is_valid_member_id(request.member_id):
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     return submit(broker.groups, context, request.group_id, request)

@@ -63,6 +63,8 @@ def handle(
 def _commit(
     broker: TxnOffsetCommitPorts, context: RequestContext, part: TxnOffsetCommitRequest
 ) -> Slices[TxnOffsetCommitResponse]:
+    if not part.group_id:
+        return _refuse(part, ErrorCode.INVALID_GROUP_ID)
     error = yield from _verify(broker, context, part)
     if error is ErrorCode.NETWORK_EXCEPTION:
         # As in Kafka: older producers do not expect it, and retry this one without looking for the coordinator.

@@ -102,10 +102,9 @@ class AnswerShareHeartbeat(NamedTuple):
 
 
 class ReleaseShareRecords(NamedTuple):
-    """Release the records of a member of a share group that was removed, and answer it if it left."""
+    """Release the records of a member of a share group whose session with the group ended."""
 
     effect: ReleaseRecords
-    answer: AnswerCall[ShareGroupHeartbeatResponse] | None
 
 
 class ChangeShareState(NamedTuple):

@@ -47,11 +47,13 @@ def check_member(core: Core, committer: Committer, partitions: Iterable[tuple[Uu
         error = _check_consumer_group(consumer_group, committer, partitions)
         stale = committer.is_transactional and error is ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.ILLEGAL_GENERATION if stale else error
+    if committer.group_id in core.share_groups:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     other = core.unserved.get(committer.group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if other is None else other.check_commit(core, committer.epoch, now)
     if error is not ErrorCode.GROUP_ID_NOT_FOUND:
         return error
-    if committer.epoch < 0 and other is None and committer.group_id not in core.share_groups:
+    if committer.epoch < 0 and other is None:
         return ErrorCode.NONE  # the commit creates a simple group
     if committer.is_transactional or committer.api_version < GROUP_ID_NOT_FOUND_SINCE:
         return ErrorCode.ILLEGAL_GENERATION

@@ -31,8 +31,6 @@ def _check(core: Core, request: AddPartitions) -> ErrorCode:
     transactional_id = request.transactional_id
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
-    if request.client_transaction_version and core.level < FLEXIBLE_RECORDS_SINCE:
-        return ErrorCode.UNSUPPORTED_VERSION  # The record could not store the version.
     metadata = core.transactions.get(transactional_id)
     # First, because a change in flight may replace the producer id.
     if core.is_pending(transactional_id):
@@ -41,6 +39,8 @@ def _check(core: Core, request: AddPartitions) -> ErrorCode:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
+    if request.client_transaction_version and core.level < FLEXIBLE_RECORDS_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION  # The record could not store the version.
     return ErrorCode.NONE
 
 

@@ -48,15 +48,16 @@ def _check(core: Core, request: EndTxnRequest, *, bumps_epoch: bool) -> ErrorCod
     """Return an error, NONE for a retry of a request that succeeded, or None if the transaction ends now."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    if bumps_epoch and core.level < FLEXIBLE_RECORDS_SINCE:
-        return ErrorCode.UNSUPPORTED_VERSION  # The record could not store the version of the transaction.
     metadata = core.transactions.get(request.transactional_id)
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     pending = core.is_pending(request.transactional_id)
     if bumps_epoch:
         # First, because the decision in flight may replace the producer id.
-        return ErrorCode.CONCURRENT_TRANSACTIONS if pending else _check_with_epoch_bump(metadata, request)
+        error = ErrorCode.CONCURRENT_TRANSACTIONS if pending else _check_with_epoch_bump(metadata, request)
+        # The record could not store the version of the transaction.
+        is_unsupported = error in (None, ErrorCode.INVALID_TXN_STATE) and core.level < FLEXIBLE_RECORDS_SINCE
+        return ErrorCode.UNSUPPORTED_VERSION if is_unsupported else error
     if metadata.producer_id != request.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != request.producer_epoch:

@@ -27,7 +27,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def describe(core: Core, call: Call[DescribeConsumerGroup], question: DescribeConsumerGroup, _now: Moment) -> Effects:
     """Describe a consumer group with its members and their assignments."""
     try:
-        group = existing_group(core, question.group_id)
+        group = existing_group(core, question.group_id, "Group")
     except KafkaError as error:
         row = DescribedGroup(group_id=question.group_id, error_code=error.code, error_message=error.message)
         return [Reply(call, row)]

@@ -94,12 +94,11 @@ class Change(ModernChange[ConsumerGroup]):
         """Compute and write the target assignment of the group's epoch; returns the member's part."""
         group, config = self.group, self.core.config.consumer
         name = group.preferred_assignor(before, after) or config.assignors[0]
-        spec = self._spec(after)
-        try:
-            update = group.target.compute(ASSIGNORS[name], spec)
-        except KeyError as error:
-            message = f"Failed to compute a new target assignment for epoch {self.epoch}: no assignor {error}"
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
+        assignor = ASSIGNORS.get(name)
+        if assignor is None:
+            message = f"Failed to compute a new target assignment for epoch {self.epoch}: no assignor {name!r}"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        update = group.target.compute(assignor, self._spec(after))
         self.log("Computed a new target assignment for epoch %d with '%s' assignor.", self.epoch, name)
         for member_id, part in update.changed.items():
             self.records.append(encode.target_record(group.group_id, member_id, part))

@@ -45,18 +45,18 @@ def heartbeat(
     try:
         _validate(core, call, request)
         if request.member_epoch < JOIN_EPOCH:
-            return leave(core, call, request, existing_group(core, request.group_id), now)
+            return leave(core, call, request, existing_group(core, request.group_id, "Group"), now)
         return _stay(core, call, request, now)
     except KafkaError as error:
         return [Reply(call, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))]
 
 
-def existing_group(core: Core, group_id: str) -> ConsumerGroup:
-    """Return the consumer group; raises GROUP_ID_NOT_FOUND."""
+def existing_group(core: Core, group_id: str, noun: str = "Consumer group") -> ConsumerGroup:
+    """Return the consumer group; raises GROUP_ID_NOT_FOUND. `noun` begins Kafka's message, which differs by request."""
     group = core.consumer_groups.get(group_id)
     if group is None:
         is_other = any(group_id in groups for groups in (core.groups, core.share_groups, core.unserved))
-        message = f"Group {group_id} is not a consumer group." if is_other else f"Group {group_id} not found."
+        message = f"Group {group_id} is not a consumer group." if is_other else f"{noun} {group_id} not found."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
     return group
 

@@ -1,0 +1,16 @@
+"""PushTelemetry (72), version 0: refused, because no plugin receives clients' metrics. KIP-714."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+
+def handle(_broker: object, _context: RequestContext, _request: PushTelemetryRequest) -> PushTelemetryResponse:
+    """Return UNSUPPORTED_VERSION."""
+    return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
