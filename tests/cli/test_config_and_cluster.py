@@ -131,7 +131,7 @@ def test_cluster_is_shown_completely_or_in_parts(ottla: Run, ours: Admin, topic:
     assert sum(row["size"] for row in facts["log_dirs"]) > 60 * 20
     assert all(0 < row["free"] <= row["total"] for row in facts["log_dirs"])
     people = ottla("cluster").out
-    assert people.startswith(cluster.cluster_id)
+    assert people.startswith(f"{cluster.cluster_id}  1 broker, controller {cluster.controller}, ")
     for heading in ("BROKER  ADDRESS", "FEATURE", "QUORUM  ROLE", "LOG DIRECTORY"):
         assert heading in people
     only = ottla("cluster", "--only", "features").out

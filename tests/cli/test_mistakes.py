@@ -9,8 +9,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from ottla.cli import foreign_words, root
 from ottla.clients import Producer
 from tests.conftest import RunningBroker
 
@@ -71,6 +73,68 @@ def test_mistake_is_reported_with_the_next_step(
     assert advice in "\n".join(rest)
     assert len(rest) <= 2
     assert all(line.startswith("       ") for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("topic list --brokers a:1", "unknown option --brokers: use -b HOST:PORT"),
+        ("topic list --broker-list a:1", "unknown option --broker-list: use -b HOST:PORT"),
+        ("group list -o json", "unknown option -o: use --json"),
+        ("topic describe t --format json", "unknown option --format: use --json"),
+        ("up --port 9093", "unknown option --port: use --listen HOST:PORT, or --listen PORT"),
+        ("up -p 9093", "unknown option -p: use --listen HOST:PORT, or --listen PORT"),
+        ("up --data-dir x", "unknown option --data-dir: use --data DIR"),
+        ("up --nodes 3", "unknown option --nodes: use --brokers N"),
+        ("up --num-partitions 3", "unknown option --num-partitions; did you mean -X num.partitions=VALUE?"),
+        ("topic create t --retention 7d", "unknown option --retention; did you mean --config retention.ms=VALUE?"),
+        ("topic create t --cleanup.policy x", "--cleanup.policy; did you mean --config cleanup.policy=VALUE?"),
+        ("topic create t --partition 3", "unknown option --partition; did you mean --partitions?"),
+        ("produce t --linger-ms 5", "unknown option --linger-ms; did you mean -X linger.ms=VALUE?"),
+        ("consume -C -t t", "unknown option -C: `ottla consume TOPIC` reads"),
+        ("consume -t t", "unknown option -t: pass the topic name as an argument"),
+        ("consume t --property print.key=true", "unknown option --property: -f FORMAT or --json"),
+        ("produce t --property parse.key=true", "unknown option --property: -K TEXT separates key and value"),
+        ("consume t --isolation-level x", "unknown option --isolation-level; did you mean --isolation?"),
+        ("start", "unknown command 'start'; did you mean ottla up?"),
+        ("topic consume t", "unknown command 'consume'; did you mean ottla consume?"),
+        ("group seek g", "unknown command 'seek'; did you mean ottla group reset?"),
+        (
+            "topic list -X retention=7d",
+            "There is no setting 'retention' here; did you mean 'retention.ms', a setting of",
+        ),
+        ("topic list -b :99999", "bootstrap.servers has '127.0.0.1:99999'; each must be host:port"),
+    ],
+)
+def test_word_of_another_tool_is_answered_with_the_one_here(words: str, problem: str, plain: Run) -> None:
+    done = plain(*words.split())
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err.splitlines()[0]
+
+
+def test_hints_name_options_and_commands_that_exist() -> None:
+    def parameters(command: click.Command) -> Iterator[str]:
+        for each in command.params:
+            yield from each.opts if isinstance(each, click.Option) else [(each.metavar or "").strip("[].")]
+        for below in command.commands.values() if isinstance(command, click.Group) else ():
+            yield from parameters(below)
+
+    commands = {name: root.command(name) for name in root.SUMMARIES}
+    known = {name for command in commands.values() for name in parameters(command)}
+    assert {row.needs for row in foreign_words.OPTIONS if row.needs} <= known
+    for words in foreign_words.COMMANDS.values():
+        first, *verbs = words.split()[1:]
+        group = commands[first]
+        assert all(isinstance(group, click.Group) and verb in group.commands for verb in verbs), words
+    assert not any(len(words.split()) == 2 and words.split()[1] in commands for words in foreign_words.COMMANDS), (
+        "a hint about a command that exists"
+    )
+
+
+@pytest.mark.parametrize("form", ["{}", ":{}"])
+def test_port_alone_is_a_broker_on_this_machine(form: str, plain: Run, broker: RunningBroker, topic: str) -> None:
+    port = broker.bootstrap.rpartition(":")[2]
+    assert topic in plain("topic", "list", "-q", "-b", form.format(port)).out.split()
 
 
 def test_empty_standard_input_has_no_records_and_is_not_an_error(

@@ -11,6 +11,4 @@ from .script import replay, scenarios
 
 @pytest.mark.parametrize("path", scenarios(), ids=lambda path: path.stem)
 def test_scenario_has_the_expected_effects(path: Path, tmp_path: Path) -> None:
-    if path.stem == "consumer_expressions":
-        pytest.importorskip("re2", reason="needs the extra `regex`")
     assert replay(path, tmp_path).splitlines() == path.read_text().splitlines()

@@ -60,6 +60,7 @@ for kernel in kernels:
     assert importlib.import_module(kernel).__file__.endswith(".so"), kernel
 with Admin(bootstrap_servers=address) as admin:
     admin.create_topic("story", partitions=1)
+    assert admin.list_transactions(pattern="s.*") == []
 with Producer(bootstrap_servers=address, compression_type="lz4") as producer:
     for value in (b"one", b"two", b"three"):
         producer.send("story", value).result(30)

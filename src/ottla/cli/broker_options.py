@@ -3,6 +3,7 @@
 import click
 
 from ottla.cli.commands import Option
+from ottla.config import BROKER_SETTINGS
 
 BROKER_OPTIONS: list[click.Parameter] = [
     Option(
@@ -16,6 +17,7 @@ BROKER_OPTIONS: list[click.Parameter] = [
         name="overrides",
         multiple=True,
         takes_bytes=True,
+        settings=lambda: BROKER_SETTINGS,
     ),
     Option("--node-id N", "the id of this node (node.id); default: 1"),
 ]

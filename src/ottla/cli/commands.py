@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.late import completion
+from ottla.cli.late import completion, foreign_words
 from ottla.common.failure import Failure
 from ottla.tools.suggestions import nearest
 
@@ -25,16 +25,8 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 _OPTIONS = "Options"
 # Metavars of paths, which may be any bytes.
 _PATHS = ("FILE", "FILE|DIR", "DIR")
-# Options of Kafka's own tools that have another form here.
-_KAFKA_OPTIONS = {
-    "--topic": "pass the topic name as an argument",
-    "--from-beginning": "`consume` starts at the beginning; -o names another start",
-    "--max-messages": "use -n",
-    "--timeout-ms": "-e ends where the topic ends",
-    "--producer-property": "use -X NAME=VALUE",
-    "--consumer-property": "use -X NAME=VALUE",
-    "--command-property": "use -X NAME=VALUE",
-}
+# An option or setting that is at least this similar to an unknown option is probably meant.
+_PROBABLE = 0.75
 
 
 class Option(click.Option):
@@ -53,8 +45,11 @@ class Option(click.Option):
         *,
         name: str | None = None,
         takes_bytes: bool = False,
+        settings: Callable[[], Iterable[str]] = tuple,
         **attributes: Any,
     ) -> None:
+        """`settings()` are the names that an option of the form NAME=VALUE accepts: people type them as options."""
+        self.settings = settings
         *short, last = usage.split(", ")
         long, _, metavar = last.partition(" ")
         self.takes_bytes = takes_bytes or metavar in _PATHS
@@ -136,6 +131,26 @@ def is_text(argument: str) -> bool:
     return True
 
 
+def _hint(option: str, parameters: Sequence[click.Parameter]) -> str:
+    """Return the end of the error about an unknown option: its name here, a similar option, or a setting."""
+    own = [name for parameter in parameters for name in parameter.opts if isinstance(parameter, click.Option)]
+    arguments = [(parameter.metavar or "").strip("[].") for parameter in parameters if isinstance(parameter, Argument)]
+    if text := foreign_words.of_option(option, [*own, *arguments]):
+        return f": {text}"
+    settings = {
+        f"--{name.replace('.', '-')}": f"{parameter.opts[-1]} {name}=VALUE"
+        for parameter in parameters
+        if isinstance(parameter, Option)
+        for name in parameter.settings()
+    }
+    known = [name for name in own if name.startswith("--")]
+    near = nearest(option, known, _PROBABLE) or nearest(option.replace(".", "-"), settings, _PROBABLE)
+    near = near or nearest(option, known)
+    if near is None:
+        return ""
+    return f"; did you mean {settings.get(near, near)}?"
+
+
 class _Page(click.Command):
     """The layout of help pages and the errors for unknown options, for commands and groups."""
 
@@ -178,11 +193,7 @@ class _Page(click.Command):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            known = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
-            near = nearest(error.option_name, known)
-            hint = f"; did you mean {near}?" if near else ""
-            if not near and error.option_name in _KAFKA_OPTIONS:
-                hint = f": {_KAFKA_OPTIONS[error.option_name]}"
+            hint = _hint(error.option_name, self.get_params(ctx))
             raise click.UsageError(f"unknown option {error.option_name}{hint}", ctx) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click's parser does not set it, and the message names the command
@@ -276,7 +287,7 @@ class Group(click.Group, _Page):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args[0] not in names and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            near = nearest(args[0], names)
+            near = foreign_words.COMMANDS.get(f"{ctx.command_path} {args[0]}") or nearest(args[0], names)
             raise click.UsageError(
                 f"unknown command {args[0]!r}; "
                 + (f"did you mean {near}?" if near else f"there are {', '.join(names)}"),

@@ -22,7 +22,8 @@ from ottla.tools.late import api
 from ottla.tools.values import read_properties
 
 DEFAULT_PORT = 9092
-DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
+LOOPBACK = "127.0.0.1"
+DEFAULT_BOOTSTRAP = f"{LOOPBACK}:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
 # Texts of connection errors that a retry will not change.
 _DEFINITE = ("refused", "TLS handshake", "at the first request")
@@ -50,7 +51,8 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
             "Connection",
             Option(
                 "-b, --bootstrap-server HOST:PORT,..",
-                f"addresses of brokers (default port: {DEFAULT_PORT}); default: $OTTLA_BOOTSTRAP, the profile's, "
+                f"addresses of brokers (default port: {DEFAULT_PORT}; a port alone is on {LOOPBACK}); default: "
+                "$OTTLA_BOOTSTRAP, the profile's, "
                 f"or {DEFAULT_BOOTSTRAP}",
             ),
             Option("--profile PROFILE", "a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
@@ -61,6 +63,7 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
                 name="client_settings",
                 multiple=True,
                 callback=given,
+                settings=lambda: client_kinds.names(kinds or ("admin",)),
             ),
         )
     )
@@ -109,6 +112,8 @@ def _with_port(server: str) -> str:
         raise Failure(
             f"{server!r} is not HOST:PORT", f"An IPv6 address has brackets: [::1]:{DEFAULT_PORT}", exit_code=2
         )
+    if (bare_port := address.removeprefix(":")).isdecimal():
+        return f"{LOOPBACK}:{bare_port}"  # as in `ottla up --listen`
     has_port = ":" in address.rpartition("]")[2]
     return server if not address or has_port else f"{server}:{DEFAULT_PORT}"
 

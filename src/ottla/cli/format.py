@@ -17,7 +17,7 @@ from ottla.common.ids import uuid_to_text
 from ottla.common.style import Style
 from ottla.config import BrokerConfig
 from ottla.launch import settings as broker_settings
-from ottla.launch.storage import check_cluster_id, directories_of, random_uuid, unusable
+from ottla.launch.storage import check_cluster_id, random_uuid, unusable
 from ottla.log.files import Files
 from ottla.log.storage import StorageError, read_meta
 from ottla.raft import Endpoint, VoterSet
@@ -80,7 +80,7 @@ def _node_format(config: BrokerConfig, options: Options) -> NodeFormat:
     return NodeFormat(
         config.node_id,
         cluster_id,
-        directories_of(config),
+        config.directories,
         config.metadata_log_dir,
         feature_levels(options.release_version, options.features),
         _first_voters(config, options),
@@ -104,18 +104,31 @@ def _first_voters(config: BrokerConfig, options: Options) -> VoterSet | None:
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following:"
             " --standalone, --initial-controllers, or --no-initial-controllers."
         )
-    if any(chosen) and not roles.voters and "kraft.version=0" in [each.replace(" ", "") for each in options.features]:
-        raise Failure(
-            "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the flags --standalone,"
-            " --initial-controllers, or --no-initial-controllers is used. For dynamic controllers support, try removing"
-            " the --feature flag for kraft.version."
-        )
+    _check_kraft_version(options, is_dynamic=any(chosen) and not roles.voters)
     if options.standalone:
         return _only_voter(config)
     if options.initial_controllers:
         with failing_on(ValueError, about="--initial-controllers"):
             return parse_controllers(options.initial_controllers, config.items("controller.listener.names")[0].upper())
     return None
+
+
+def _check_kraft_version(options: Options, *, is_dynamic: bool) -> None:
+    """The level follows from where the voters are: a level that is named must be that one. Raises Failure."""
+    named = {each.replace(" ", "") for each in options.features}
+    if is_dynamic and "kraft.version=0" in named:
+        raise Failure(
+            "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the flags --standalone,"
+            " --initial-controllers, or --no-initial-controllers is used. For dynamic controllers support, try removing"
+            " the --feature flag for kraft.version."
+        )
+    if not is_dynamic and "kraft.version=1" in named:
+        raise Failure(
+            "Cannot set kraft.version to 1 unless controller.quorum.voters is empty and one of the flags --standalone,"
+            " --initial-controllers, or --no-initial-controllers is used. For dynamic controllers support, try using"
+            " one of --standalone, --initial-controllers, or --no-initial-controllers and removing"
+            " controller.quorum.voters."
+        )
 
 
 def _only_voter(config: BrokerConfig) -> VoterSet:

@@ -18,6 +18,8 @@ from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseT
 
 NO_NODE: Final = -1
 JITTER: Final = 0.2
+MOST_PARTITIONS: Final = 1_000_000
+"""Of a topic. A metadata response with a larger partition is corrupt."""
 
 
 def check_topics(names: Iterable[str]) -> None:
@@ -149,6 +151,8 @@ class ClusterView:
         old = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
         partitions = {}
         for row in sorted(topic.partitions, key=lambda row: row.partition_index):
+            if not 0 <= row.partition_index < MOST_PARTITIONS:  # clients allocate all partitions up to the last one
+                continue
             # With an error in a row (a missing replica or listener) its leader is still correct.
             new = PartitionView(
                 row.leader_id, row.leader_epoch, tuple(row.replica_nodes), tuple(row.isr_nodes),

@@ -200,9 +200,11 @@ class Cluster:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(task)
         except TimeoutError as error:
-            problem = self._reachability.problem(target)
-            why = f" ({problem})" if problem else ""
-            raise RequestTimedOut(f"{self.name(target)}: no connection within {timeout_s:.3g} s{why}") from error
+            # The last attempt says more than the deadline, which may have left no time for another one.
+            problem = (
+                self._reachability.problem(target) or f"{self.name(target)}: no connection within {timeout_s:.3g} s"
+            )
+            raise RequestTimedOut(problem) from error
         except NetworkError as error:
             raise client_error(error) from error
         except asyncio.CancelledError:
@@ -358,6 +360,9 @@ class Cluster:
             async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
                 await asyncio.shield(task)
         except TimeoutError as error:
+            problems = self._reachability.problems()
+            if problems and all(connection.closed for connection in self._connections.values()):
+                raise BrokerUnavailable(f"No broker can be reached: {problems}") from error
             raise RequestTimedOut(f"No metadata within {timeout_s:g} s") from error
         except asyncio.CancelledError:
             if self.closed:

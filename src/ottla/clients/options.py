@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ottla.clients import foreign_settings
 from ottla.clients.errors import ConfigurationError
+from ottla.clients.late import setting_owners
 from ottla.common.settings import Setting
 
 REQUIRED: Final[Any] = type("_Required", (), {"__repr__": lambda _: "REQUIRED"})()
@@ -237,15 +238,22 @@ def merged(settings: object, given: Mapping[str, object]) -> dict[str, object]:
     if settings is None:
         return dict(given)
     if not isinstance(settings, Mapping):
-        raise ConfigurationError(
-            f"Settings are a mapping or keyword arguments, not {settings!r}: write bootstrap_servers={settings!r}"
-            if isinstance(settings, str)
-            else f"Settings are a mapping or keyword arguments, not a {type(settings).__name__}"
-        )
+        raise ConfigurationError(_not_settings(settings))
     both = set(settings) & set(given)
     if both:
         raise ConfigurationError(f"{', '.join(sorted(both))}: given twice, in the mapping and as a keyword")
     return {**settings, **given}
+
+
+def _not_settings(given: object) -> str:
+    """Return the error's text for a first argument that is not a mapping: addresses, or topics as in kafka-python."""
+    rule = "Settings are a mapping or keyword arguments"
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
+        return f"{rule}, not a {type(given).__name__}"
+    if names and all(":" in name for name in names):
+        return f"{rule}, not {given!r}: write bootstrap_servers={given!r}"
+    return f"{rule}, not {given!r}: topics are passed to subscribe() or send(), addresses as bootstrap_servers"
 
 
 def read_options(rows: Iterable[Option], given: Mapping[str, object]) -> dict[str, Any]:
@@ -292,7 +300,10 @@ def unknown_setting(name: str, rows: Iterable[Option]) -> str:
     theirs = foreign_settings.find(name)
     if theirs is not None:
         return foreign_settings.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
-    close = get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=0.6)
+    of_others = setting_owners.hint(name, [row.name for row in by_name.values()])
+    if of_others is not None:
+        return of_others
+    close = get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=setting_owners.SIMILAR)
     if not close:
         return f"There is no setting {name!r}"
     row = by_name[close[0]]
@@ -307,7 +318,9 @@ def parse_servers(servers: Iterable[str]) -> list[tuple[str, int]]:
         host, colon, port = server.rpartition(":")
         host = host.rpartition("://")[2].removeprefix("[").removesuffix("]")
         if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
-            raise ConfigurationError(f"bootstrap.servers has {server!r}; each must be host:port")
+            example = f"127.0.0.1:{server}" if server.isdecimal() else f"{server or 'localhost'}:9092"
+            hint = "" if colon else f", such as {example}"
+            raise ConfigurationError(f"bootstrap.servers has {server!r}; each must be host:port{hint}")
         parsed.append((host, int(port)))
     if not parsed:
         raise ConfigurationError("bootstrap.servers is empty: give it at least one host:port")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT_NAMES: Final = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 _SIZE_NAMES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZES: Final = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 MAX_INT64: Final = (1 << 63) - 1
@@ -44,7 +45,7 @@ def size_factor(unit: str) -> int | None:
 
 
 def parse_duration(text: str) -> int:
-    """Return the milliseconds of `90s`, `1h30min`, `7d` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
+    """Return the milliseconds of `90s`, `1h30min`, `10 minutes` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
     iso = _ISO_DURATION.fullmatch(text.strip().upper())
     if iso is not None and any(iso.groups()):
         amounts = [
@@ -55,12 +56,17 @@ def parse_duration(text: str) -> int:
         if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
             raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
     try:
-        factors = [(number, UNITS_MS[unit.lower()]) for number, unit in amounts]
+        factors = [(number, UNITS_MS[_short_unit(unit.lower())]) for number, unit in amounts]
     except KeyError as error:
         raise ValueError(
             f"{text!r} is not a duration: the unit {error.args[0]!r} is not one of {', '.join(UNITS_MS)}"
         ) from None
     return total(factors, text)
+
+
+def _short_unit(unit: str) -> str:
+    """Return `min` and `minutes` as a unit of `UNITS_MS`; others as they are."""
+    return _UNIT_NAMES.get(unit.removesuffix("s"), unit)
 
 
 def total(amounts: Iterable[tuple[str, int]], text: str) -> int:

@@ -64,6 +64,11 @@ def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, ob
     return settings
 
 
+def names(kinds: Iterable[str]) -> list[str]:
+    """Return the names of the settings that clients of these kinds accept from a command line."""
+    return [name for kind in kinds for name in _options(kind) if name not in _SET_BY_COMMANDS[kind]]
+
+
 def _check(name: str, kinds: Sequence[str]) -> None:
     """Raise Failure unless a client of one of the kinds accepts this setting from a command line."""
     known: dict[str, Option] = {}

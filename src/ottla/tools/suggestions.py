@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to `word`; None if none is similar."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most similar to `word`; None if the similarity of each is below `cutoff`."""
     known = list(known)
     by_lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     if close:
         return by_lower[close[0]]
     inside = [name for name in known if len(word) > 2 and word.lower() in name.lower()]

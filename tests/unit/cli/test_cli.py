@@ -373,7 +373,7 @@ def test_port_or_directory_in_use_is_an_error_with_the_reason(tmp_path: Path) ->
     assert up.finish(signal.SIGTERM)[0] == 0
     assert (same_port[:2], same_data[:2]) == ((1, ""), (1, ""))
     assert f"{address} is in use" in same_port[2]
-    assert "another broker" in same_data[2]
+    assert f"is held by process {up._process.pid}: stop that broker, or choose another" in same_data[2]
     assert "Traceback" not in same_port[2] + same_data[2]
 
 

@@ -83,6 +83,8 @@ def test_node_whose_voters_are_elsewhere_has_only_the_levels_of_features(
         (DYNAMIC, ["-t", CLUSTER, "-I", "1@127.0.0.1:9093"], "is not of the form ID@HOST:PORT:DIRECTORY-ID"),
         (DYNAMIC, ["-t", CLUSTER, "-I", f"1@a:1:{FIRST},1@b:1:{SECOND}"], "node 1 is named twice"),
         (DYNAMIC, ["-s", "-f", "kraft.version=0"], "Cannot set kraft.version to 0"),
+        (STATIC, ["-t", CLUSTER, "-f", "kraft.version=1"], "Cannot set kraft.version to 1 unless"),
+        ({}, ["-t", CLUSTER, "-f", "kraft.version = 1"], "Cannot set kraft.version to 1 unless"),
         (STATIC, ["-t", CLUSTER, "-s"], "You cannot specify controller.quorum.voters and format the node with"),
         (STATIC, [], "--cluster-id is missing"),
         (STATIC, ["-t", CLUSTER, "-r", "3.2"], "Unknown metadata.version '3.2'"),
@@ -128,3 +130,13 @@ def test_directory_of_another_cluster_keeps_the_others_unformatted(
     assert main(words_for(tmp_path, STATIC, "-t", FIRST, "-g")) == 1
     assert f"belongs to cluster {CLUSTER}" in capsys.readouterr().err
     assert not (tmp_path / "b").exists()
+
+
+def test_directory_that_cannot_be_created_leaves_no_other_formatted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "b").touch()
+    assert main(words_for(tmp_path / "home", DYNAMIC, "--standalone")) == 1
+    assert "cannot be used" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "home").rglob("*")] == ["b"]

@@ -12,12 +12,27 @@ from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.clients.consumer.member_states import MOVES, Duty, State
 from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.record import Record, make_record, record_class
+from ottla.clients.consumer.requests import read_offsets
 from ottla.clients.consumer.settings import read_settings
-from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress
+from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress, error_for
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.protocol.messages.heartbeat import HeartbeatResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 from ottla.records import BatchProducer, Codec, encode_batch, encode_end_transaction_marker, patch
 from ottla.records.column_kernels import whole_batches
 from tests.simulation.world.consumers import Simulated, World
@@ -127,6 +142,44 @@ def test_member_removed_while_a_rebalance_waits_for_its_poll_rejoins(code: Error
     settle(world, one, rounds=30)
     assert membership.state is State.STABLE
     assert one.owned() == [0, 1]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED])
+def test_heartbeat_response_after_a_failure_is_ignored(code: ErrorCode) -> None:
+    world = World({"t": 2})
+    one = Simulated(world, group_id="g")
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    membership = one.core.membership
+    assert isinstance(membership, Membership)
+    membership._send_heartbeat(world.now_ms)
+    assert membership._heartbeat is not None
+    late = membership._heartbeat.id
+    membership._fail(error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    membership.complete(late, HeartbeatResponse(error_code=code), world.now_ms)
+    assert membership.state is State.FAILED
+
+
+def test_offsets_of_partitions_that_were_not_requested_are_ignored() -> None:
+    world = World({"t": 1})
+    one = Simulated(world, group_id="g")
+    one.core.subscribe(["t"], None)
+    settle(world, one)
+    commits = one.core.required_commits()
+    commit = commits.commit_request({T0: OffsetAndMetadata(4)})
+    rows = [OffsetCommitResponsePartition(index, 0) for index in (0, 7)]
+    other = OffsetCommitResponseTopic("", b"?" * 16, rows)
+    assert (
+        commits.apply_commit(commit, OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", b"", rows), other]))
+        is None
+    )
+    assert commits.committed_offset(T0) == 4
+    request = commits.offset_fetch_request([T0])
+    groups = [
+        OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("", b"?" * 16, [OffsetFetchResponsePartitions(0, 5)])])
+    ]
+    topics = [OffsetFetchResponseTopic("", [OffsetFetchResponsePartition(0, 5)])]
+    assert T0 not in read_offsets(request, OffsetFetchResponse(topics=topics, groups=groups))
 
 
 def test_late_commit_response_of_an_older_generation_removes_no_member() -> None:

@@ -190,6 +190,27 @@ def test_all_brokers_down_names_each_address() -> None:
     run(story())
 
 
+def test_deadline_that_leaves_no_time_for_an_attempt_reports_the_last_one() -> None:
+    async def story() -> None:
+        lonely = cluster("127.0.0.1:1")
+        refused = "No broker can be reached: 127.0.0.1:1: connection refused, nothing listens there"
+        for limit_s in (5.0, 0.0, 0.0):
+            with pytest.raises(BrokerUnavailable) as caught:
+                await lonely.any_connection(timeout_s=limit_s)
+            assert str(caught.value) == refused
+        # A call that joins the refresh of another call, and has an earlier deadline.
+        first = asyncio.create_task(lonely.refresh(timeout_s=5.0))
+        await asyncio.sleep(0)
+        with pytest.raises(BrokerUnavailable) as caught:
+            await lonely.refresh(timeout_s=0.0)
+        assert str(caught.value) == refused
+        await lonely.close()
+        await asyncio.wait([first])
+        assert isinstance(first.exception(), Closed)
+
+    run(story())
+
+
 def test_unreachable_cluster_is_logged_once_per_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

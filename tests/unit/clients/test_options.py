@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -149,3 +150,51 @@ def test_clients_start_with_the_largest_value_of_each_setting(
                 continue  # settings that limit each other
             client.close(0.0)
         assert not caplog.records, f"{row.name}={largest}: {caplog.text}"
+
+
+@pytest.mark.parametrize(
+    ("client", "given", "message"),
+    [
+        ("Producer", {"retention": 1}, "here; did you mean 'retention.ms', a setting of topics, set by create_topic("),
+        ("Consumer", {"retention.ms": 1}, "'retention.ms' here: retention.ms is a setting of topics, set by"),
+        ("Admin", {"min_insync_replicas": 2}, "min.insync.replicas is a setting of topics"),
+        (
+            "ShareConsumer",
+            {"group_id": "g", "auto_offset_reset": "earliest"},
+            "or `ottla config set group GROUP share.auto.offset.reset=VALUE`",
+        ),
+        ("ShareConsumer", {"group_id": "g", "isolation_level": "x"}, "share.isolation.level is a setting of groups"),
+        ("ShareConsumer", {"group_id": "g", "enable_auto_commit": 1}, "enable.auto.commit is a setting of consumers"),
+        ("Consumer", {"linger_ms": 5}, "linger.ms is a setting of producers"),
+        ("Producer", {"group_id": "g"}, "group.id is a setting of consumers"),
+        ("Producer", {"compresion_type": "lz4"}, "'compresion_type'; did you mean 'compression_type'?"),
+        ("Consumer", {"topics": ["a"]}, "There is no setting 'topics': topics are passed to subscribe() or send()"),
+        ("Producer", {"brokers": "a:1"}, "There is no setting 'brokers': bootstrap_servers names some brokers"),
+    ],
+)
+def test_setting_of_something_else_is_named_with_its_owner(client: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        getattr(ottla.clients, client)(SERVERS | given)
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ("orders", "not 'orders': topics are passed to subscribe() or send(), addresses as bootstrap_servers"),
+        (["orders", "bills"], "not ['orders', 'bills']: topics are passed to subscribe()"),
+        ("localhost:9092", "not 'localhost:9092': write bootstrap_servers='localhost:9092'"),
+        (7, "not a int"),
+    ],
+)
+@pytest.mark.parametrize("client", ["Producer", "Consumer", "ShareConsumer"])
+def test_first_argument_that_is_not_a_mapping_is_explained(client: str, first: object, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        getattr(ottla.clients, client)(first, group_id="g")
+
+
+@pytest.mark.parametrize(
+    ("server", "example"), [("29195", "127.0.0.1:29195"), ("localhost", "localhost:9092"), ("orders", "orders:9092")]
+)
+def test_server_without_a_port_or_host_is_rejected_with_an_example(server: str, example: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"has '{server}'; each must be host:port, such as {example}$"):
+        parse_servers([server])

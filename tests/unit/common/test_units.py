@@ -11,7 +11,16 @@ from ottla.common import units
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [("90s", 90_000), ("1h30min", 5_400_000), ("1.5 d", 129_600_000), ("PT1H30M", 5_400_000), ("P7D", 604_800_000)],
+    [
+        ("90s", 90_000),
+        ("1h30min", 5_400_000),
+        ("1.5 d", 129_600_000),
+        ("PT1H30M", 5_400_000),
+        ("P7D", 604_800_000),
+        ("10 minutes", 600_000),
+        ("1 Day 12 hours", 129_600_000),
+        ("1 millisecond", 1),
+    ],
 )
 def test_duration_is_parsed(text: str, milliseconds: int) -> None:
     assert units.parse_duration(text) == milliseconds

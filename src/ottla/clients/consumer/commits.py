@@ -252,7 +252,10 @@ class Commits:
         return commit_request(by, offsets, self._fetch.view)
 
     def apply_commit(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> ClientError | None:
-        """Take the response of a commit. Returns the last error of a partition; the other partitions are committed."""
+        """Take the response of a commit. Returns the last error of a partition; the other partitions are committed.
+
+        Partitions that were not in the request are ignored.
+        """
         error: ClientError | None = None
         offsets = {
             TopicPartition(topic.name, row.partition_index): row.committed_offset
@@ -263,7 +266,9 @@ class Commits:
         sent_as = (request.generation_id_or_member_epoch, request.member_id)
         for topic in response.topics:
             for row in topic.partitions:
-                tp = TopicPartition(topic.name or names[topic.topic_id], row.partition_index)
+                tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), row.partition_index)
+                if tp not in offsets:
+                    continue
                 if not row.error_code:
                     self._committed[tp] = offsets[tp]
                     continue

@@ -268,6 +268,11 @@ class ConsumerInterface(Generic[K, V]):
         return self._client.change(lambda core: core.group_metadata())
 
     @property
+    def auto_commits(self) -> bool:
+        """Whether this consumer commits its positions by itself: it has a group and `enable.auto.commit`."""
+        return self._client.core.auto_commits
+
+    @property
     def member_id(self) -> str:
         """The member id that the group assigned to this consumer; empty while it is not a member."""
         return self._client.change(lambda core: core.member_id)

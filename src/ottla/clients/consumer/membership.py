@@ -458,7 +458,7 @@ class Membership:
 
     def _fail(self, error: ClientError) -> None:
         self.error = error
-        self._in_flight = None
+        self._in_flight = self._heartbeat = None
         self._lost = bool(self.owned)
         self._move(State.FAILED)
 

@@ -101,19 +101,22 @@ def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition], vi
 
 
 def read_offsets(request: OffsetFetchRequest, response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets, without the partitions that have none. Raises BrokerError."""
+    """Return the committed offsets, without the partitions that have none. Raises BrokerError.
+
+    Topics that were not requested, and that the response names by id, are ignored.
+    """
     names = topic_names(request)
-    topics: list[Any] = list(response.topics)
+    topics: list[tuple[str | None, list[Any]]] = [(topic.name, topic.partitions) for topic in response.topics]
     codes = [response.error_code]
     for group in response.groups:
         codes.append(group.error_code)
-        topics += group.topics
+        topics += [(topic.name or names.get(topic.topic_id), topic.partitions) for topic in group.topics]
     found = {}
-    for topic in topics:
-        for row in topic.partitions:
+    for name, rows in topics:
+        for row in rows:
             codes.append(row.error_code)
-            if row.committed_offset >= 0:
-                tp = TopicPartition(topic.name or names[topic.topic_id], row.partition_index)
+            if name is not None and row.committed_offset >= 0:
+                tp = TopicPartition(name, row.partition_index)
                 found[tp] = OffsetAndMetadata(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
     code = next((code for code in codes if code), 0)
     if code:

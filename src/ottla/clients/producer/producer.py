@@ -269,6 +269,7 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
         """Begin a transaction in a with statement, which commits it; an exception aborts it and is raised again.
 
         The offsets of `consumer` are committed with it. After an abort the consumer reads the same records again.
+        Raises ConfigurationError if it commits by itself: `enable_auto_commit` must be False.
         """
         return TransactionScope(self, consumer)
 

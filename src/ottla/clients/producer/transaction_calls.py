@@ -100,6 +100,15 @@ def _timed_out(timeout_s: float) -> RequestTimedOut:
     )
 
 
+def check_consumer(consumer: Consumer[Any, Any] | AsyncConsumer[Any, Any] | None) -> None:
+    """Raise ConfigurationError for a consumer that commits by itself: also the offsets of an aborted transaction."""
+    if consumer is not None and consumer.auto_commits:
+        raise ConfigurationError(
+            "enable.auto.commit is true: the consumer would commit offsets whose transaction may be aborted, and their"
+            " records would be skipped. Create it with enable_auto_commit=False: the transaction commits its offsets"
+        )
+
+
 class TransactionScope:
     """A transaction in a `with` statement: committed at its end, aborted after an exception.
 
@@ -107,6 +116,7 @@ class TransactionScope:
     """
 
     def __init__(self, producer: Producer[Any, Any], consumer: Consumer[Any, Any] | None) -> None:
+        check_consumer(consumer)
         self._producer = producer
         self._consumer = consumer
 
@@ -149,6 +159,7 @@ class AsyncTransactionScope:
     """As `TransactionScope`, in an `async with` statement."""
 
     def __init__(self, producer: AsyncProducer[Any, Any], consumer: AsyncConsumer[Any, Any] | None) -> None:
+        check_consumer(consumer)
         self._producer = producer
         self._consumer = consumer
 
