@@ -7,9 +7,11 @@ that finds free pages which the machine has used before looks several times chea
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.brokers import Broker
@@ -22,6 +24,24 @@ _MARGIN = 1.25
 def touch(broker: Broker, megabytes: float) -> None:
     """Write and delete a file: the next `megabytes` that are written find free pages that the machine has used."""
     write_alone(broker.data.parent, megabytes * _MARGIN).unlink()
+
+
+@contextlib.contextmanager
+def filled(broker: Broker) -> Iterator[None]:
+    """Write a file that takes all free memory, so that the kernel drops old pages of the page cache for new ones.
+
+    Raises OSError if the disk has less space than the machine has free memory.
+    """
+    path = write_alone(broker.data.parent, _free_mb())
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def _free_mb() -> float:
+    line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemFree:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def write_alone(directory: Path, megabytes: float) -> Path:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.streams [RACE ...] [--rounds N] [--scale X] [--full] [--json FILE]
 
-Both sides have one warm process each with their defaults (a driver of Spark on local[2], a JVM with two stream
-threads), and process the same topic in turn, after warm-ups that are not counted. CPU is that of all processes of a
-side: JVM, driver and Python's workers; the broker's is beside it. A run begins when the program is started, and ends
-when the offsets of all records are committed. What it wrote is then read with read_committed and checked.
+Both sides have one warm process each (a driver of Spark on local[2], a JVM with two stream threads), and process the
+same topic in turn, after warm-ups that are not counted. Settings are the defaults, but pipelines have the latency 0 ms
+where a race does not say otherwise. CPU is that of all processes of a side: JVM, driver and Python's workers; the
+broker's is beside it. A run begins when the program is started, and ends when the offsets of all records are committed.
+What it wrote is then read with read_committed and checked.
 
 `guarantees` compares two pipelines of Ottla, with a warm-up and pairs of its own (`streams_guarantees`).
 `reprocess` and `restart` start processes of their own, after `ottla stream prepare`. Python finds its bytecode, also
@@ -36,6 +37,7 @@ from benchmarks.brokers import SETTINGS, start_ottla
 from benchmarks.process_times import spent
 from benchmarks.streams_contenders import EXACTLY_ONCE, OTTLA, PEER
 from benchmarks.streams_guarantees import CPU, RATE
+from benchmarks.streams_latency import CPU_MINUTE
 from benchmarks.streams_stage import Stage
 from benchmarks.wire import Figures
 
@@ -115,6 +117,15 @@ def _latency(kind: str) -> Callable[[Stage, str, float], Figures]:
     return race
 
 
+def _low_rate(kind: str) -> Callable[[Stage, str, float], Figures]:
+    """As `_latency`, with the latency that a pipeline has by default."""
+
+    def race(stage: Stage, who: str, scale: float) -> Figures:
+        return streams_latency.latency(stage, who, kind, 40 * min(scale, 3.0), latency_ms=None)
+
+    return race
+
+
 RACES = {
     "stateless": Race("filter and map of 100 B records", _throughput("stateless", MILLION, 1_000), {PER_CPU: 2}),
     "count-1k": Race("count by 1,000 keys", _throughput("count", MILLION, 1_000), {PER_CPU: 1.5}),
@@ -123,12 +134,20 @@ RACES = {
         "filter and map from the beginning, with the start of the process", _reprocess, {RATE: 1.5}, 1, full_rounds=2
     ),
     "latency": Race(
-        "filter and map, from produce to a read_committed reader, 100 records/s",
+        "filter and map, from produce to a read_committed reader, 100 records/s, latency 0 ms",
         _latency("stateless"), {}, 1, limits={"p50 ms": 150, "p99 ms": 400},
     ),
     "latency-count": Race(
         "count by 1,000 keys, the same", _latency("count"), {}, 1, limits={"p50 ms": 400, "p99 ms": 800}
     ),
+    "low-rate": Race(
+        "filter and map, 100 records/s, the latency of pipelines by default",
+        _low_rate("stateless"), {}, 2, limits={"p50 ms": 1000, CPU_MINUTE: 15},
+    ),
+    "low-rate-count": Race(
+        "count by 1,000 keys, the same", _low_rate("count"), {}, 2, limits={"p50 ms": 1200, CPU_MINUTE: 15}
+    ),
+    "idle": Race("a process without records", streams_latency.idle, {}, 0, limits={CPU_MINUTE: 2}),
     "restart": Race(
         "kill -9 of the driver, until the output of a record produced later", streams_latency.restart, {}, 0,
         limits={"seconds": 25},

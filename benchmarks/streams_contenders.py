@@ -39,13 +39,15 @@ class Program:
     source: str
     target: str
     guarantee: str = EXACTLY_ONCE
-    most: int | None = None
-    """The largest number of records of a micro-batch; only Ottla has it."""
+    most: int = 0
+    """The largest number of records of a micro-batch, or 0; only Ottla has it."""
+    latency_ms: int | None = None
+    """How long a record may wait for its micro-batch; only Ottla has it."""
 
     def words(self) -> str:
         """The arguments of the command `start`."""
-        most = "" if self.most is None else f" {self.most}"
-        return f"{self.name} {self.kind} {self.source} {self.target} {self.guarantee}{most}"
+        latency = "" if self.latency_ms is None else f" {self.latency_ms}"
+        return f"{self.name} {self.kind} {self.source} {self.target} {self.guarantee} {self.most}{latency}"
 
 
 class Contender:

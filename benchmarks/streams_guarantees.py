@@ -53,7 +53,7 @@ class Size:
     unit: str
     """The figure of CPU: for one record, times `factor`."""
     factor: float
-    most: int | None = None
+    most: int = 0
     """The largest number of records of a micro-batch; by default all of a block."""
 
 
@@ -135,7 +135,7 @@ class _Both:
         self._stage, self._size, self._programs = stage, size, programs
         self._contender = stage.contender(OTTLA)
         self._records = int(size.records * scale)
-        self._rows = list(tables(self._records, KEYS)) if size.most is None else []
+        self._rows = list(tables(self._records, KEYS)) if not size.most else []
         self._idle: dict[str, float] = {}
         for program in programs.values():
             self._contender.start(program)
@@ -148,7 +148,7 @@ class _Both:
             if time.monotonic() > begin + LONGEST_WARM_UP_S:
                 break
             shares.append(self._compiled(self._pair(len(shares))))
-            if len(shares) == 1 and self._size.most is None:  # before the retention deletes something
+            if len(shares) == 1 and not self._size.most:  # before the retention deletes something
                 for program in self._programs.values():
                     self._stage.check(program, self._records, KEYS)
         return (
@@ -202,7 +202,7 @@ class _Both:
     def _block(self, program: Program) -> Figures:
         size, broker, contender = self._size, self._stage.broker, self._contender
         with contender.paused():
-            if size.most is None:
+            if not size.most:
                 self._stage.send(program.source, self._rows)
             else:
                 self._stage.send_few(program.source, size.most, self._records // size.most)

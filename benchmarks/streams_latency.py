@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from benchmarks.process_times import spent
 from benchmarks.streams_contenders import EXACTLY_ONCE, Program, start_alone
 from benchmarks.streams_stage import PARTITIONS, Stage
 from benchmarks.wire import Figures
@@ -17,7 +18,9 @@ from ottla.clients import Consumer, Producer, TopicPartition
 RECORDS_S = 100
 KEYS = 1_000
 WARM_S = 5.0
+IDLE_S = 60.0
 DEADLINE_S = 180.0
+CPU_MINUTE = "CPU s per minute"
 _FILLER = b"y" * 80
 
 
@@ -77,18 +80,21 @@ def _reader(stage: Stage, topic: str) -> Iterator[Consumer]:
         yield reader
 
 
-def latency(stage: Stage, who: str, kind: str, seconds: float) -> Figures:
-    """The time of each record through a warm process, at a steady rate of records."""
+def latency(stage: Stage, who: str, kind: str, seconds: float, latency_ms: int | None = 0) -> Figures:
+    """The time of each record through a warm process, at a steady rate of records. None is the default latency."""
     contender, source = stage.contender(who), stage.topic()
-    with stage.program(kind, source, EXACTLY_ONCE) as program, _reader(stage, program.target) as reader:
+    with (
+        stage.program(kind, source, EXACTLY_ONCE, latency_ms=latency_ms) as program,
+        _reader(stage, program.target) as reader,
+    ):
         sender, seen = Sender(stage.broker.bootstrap, source, KEYS), Seen(program)
         contender.start(program)
         sender.start()
-        used, end = contender.cpu_seconds(), time.perf_counter() + WARM_S + seconds
+        before, broker, end = contender.cpu_parts(), stage.broker.cpu_seconds(), time.perf_counter() + WARM_S + seconds
         while time.perf_counter() < end:
             for record in reader.poll(0.05):
                 seen.take(record.key, record.value)
-        used = contender.cpu_seconds() - used
+        parts, broker = spent(before, contender.cpu_parts()), stage.broker.cpu_seconds() - broker
         sender.finish()
         deadline = time.perf_counter() + DEADLINE_S
         while len(seen.at) < len(sender.sent):
@@ -100,7 +106,33 @@ def latency(stage: Stage, who: str, kind: str, seconds: float) -> Figures:
     skipped = int(WARM_S * RECORDS_S)
     times = sorted((seen.at[number] - at) * 1e3 for number, at in enumerate(sender.sent) if number >= skipped)
     cuts = statistics.quantiles(times, n=100)
-    return {"p50 ms": cuts[49], "p99 ms": cuts[98], "CPU s per minute": used * 60 / (WARM_S + seconds)}
+    return {"p50 ms": cuts[49], "p99 ms": cuts[98], **_per_minute(parts, broker, WARM_S + seconds)}
+
+
+def idle(stage: Stage, who: str, _scale: float) -> Figures:
+    """What a process for one program takes while there are no records; with Ottla, `ottla stream run`."""
+    source = stage.topic()
+    with (
+        stage.program("stateless", source, EXACTLY_ONCE, latency_ms=None) as program,
+        _reader(stage, program.target) as reader,
+        stage.alone(who, program) as one,
+    ):
+        sender, seen = Sender(stage.broker.bootstrap, source, KEYS), Seen(program)
+        sender.start()
+        _read_until(reader, seen, 10 * RECORDS_S, time.perf_counter() + DEADLINE_S)
+        sender.finish()
+        time.sleep(WARM_S)
+        before, broker = one.cpu_parts(), stage.broker.cpu_seconds()
+        time.sleep(IDLE_S)
+        return _per_minute(spent(before, one.cpu_parts()), stage.broker.cpu_seconds() - broker, IDLE_S)
+
+
+def _per_minute(parts: dict[str, float], broker_s: float, seconds: float) -> Figures:
+    return {
+        CPU_MINUTE: sum(parts.values()) * 60 / seconds,
+        f"broker {CPU_MINUTE}": broker_s * 60 / seconds,
+        **{f"{part}: {CPU_MINUTE}": used * 60 / seconds for part, used in parts.items()},
+    }
 
 
 def restart(stage: Stage, who: str, _scale: float) -> Figures:

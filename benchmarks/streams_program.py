@@ -3,10 +3,10 @@
     python -m benchmarks.streams_program BOOTSTRAP DIRECTORY        as tests/peers/streams/StreamsRaces.java
     ottla stream run benchmarks/streams_program.py                  one, named by $OTTLA_RACE
 
-The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE [MOST]`, where MOST limits the
-records of a micro-batch, and `stop`, which ends all that were started and is answered with what Spark reported of the
-last 100 micro-batches of each. It ends at the end of its input. The answers have the pipe of standard output for
-themselves: what Spark and Java print there goes to standard error.
+The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE [MOST [LATENCY_MS]]`, where
+MOST limits the records of a micro-batch (0: no limit), and `stop`, which ends all that were started and is answered
+with what Spark reported of the last 100 micro-batches of each. It ends at the end of its input. The answers have the
+pipe of standard output for themselves: what Spark and Java print there goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from ottla.spark import session
 from ottla.streams import pipeline, stream, to
+from ottla.streams.pacing import DEFAULT_LATENCY
 from ottla.streams.runtime import Runner
 from ottla.streams.settings import Settings
 
@@ -33,7 +34,9 @@ RACE = "OTTLA_RACE"
 """The environment variable with the words of a `start` command, for `ottla stream run`."""
 
 
-def declare(name: str, kind: str, source: str, target: str, guarantee: str, most: str | None = None) -> Pipeline:
+def declare(
+    name: str, kind: str, source: str, target: str, guarantee: str, most: str = "0", latency_ms: str | None = None
+) -> Pipeline:
     """One of the pipelines."""
 
     def stateless(rows: DataFrame = stream(source, "text", key="text")) -> Output:
@@ -44,7 +47,10 @@ def declare(name: str, kind: str, source: str, target: str, guarantee: str, most
         return to(target, rows.groupBy("key").count(), key="key", value="text", mode="updates")
 
     declared = pipeline(
-        name=name, exactly_once=guarantee == "exactly_once_v2", max_records=None if most is None else int(most)
+        name=name,
+        exactly_once=guarantee == "exactly_once_v2",
+        max_records=int(most) or None,
+        latency=DEFAULT_LATENCY if latency_ms is None else f"{latency_ms} ms",
     )
     return declared({"stateless": stateless, "count": count}[kind])
 

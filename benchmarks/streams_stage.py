@@ -61,11 +61,14 @@ class Stage:
 
     @contextmanager
     def program(
-        self, kind: str, source: str, guarantee: str, most: int | None = None, **config: str
+        self, kind: str, source: str, guarantee: str, most: int = 0, latency_ms: int | None = 0, **config: str
     ) -> Iterator[Program]:
-        """A new program with an output of its own, which is deleted afterwards; `config` is that of its topic."""
+        """A new program with an output of its own, which is deleted afterwards; `config` is that of its topic.
+
+        Its latency is the lowest one, or with None the default.
+        """
         with passing_topic(self.broker, PARTITIONS, **config) as target:
-            yield Program(f"race-{uuid.uuid4().hex[:8]}", kind, source, target, guarantee, most)
+            yield Program(f"race-{uuid.uuid4().hex[:8]}", kind, source, target, guarantee, most, latency_ms)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 

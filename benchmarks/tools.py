@@ -36,24 +36,28 @@ def produce_perf(size: int, acks: str, count: int) -> Callable[[Broker, float], 
         page_cache.touch(broker, megabytes)
         cpu = broker.cpu_seconds()
         with passing_topic(broker, 6) as topic:
-            text = produce(broker, topic, records, size, acks)
+            text = produce(broker, topic, records, size, acks, "--print-metrics")
             used = broker.cpu_seconds() - cpu
+        requests = _number(r"producer-metrics:request-total:.*: ([0-9.,]+)", text)
         return {
             "MB/s": _number(r"records/sec \(([0-9.,]+) MB/sec\)", text) * 1.048576,
             "MB per broker-CPU-second": megabytes / max(used, 0.01),
+            "requests": requests,
+            "KB per request": _number(r"producer-metrics:request-size-avg:.*: ([0-9.,]+)", text) / 1e3,
+            "broker CPU us per request": used / requests * 1e6,
         }
 
     race.__doc__ = f"producer-perf-test, records of {size} B, acks={acks}, 6 partitions"
     return race
 
 
-def produce(broker: Broker, topic: str, records: int, size: int, acks: str) -> str:
+def produce(broker: Broker, topic: str, records: int, size: int, acks: str, *options: str) -> str:
     """Fill a topic with producer-perf-test; returns what it printed."""
     settings = (f"acks={acks}", f"bootstrap.servers={broker.bootstrap}", "batch.size=262144", "linger.ms=10")
     return run(
         "producer-perf-test",
         "--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1,
-        "--producer-props", *settings,
+        *options, "--producer-props", *settings,
     )  # fmt: skip
 
 

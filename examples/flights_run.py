@@ -23,7 +23,8 @@ from rich.table import Table
 
 from ottla.clients import Admin, ClientError
 
-PIPELINES_END_S = 60.0
+PIPELINES_END_S = 180.0
+"""The pipelines wait a minute for the end of their micro-batches, and then for that of Spark."""
 console = Console()
 
 

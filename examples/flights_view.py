@@ -24,7 +24,8 @@ from ottla.streams.status import Status
 
 PIPELINES = ("delays", "alerts")
 STATUS_EVERY_S = 1.0
-DEADLINE_S = 240.0
+STALLED_S = 240.0
+"""A run ends after so long without progress. On a busy machine, it may take as long as it needs."""
 LINE_EVERY_S = 5.0
 ROWS = 5
 
@@ -83,6 +84,15 @@ class View:
         self._acknowledged.append((time.monotonic(), self._replay.acknowledged))
         self.lags = {pipeline: lag(self._admin, pipeline) for pipeline in PIPELINES}
         return Group(self._progress(), Text(), self._spark(), Text(), self._airlines(), Text(), self._alerts())
+
+    def progress(self) -> tuple[object, ...]:
+        """What changes while anything is sent, planned, processed or committed."""
+        queries = [
+            (name, status.run.run_id, status.batches, status.records, status.busy_since_ms)
+            for name, status in sorted(self._statuses.latest.items())
+        ]
+        results, alerts = len(self._results.delays), len(self._results.alerts)
+        return self._replay.acknowledged, results, alerts, *self.lags.values(), *queries
 
     def line(self) -> str:
         """The same in a line of less than 80 characters."""
@@ -164,8 +174,9 @@ class View:
 
 
 def watch(console: Console, view: View, done: Callable[[], bool], failed: Callable[[], str | None]) -> None:
-    """Show what happens until it is done. Raises Failure if something failed, or if it takes too long."""
-    deadline = time.monotonic() + DEADLINE_S
+    """Show what happens until it is done. Raises Failure if something failed, or if nothing happens for too long."""
+    progress: tuple[object, ...] = ()
+    since = time.monotonic()
     live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
     next_line = 0.0
     with live or nullcontext():
@@ -182,6 +193,13 @@ def watch(console: Console, view: View, done: Callable[[], bool], failed: Callab
                 raise Failure(problem)
             if ended:
                 return
-            if time.monotonic() > deadline:
-                raise Failure(f"not done after {DEADLINE_S:.0f} s: {view.line().strip()}")
+            before, progress = progress, view.progress()
+            if progress != before:
+                since = time.monotonic()
+            elif time.monotonic() > since + STALLED_S:
+                raise Failure(
+                    f"no progress for {STALLED_S:.0f} s: {view.line().strip()}\n"
+                    "Look for the reason in the messages of Spark. If other programs keep the machine busy, end them; "
+                    "`--days 30` needs less of it."
+                )
             time.sleep(0.4)

@@ -38,6 +38,8 @@ TEST_PROPERTIES = {
     "group.consumer.session.timeout.ms": 5000,
     # Tests wait for the abort of transactions that last too long.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    # Tests wait for the end of locks of share groups.
+    "group.share.min.record.lock.duration.ms": 1000,
 }
 SHARE_PROPERTIES = {
     "group.share.min.heartbeat.interval.ms": 300,

@@ -26,12 +26,16 @@ from tests import deadlines
 from tests.chaos.load import Own
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
-from tests.spark.processes import DRIVER, JVM, WORKER, kill_session, processes_of, send_signal
+from tests.spark.processes import DAEMON, DRIVER, JVM, PLANNER, WORKER, kill_session, processes_of, send_signal
 
 # Starts of Spark take long on a busy machine.
 WAIT_S = 500.0
 IN_TRANSACTION = "workers in a transaction"
 """Between the first record that a task has written and its commit, which takes a few milliseconds."""
+STARTING = "processes of a start"
+"""Python's processes, and those that Java starts for files, before each query has finished a micro-batch."""
+MOST_OF_A_START = 30
+"""A start has about so many of them."""
 TRANSACTION_S = 3.0
 """How long to wait for an open transaction."""
 
@@ -189,6 +193,9 @@ class Chaos:
             return self.pause_worker(is_cut_off=fault == "worker cut off")
         if fault == IN_TRANSACTION:
             return self.kill_in_transaction()
+        if fault == STARTING:
+            self.kill_at_start()
+            return True
         pids = self.program.pids(fault)
         if pids:
             send_signal(self.chance.choice(pids), signal.SIGKILL)
@@ -215,6 +222,28 @@ class Chaos:
                 return is_open
         except ClientError:
             return False
+
+    def kill_at_start(self) -> None:
+        """Start the program again, and kill some of the processes that it starts until its first micro-batches."""
+        self.program.kill()
+        before, deadline = self.program.batches(), time.monotonic() + WAIT_S
+        self.program.ensure_running()
+        leader, seen = self.program.leader, set[int]()
+        victims = set(self.chance.sample(range(MOST_OF_A_START), 4)) | {0}
+        while any(number == before[name] for name, number in self.program.batches().items()):
+            assert time.monotonic() < deadline, f"no start: {self.program.log()[-6000:]}"
+            found = processes_of(leader)
+            assert found or self.program.leader != leader, f"the start has failed: {self.program.log()[-6000:]}"
+            for process in found:
+                # Before Spark has a daemon, other processes belong to the start of Java itself.
+                if process.kind in (DAEMON, WORKER, PLANNER) and process.pid not in seen:
+                    if not seen and process.kind != DAEMON:
+                        continue
+                    if len(seen) in victims:
+                        send_signal(process.pid, signal.SIGKILL)
+                        self.done[f"{process.kind} of a start"] += 1
+                    seen.add(process.pid)
+            time.sleep(0.005)
 
     def pause_worker(self, *, is_cut_off: bool) -> bool:
         """Stop a worker for a while; if `is_cut_off`, its executor is killed meanwhile, and it does not notice it."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ from ottla.spark.session import use_java
 from ottla.streams import StreamsError
 from ottla.streams.commands import explain_file, has_log_settings, run_file
 from ottla.streams.observing import read_statuses
+from ottla.streams.settings import Settings
 from ottla.streams.status import SILENT_MS, Status
 from tests.spark.cluster import QUICK_ENV
-from tests.spark.processes import JVM, kill_session, processes_of
+from tests.spark.processes import DAEMON, JVM, kill_session, processes_of, send_signal
 
 if TYPE_CHECKING:
     from ottla.testing import Ottla
@@ -52,6 +54,20 @@ if __name__ == "__main__":
     (status,) = run(once="--once" in sys.argv)
     print(f"processed: {status.records}")
 """
+INTERRUPTED = PROGRAM.replace(
+    """def loud(lines=stream("quiet", value="text")):
+    return to("loud", lines.select(shout("value").alias("value")), value="text")
+""",
+    """def loud(lines=stream("quiet", value="text", time="timestamp", idle="1 second")):
+    shouted = lines.select(shout("value").alias("value"))
+    return to("loud", shouted.groupBy("value").count(), key="value", mode="updates")
+
+import ottla.streams.runtime
+ottla.streams.runtime.BATCH_END_S = 0.0
+""",
+)
+"""It stops in the running micro-batch."""
+MOST_LINES = 5
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 WAIT_S = 200
 ORPHANS_S = 20
@@ -62,11 +78,11 @@ NOISE = ("incubator", "log4j", "log level", "native-hadoop", "adaptive", "Failed
 class Started:
     """The program as a process that leads a session and a process group."""
 
-    def __init__(self, ottla: Ottla, directory: Path, *command: str | Path) -> None:
+    def __init__(self, ottla: Ottla, directory: Path, *command: str | Path, text: str = PROGRAM) -> None:
         self._ottla = ottla
         self._mark = directory / "slow"
         self._log = directory / "log"
-        (directory / "loud_program.py").write_text(PROGRAM)
+        (directory / "loud_program.py").write_text(text)
         use_java()
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -76,6 +92,10 @@ class Started:
 
     def wait_for_records(self, number: int) -> None:
         self._wait_until(lambda: len(self._ottla.records("loud")) == number)
+
+    def wait_for_processes(self) -> None:
+        """Wait until it starts Java."""
+        self._wait_until(lambda: len(processes_of(self.process.pid)) > 1)
 
     def begin_slow_batch(self) -> None:
         self._ottla.produce("quiet", "slow")
@@ -100,8 +120,8 @@ def started(ottla: Ottla, tmp_path: Path) -> Iterator[Callable[..., Started]]:
     ottla.topic("loud")
     found: list[Started] = []
 
-    def start(*command: str | Path) -> Started:
-        found.append(Started(ottla, tmp_path, *command))
+    def start(*command: str | Path, text: str = PROGRAM) -> Started:
+        found.append(Started(ottla, tmp_path, *command, text=text))
         return found[-1]
 
     yield start
@@ -164,6 +184,27 @@ def test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit
     assert sorted(record.value for record in ottla.records("loud")) == [b"A!", b"B!", b"C!", b"SLOW!"]
 
 
+@pytest.mark.parametrize("moment", ["micro-batch", "start"])
+def test_interrupted_run_prints_a_few_lines(ottla: Ottla, started: Callable[..., Started], moment: str) -> None:
+    """Ctrl-C goes to the process group of a terminal, and people press it again."""
+    program = started(text=INTERRUPTED)
+    if moment == "micro-batch":
+        ottla.produce("quiet", "a")
+        program.wait_for_records(1)
+        program.begin_slow_batch()
+    else:
+        program.wait_for_processes()
+    before = len(program.text().splitlines())
+    for _ in range(2):
+        os.killpg(program.process.pid, signal.SIGINT)
+        time.sleep(0.5)
+    assert program.process.wait(WAIT_S) == 130, program.text()
+    ottla.wait_until(lambda: not processes_of(program.process.pid), ORPHANS_S)
+    lines = program.text().splitlines()[before:]
+    assert len(lines) <= MOST_LINES, "\n".join(lines)
+    assert not [line for line in lines if "Exception" in line or "Error" in line or line.startswith(("\t", "  "))]
+
+
 def test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch(
     ottla: Ottla, started: Callable[..., Started]
 ) -> None:
@@ -196,6 +237,30 @@ def test_killed_java_is_reported_and_nothing_survives_a_killed_driver(
     ottla.wait_until(lambda: not processes_of(program.process.pid), ORPHANS_S)
     status = _status(ottla)
     assert [shown_phase(status, status.at_ms + age_ms) for age_ms in (0, SILENT_MS + 1)] == ["running", "silent"]
+
+
+def test_python_processes_that_are_killed_at_a_start_delay_it(ottla: Ottla, started: Callable[..., Started]) -> None:
+    """The first one lists the formats of Spark for Java, and the next ones plan and read."""
+    ottla.produce("quiet", "a")
+    program = started()
+    seen: set[int] = set()
+
+    def kill_next() -> bool:
+        new = [each.pid for each in processes_of(program.process.pid) if each.kind == DAEMON and each.pid not in seen]
+        seen.update(new)
+        for pid in new:
+            send_signal(pid, signal.SIGKILL)
+        return bool(new) or program.process.poll() is not None
+
+    for _ in range(2):
+        ottla.wait_until(kill_next, WAIT_S)
+    program.wait_for_records(1)
+    text = program.text()
+    assert "Starting again in 1 s: " in text
+    assert "Py4JJavaError" not in text
+    ottla.wait_until(lambda: _status(ottla).batch is not None)
+    status = _status(ottla)
+    assert (status.phase, status.problem and status.problem.kind) == ("running", "retriable")
 
 
 def test_log_settings_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -231,7 +296,7 @@ def test_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr("ottla.streams.commands.session", fail)
     with pytest.raises(StreamsError) as raised:
-        run_file(tmp_path / "program.py", [], {}, str(tmp_path), "spark://host:7077", once=True)
+        run_file(tmp_path / "program.py", [], Settings({}, str(tmp_path), once=True), "spark://host:7077")
     assert raised.value.problems == (
         "Spark did not start with the master spark://host:7077: java.lang.IllegalArgumentException: requirement failed",
         "Check that spark://host:7077 is the address of a master that runs.",

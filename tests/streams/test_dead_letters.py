@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from ottla.clients import Admin
 from ottla.records.batch import iter_batches
 from ottla.records.reader import decode_batch
+from ottla.spark.offsets import FEW_OFFSETS
 from ottla.streams import Output, PipelineFailed, pipeline, run, shared_tasks, stream, to
 
 from .conftest import Start
@@ -69,9 +70,13 @@ def tasks(ottla: Ottla, name: str) -> set[int]:
 
 
 def send(ottla: Ottla, topic: str, partitions: int = PARTITIONS) -> None:
-    """Produce a valid and an invalid record to each partition; both have its number."""
+    """Produce a valid and an invalid record to each partition; both have its number.
+
+    Beside them are as many records without a value, which are skipped, that each partition has a task.
+    """
     for number in range(partitions):
-        ottla.produce(topic, f'{{"x": {number}}}', f"no {number}", partition=number)
+        skipped = [None] * (FEW_OFFSETS // partitions)
+        ottla.produce(topic, f'{{"x": {number}}}', f"no {number}", *skipped, partition=number)
 
 
 @pytest.fixture(autouse=True)

@@ -145,3 +145,52 @@ def test_idle_stream_follows_the_clock(ottla_streams: Start, ottla: Ottla) -> No
 
     ottla.wait_until(is_written, 60)
     assert found == [(None, "x")]
+
+
+def events(bad: str) -> Any:
+    return stream("clicks", "json", schema=CLICK, time="at", bad=bad)
+
+
+def counted(clicks: Any) -> Output:
+    return to("out", clicks.groupBy(F.window("at", "1 hour")).count().select("count"), mode="final")
+
+
+def joined(clicks: Any, ads: Any) -> Output:
+    pairs = clicks.join(ads, F.expr("ad = user AND at BETWEEN shown AND shown + INTERVAL 5 MINUTES"))
+    return to("out", pairs.select("user"))
+
+
+ADS = stream("ads", "json", schema=AD, time="shown")
+
+
+@pytest.mark.parametrize("bad", ["skip", "topic:clicks.bad"])
+@pytest.mark.parametrize("kind", ["stateless", "windowed", "joined"])
+def test_record_without_event_time_is_invalid(ottla_streams: Start, kind: str, bad: str) -> None:
+    given = events(bad)
+    functions: dict[str, Any] = {
+        "stateless": lambda clicks=given: to("out", clicks.select("user")),
+        "windowed": lambda clicks=given: counted(clicks),
+        "joined": lambda clicks=given, ads=ADS: joined(clicks, ads),
+    }
+    test = ottla_streams(pipeline(name=kind, exactly_once=True)(functions[kind]))
+    if kind == "joined":
+        test.send("ads", {"ad": "a", "shown": "2026-01-01T10:00:00Z"}, {"ad": "b", "shown": "2026-01-01T10:00:00Z"})
+    test.send("clicks", click("a", "10:01:00"), {"user": "b", "at": None}, {"user": "c"})
+    test.process()
+    test.advance("2026-01-01T12:00:00")
+    results = [row.value for row in test.read("out")]
+    assert results == [{"count": 1} if kind == "windowed" else {"user": "a"}]
+    assert (test.invalid("clicks"), test.late()) == (2, 0)
+    if bad != "skip":
+        letters = test.records("clicks.bad")
+        assert [json.loads(each.value or b"")["user"] for each in letters] == ["b", "c"]
+        message = dict(letters[0].headers)["__connect.errors.exception.message"]
+        assert message == b"the value's field at is null, but it is the event time"
+
+
+def test_record_without_event_time_stops_a_pipeline_that_skips_nothing(ottla_streams: Start) -> None:
+    given = events("fail")
+    test = ottla_streams(pipeline(name="failing")(lambda clicks=given: counted(clicks)))
+    test.send("clicks", click("a", "10:01:00"), {"user": "b"})
+    with pytest.raises(PipelineFailed, match=r"partition 0, offset 1: the value's field at is null"):
+        test.process()

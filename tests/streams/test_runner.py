@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.errors import PySparkException
 
 from ottla.clients.admin.core import PartialFailure
@@ -47,6 +48,8 @@ class FakeQuery:
 
     error: str | None = None
     start_error: str | None = None
+    is_of_java: bool = False
+    """Whether pyspark has no class for the error of the start."""
     isActive: bool = False  # noqa: N815 - Spark's
     active_polls: int = 0
     has_records: bool = True
@@ -103,7 +106,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         def start(*_: object) -> FakeQuery:
             progress.starts.append(waiting.pop(0))
             if progress.starts[-1].start_error is not None:
-                raise PySparkException(progress.starts[-1].start_error)
+                kind = FromJava if progress.starts[-1].is_of_java else PySparkException
+                raise kind(progress.starts[-1].start_error)
             return progress.starts[-1]
 
         monkeypatch.setattr(running_query, "start_query", start)
@@ -129,7 +133,7 @@ def test_unavailable_broker_restarts_a_query(run: Run) -> None:
 
 def test_lost_python_process_restarts_a_query_that_is_starting(run: Run) -> None:
     lost = "org.apache.spark.SparkException: Python worker failed to connect back."
-    assert len(run(FakeQuery(start_error=lost), FakeQuery(start_error=lost), FakeQuery())) == 3
+    assert len(run(FakeQuery(start_error=lost), FakeQuery(start_error=lost, is_of_java=True), FakeQuery())) == 3
 
 
 def test_wrong_program_does_not_start_again(run: Run) -> None:
@@ -232,6 +236,66 @@ def test_start_of_a_wrong_program_is_not_tried_again(monkeypatch: pytest.MonkeyP
     assert away.waited_s == []
 
 
+class FromJava(Py4JJavaError):  # type: ignore[misc,unused-ignore]
+    """An exception of Java that pyspark has no class for."""
+
+    def __init__(self, text: str) -> None:
+        self.java_exception, self.text = None, text
+
+    def __str__(self) -> str:
+        return f"An error occurred while calling o1.load.\n: {self.text}\n\tat java.base"
+
+
+LOST = FromJava("java.io.EOFException")
+
+
+class Offered:
+    """A publisher that keeps the statuses."""
+
+    def __init__(self) -> None:
+        self.statuses: list[Status] = []
+
+    def offer(self, status: Status) -> None:
+        self.statuses.append(status)
+
+
+@pipeline
+def waiting(lines: Any = stream("lines", value="text")) -> Output:
+    return to("copies", lines, value="text")
+
+
+def attempted(monkeypatch: pytest.MonkeyPatch, away: Any) -> tuple[list[tuple[Any, ...]], list[Any]]:
+    """Start a pipeline; returns phase, restarts and reason of the statuses that it publishes, and what it raised."""
+    monkeypatch.setattr(runtime, "ensure_active", lambda _: None)
+    publisher, raised = Offered(), []
+    runner = Runner(cast("Any", None), [waiting], Settings({}, "x"), cast("Any", publisher))
+    monkeypatch.setattr(runner, "_checked", away.checked)
+    try:
+        runner.start(away)
+    except (PipelineFailed, StreamsError) as error:
+        raised.append(error)
+    found = [(each.phase, each.problem and (each.problem.restarts, each.problem.reason)) for each in publisher.statuses]
+    return found, raised
+
+
+def test_process_that_is_lost_at_a_start_is_retried_and_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Away(LOST, TemporaryError("Pipeline 'waiting': no broker"))
+    statuses, raised = attempted(monkeypatch, away)
+    assert statuses == [
+        ("restarting", (0, "java.io.EOFException")),
+        ("restarting", (1, "Pipeline 'waiting': no broker")),
+    ]
+    assert (raised, away.waited_s) == ([], [1.0, 2.0])
+
+
+def test_start_that_fails_for_ever_ends_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses, raised = attempted(monkeypatch, Away(*[LOST] * (MOST_RESTARTS + 1)))
+    assert [str(each) for each in raised] == ["Pipeline 'waiting' did not start: java.io.EOFException"]
+    assert [phase for phase, _ in statuses] == ["restarting"] * MOST_RESTARTS + ["failed"]
+    statuses, raised = attempted(monkeypatch, Away(FromJava("java.lang.IllegalStateException: x")))
+    assert [str(each) for each in raised] == ["Pipeline 'waiting' did not start: java.lang.IllegalStateException: x"]
+
+
 def test_start_ends_after_the_last_restart_or_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     away = Away(*[BrokerUnavailable("no broker")] * (MOST_RESTARTS + 1))
     with pytest.raises(BrokerUnavailable):
@@ -266,10 +330,11 @@ def test_failed_plan_may_succeed_later_if_a_process_or_broker_was_away(text: str
     def failing(lines: Any = stream("lines", value="text")) -> Output:
         return to("copies", lines.load(), value="text")
 
-    for plan in (
-        lambda: make_plan(cast("Any", Failing()), failing, Settings({}, "x")),
-        lambda: planning._outputs(failing, Inputs({"lines": cast("Any", Failing())}, ())),
-    ):
+    def call() -> None:
+        with planning._errors_of(failing):
+            planning._outputs(failing, Inputs({"lines": cast("Any", Failing())}, ()))
+
+    for plan in (lambda: make_plan(cast("Any", Failing()), failing, Settings({}, "x")), call):
         with pytest.raises(StreamsError) as raised:
             plan()
         assert type(raised.value) is kind
@@ -293,8 +358,10 @@ def test_stop_waits_no_longer_than_its_deadline() -> None:
 
 
 def test_sigterm_sets_the_event_and_the_handler_is_restored() -> None:
-    stop, before = threading.Event(), signal.getsignal(signal.SIGTERM)
+    stop, before = runtime.Stop(), signal.getsignal(signal.SIGTERM)
     with runtime._signals(stop):
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before

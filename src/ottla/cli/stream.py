@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
 from ottla.streams.description import text
 from ottla.streams.drawing import mermaid, svg
-from ottla.streams.errors import PipelineFailed, StreamsError, place_of
+from ottla.streams.errors import Interrupted, PipelineFailed, StreamsError, place_of
+from ottla.streams.event_time import milliseconds
+from ottla.streams.settings import Settings
 from ottla.streams.status import Status
 
 COMMAND = Group(
@@ -32,6 +34,7 @@ COMMAND = Group(
     """,
 )
 
+INTERRUPTED = 130
 NEXT_STEP = (
     "`pip install 'ottla[spark,java]'` installs Spark and a Java; without `java` it uses the Java of this machine."
 )
@@ -56,14 +59,16 @@ def _names() -> Argument:
         default="checkpoints",
     ),
     Option("--once", "end when the records of now are processed"),
+    Option("--latency DURATION", "how long a record may wait for its micro-batch; default: as the pipelines say"),
     *connection_options(),
     examples="""
     ottla stream run wordcount.py
     ottla stream run shop.py invoices --once
+    ottla stream run shop.py --latency "5 seconds"
     ottla stream run shop.py --master spark://HOST:7077 --checkpoints /shared
     """,
 )
-def _run(options: Options) -> None:
+def _run(options: Options) -> int:
     """Run the pipelines of a file until Ctrl-C or SIGTERM. Both end after the running batch; invalid
     records and wrong programs end it at once, an unavailable broker does not.
     """
@@ -72,10 +77,18 @@ def _run(options: Options) -> None:
     log_warnings_only()
     logging.getLogger("py4j").setLevel(logging.WARNING)
     file = Path(options.file)
+    ended: Sequence[Status]
+    code = 0
     with _explained(file):
-        ended = streams.run_file(file, options.pipelines, client, options.checkpoints, options.master, options.once)
+        latency_ms = None if options.latency is None else milliseconds("--latency", options.latency)
+        settings = Settings(client, options.checkpoints, options.once, latency_ms=latency_ms)
+        try:
+            ended = streams.run_file(file, options.pipelines, settings, options.master)
+        except Interrupted as interrupted:
+            ended, code = interrupted.args, INTERRUPTED
     for each in ended:
         print(_summary(each))
+    return code
 
 
 def _summary(status: Status) -> str:

@@ -19,7 +19,14 @@ from ottla.streams.status import TOPIC, Input, Status
 from ottla.tools.suggestions import did_you_mean
 
 _NO_PIPELINE = "No pipeline has run with this cluster yet."
-_COLOURS = {"running": "green", "restarting": "yellow", "failed": "red", "silent": "red", "stopped": "dim"}
+_COLOURS = {
+    "running": "green",
+    "starting": "yellow",
+    "restarting": "yellow",
+    "failed": "red",
+    "silent": "red",
+    "stopped": "dim",
+}
 
 
 def name_argument() -> Argument:
@@ -46,22 +53,29 @@ def statuses_of(options: Options, names: Sequence[str]) -> list[Status]:
     return [each for each in found if each.run.pipeline in names or each.run.query in names]
 
 
-def _present(options: Options, output: Output, now_ms: int) -> list[Status]:
-    """Return the statuses of the given pipelines, with the present lag of those that have ended."""
+def _present(options: Options, output: Output) -> list[Status]:
+    """Return the statuses of the given pipelines, with their present lag."""
     statuses = statuses_of(options, options.names)
-    if all(each.is_alive(now_ms) for each in statuses):
+    if not any(each.inputs for each in statuses):
         return statuses
     try:
-        return observing.with_present_ends(connect(options), statuses, now_ms)
+        return observing.with_present_ends(connect(options), statuses)
     except ClientError as error:
-        output.warn(f"The lag of pipelines that have ended is that of their last status: {error}")
+        output.warn(f"The ends of the inputs are not known; the lag is that of the last status: {error}")
         return statuses
 
 
 def shown_phase(status: Status, now_ms: int) -> str:
-    """Return the phase of a query, `silent` if its run publishes no more."""
-    ended = status.phase in ("stopped", "done", "failed")
-    return status.phase if ended or status.is_alive(now_ms) else "silent"
+    """Return the phase of a query.
+
+    It is `silent` if its run publishes no more, and `starting` while records wait for its first micro-batch.
+    """
+    if status.phase in ("stopped", "done", "failed"):
+        return status.phase
+    if not status.is_alive(now_ms):
+        return "silent"
+    is_starting = status.phase == "running" and status.batch is None and status.busy_since_ms is None
+    return "starting" if is_starting and status.lag else status.phase
 
 
 # -- list --------------------------------------------------------------------------------------------------------------
@@ -75,12 +89,12 @@ ottla stream list --json | jq -r 'select(.lag > 1000) | .query'
 
 
 def show_list(options: Options) -> None:
-    """List the queries of pipelines: state, lag, and speed. A pipeline has one query, or several if several
+    """List the queries of pipelines: state, present lag, and speed. A pipeline has one query, or several if several
     outputs have mode="updates": PIPELINE.TOPIC.
     """
     now_ms = units.now_ms()
     output = Output(options)
-    rows = [_row(each, now_ms) for each in _present(options, output, now_ms)]
+    rows = [_row(each, now_ms) for each in _present(options, output)]
     columns = [
         Column("query", narrow=True),
         Column("state", colour=_COLOURS.get),
@@ -108,6 +122,7 @@ def _row(status: Status, now_ms: int) -> dict[str, Any]:
         "processed_per_s": None if batch is None else batch.processed_per_s,
         "batch": None if batch is None else batch.number,
         "duration_ms": None if batch is None else batch.duration_ms,
+        "busy_since_ms": status.busy_since_ms,
         "at_ms": status.at_ms,
         "started_ms": status.run.started_ms,
         "host": status.run.host,
@@ -124,10 +139,10 @@ ottla stream describe wordcount --json
 
 def show_description(options: Options) -> None:
     """Show the last micro-batch, inputs, state and outputs of pipelines, as published at most 10 seconds ago. The ends
-    of the inputs of pipelines that have ended are those of now.
+    of the inputs are those of now.
     """
     output, now_ms = Output(options), units.now_ms()
-    statuses = _present(options, output, now_ms)
+    statuses = _present(options, output)
     if not statuses:
         output.note(_NO_PIPELINE)
     for status in output.parts(statuses):

@@ -37,7 +37,10 @@ LAYOUT: Final = (
     SHARED_TASKS,
 )
 """Settings that decide which rows a task has."""
-_DEFAULTS: Final = {SHARED_TASKS: "false"}
+PLANNING: Final = "ottla.planning"
+"""How the source divides a micro-batch into tasks. Versions of Ottla that do it in another way have another number."""
+_NOW: Final = {PLANNING: "2"}
+_DEFAULTS: Final = {SHARED_TASKS: "false", PLANNING: "1"}
 _NO_MARKER: Final = -1
 
 
@@ -158,7 +161,8 @@ def identify(once: ExactlyOnce, task: int, get_property: Callable[[str], str | N
         batch=int(batch or 0) if in_query else 0,
         run=(get_property(RUN_ID) or "") if in_query else once.writer_id,
         write=(get_property(EXECUTION_ID) or "") if in_query else "",
-        layout={name: value for name in LAYOUT if (value := get_property(name)) is not None},
+        layout={name: value for name in LAYOUT if (value := get_property(name)) is not None}
+        | (_NOW if in_query else {}),
         is_lasting=is_lasting,
         number=number,
     )
@@ -210,6 +214,11 @@ def check_layout(attempt: Attempt, markers: Iterable[Marker]) -> None:
         if marker.batches != attempt.batch + 1 or marker.layout is None:
             continue
         before, now = _DEFAULTS | dict(marker.layout), _DEFAULTS | dict(attempt.layout)
+        if before.get(PLANNING) != now.get(PLANNING):
+            raise ExactlyOnceError(
+                f"Batch {attempt.batch} is half written by a version of Ottla that divides it into other tasks: start "
+                "the query once with that version, so that it ends the batch"
+            )
         changed = [name for name in LAYOUT if before.get(name) != now.get(name)]
         if changed:
             name = changed[0]

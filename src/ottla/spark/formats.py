@@ -41,9 +41,9 @@ from ottla.serde._json import Bad
 from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
 from ottla.spark.columns import InvalidValue
 from ottla.spark.ddl import data_type
+from ottla.spark.event_times import EventTimes, check_time, event_times
 from ottla.spark.format_errors import FormatError as FormatError  # noqa: PLC0414 - re-exported
 from ottla.spark.format_errors import place, what
-from ottla.spark.future_times import FutureTimes, check_time, future_times
 from ottla.spark.json_columns import read_json, to_json
 from ottla.spark.json_schema import CORRUPT, json_columns
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions
@@ -102,7 +102,7 @@ def decode(batches: Iterator[Any], options: SourceOptions) -> Iterator[Any]:
         for part, kind in formats.items()
         if kind != "raw"
     ]
-    times = future_times(options.formats)
+    times = event_times(options.formats)
     if times is not None:
         decoders.append(_TimeCheck(times, _mode(options.formats) == "PERMISSIVE"))
     for batch in batches:
@@ -190,11 +190,11 @@ class _BinaryDecoder(_Decoder):
 
 
 class _TimeCheck:
-    """Rejects decoded values whose event time is too far in the future."""
+    """Rejects decoded values whose event time is missing, or too far in the future."""
 
     part: Part = "value"
 
-    def __init__(self, times: FutureTimes, permissive: bool) -> None:
+    def __init__(self, times: EventTimes, permissive: bool) -> None:
         self._times = times
         self._permissive = permissive
 

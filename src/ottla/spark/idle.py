@@ -70,7 +70,7 @@ class IdleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if positions(end) != positions(start):
             self._active_s = now_s
             return {**end, IDLE: start[IDLE]} if IDLE in start else end
-        if self._active_s is None:
+        if self._active_s is None or self._reader.is_waiting:
             self._active_s = now_s
         if self._is_bounded or (now_s - self._active_s) * 1000 < self._idle_ms:
             return start

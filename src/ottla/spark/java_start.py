@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from ottla.spark import collectors
@@ -54,7 +56,7 @@ def start(options: Mapping[str, str], imports: Sequence[str]) -> None:
     conf = pyspark.SparkConf(loadDefaults=False).setAll(list(options.items()))
     with ThreadPoolExecutor(1, "ottla-imports") as thread:
         imported = thread.submit(lambda: [importlib.import_module(module) for module in (*_IMPORTED, *imports)])
-        with _launcher_settings():
+        with _launcher_settings(), _killed_after_an_error():
             gateway = launch_gateway(conf, dict(_PROCESS))  # type: ignore[no-untyped-call]
         context._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as pyspark's own constructor does
     imported.result()
@@ -88,6 +90,29 @@ def _initialize(classes: tuple[str, ...]) -> None:
             jvm.java.lang.Class.forName(name)
     except (Py4JError, OSError) as error:  # another version of Spark, or the end of the program
         logger.debug("Not initialized ahead: %s", error)
+
+
+@contextmanager
+def _killed_after_an_error() -> Iterator[None]:
+    """Kill Java if its start is interrupted: it would not find the file of pyspark, and print a trace."""
+    java_gateway: Any = importlib.import_module("pyspark.java_gateway")
+    begun: list[subprocess.Popen[bytes]] = []
+    before = java_gateway.Popen
+
+    def begin(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(before(*arguments, **options))
+        return begun[-1]
+
+    java_gateway.Popen = begin
+    try:
+        yield
+    except BaseException:
+        for process in begun:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        java_gateway.Popen = before
 
 
 @contextmanager

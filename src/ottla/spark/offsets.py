@@ -239,20 +239,26 @@ def split(
 
 
 FEW_TASKS: Final = 32
+FEW_OFFSETS: Final = 250
+"""A micro-batch of at most so many offsets is one task. If a program needs long for them, the query falls behind, so
+that the next micro-batches are larger, and have more tasks again."""
 PACKED_OFFSETS: Final = 1_000
 
 
-def pack(ranges: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+def pack(ranges: Iterable[OffsetRange], few: int = 0) -> list[tuple[OffsetRange, ...]]:
     """Assign the ranges to tasks.
 
-    A task has a fixed cost of about 10 ms. Up to `FEW_TASKS` ranges have a task each. If there are more, adjacent
-    ranges share a task while they have at most `PACKED_OFFSETS` offsets together, and at most so many that there are
-    about `FEW_TASKS` tasks.
+    A task has a fixed cost of about 10 ms. Ranges with at most `few` offsets together are one task. Otherwise up to
+    `FEW_TASKS` ranges have a task each. If there are more, adjacent ranges share a task while they have at most
+    `PACKED_OFFSETS` offsets together, and at most so many that there are about `FEW_TASKS` tasks.
     """
     parts = [r for r in ranges if r.size > 0]
+    total = sum(r.size for r in parts)
+    if parts and total <= few:
+        return [tuple(parts)]
     if len(parts) <= FEW_TASKS:
         return [(part,) for part in parts]
-    limit = min(PACKED_OFFSETS, math.ceil(sum(r.size for r in parts) / FEW_TASKS))
+    limit = min(PACKED_OFFSETS, math.ceil(total / FEW_TASKS))
     tasks: list[tuple[OffsetRange, ...]] = []
     packed: list[OffsetRange] = []
     offsets = 0

@@ -52,6 +52,7 @@ from ottla.common.ids import TopicPartition
 from ottla.spark.names import STREAMS_ONLY
 from ottla.spark.offsets import (
     EARLIEST,
+    FEW_OFFSETS,
     LATEST,
     OFFSET_MAX,
     OffsetRange,
@@ -195,9 +196,9 @@ class RangePartition(InputPartition):
         super().__init__(value)
 
 
-def _partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[RangePartition]:
+def _partitions(ranges: Sequence[OffsetRange], options: SourceOptions, few: int = 0) -> list[RangePartition]:
     if options.min_partitions is None and options.max_records_per_partition is None:
-        return [RangePartition(some) for some in pack(ranges)]
+        return [RangePartition(some) for some in pack(ranges, few)]
     parts = split(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition((part,)) for part in parts]
 
@@ -363,6 +364,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The end of an availableNow query.
         self._target: Positions | None = None
         self._last_batch_s: float | None = None
+        self.is_waiting = False
+        """Whether there are records that wait for more (minOffsetsPerTrigger)."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for the tasks: connections stay on the driver."""
@@ -441,7 +444,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first_of_new = self._connected().firsts(new) if new else {}
         planned = plan(first, last, first_of_new, from_initial=first == self._initial)
         _report(planned.losses, self._options)
-        return _partitions(planned.ranges, self._options)
+        return _partitions(planned.ranges, self._options, FEW_OFFSETS)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit `end`. Spark calls this one batch late, when latestOffset has committed it already."""
@@ -487,10 +490,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         now_s = time.monotonic()
         waited_ms = None if self._last_batch_s is None else (now_s - self._last_batch_s) * 1000
-        if offsets < least and waited_ms is not None and waited_ms < self._options.max_trigger_delay_ms:
-            return True
-        self._last_batch_s = now_s
-        return False
+        waits = offsets < least and waited_ms is not None and waited_ms < self._options.max_trigger_delay_ms
+        self.is_waiting = waits and offsets > 0
+        self._last_batch_s = self._last_batch_s if waits else now_s
+        return waits
 
     def _commit(self, at: Mapping[TopicPartition, int]) -> None:
         if self._options.commit_group is not None:

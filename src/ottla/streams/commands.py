@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.spark import class_archive, collectors
 from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, silent_java, use_java
 from ottla.streams.description import Description
-from ottla.streams.errors import StreamsError
-from ottla.streams.late import planning, runtime
+from ottla.streams.errors import Interrupted, StreamsError
+from ottla.streams.late import java_signals, planning, runtime
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
@@ -35,20 +36,27 @@ _LOG: Final = Path(__file__).with_name("log4j2.properties")
 logger = logging.getLogger("ottla.streams")
 
 
-def run_file(
-    path: Path, names: Sequence[str], client: Mapping[str, str], checkpoints: str, master: str | None, once: bool
-) -> tuple[Status, ...]:
+def run_file(path: Path, names: Sequence[str], settings: Settings, master: str | None = None) -> tuple[Status, ...]:
     """Run the pipelines of a file, and return what each query has done. Blocks.
 
-    Raises StreamsError, PipelineFailed, and exceptions of the file.
+    Raises StreamsError, PipelineFailed, exceptions of the file, and after Ctrl-C Interrupted with what was done.
     """
     find_neighbours(path)
     logger.info("Starting Spark: the first micro-batch can take half a minute")
-    conf: dict[str, Any] = {"spark.ui.enabled": False} if once else {}
-    conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if once else "")
+    conf: dict[str, Any] = {"spark.ui.enabled": False} if settings.once else {}
+    conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if settings.once else "")
     spark = _started(path.stem, master, conf)
     _silence_errors()
-    return runtime.run_in(spark, load_pipelines(path, names), Settings(client, checkpoints, once))
+    stop = runtime.Stop()
+    try:
+        done = runtime.run_in(spark, load_pipelines(path, names), settings, stop)
+    finally:
+        if stop.is_set():  # tasks that end later would log that they were stopped
+            java_signals.silence(spark)
+    if stop.number == signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another one would interrupt the end of Spark
+        raise Interrupted(*done)
+    return done
 
 
 def _started(name: str, master: str | None, conf: Mapping[str, Any]) -> SparkSession:
@@ -124,4 +132,5 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     _silence_errors()
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
-    return [planning.make_plan(spark, each, settings).description for each in pipelines]
+    plans = [planning.make_plan(spark, each, settings) for each in pipelines]
+    return [each.description for each in planning.with_loops(plans)]

@@ -25,6 +25,7 @@ from ottla.common.lazy import LazyModule
 from ottla.streams import schemas
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import DEFAULT_MAX_FUTURE, milliseconds
+from ottla.streams.pacing import DEFAULT_LATENCY
 from ottla.streams.schemas import Schema
 
 if TYPE_CHECKING:
@@ -136,6 +137,10 @@ class Pipeline:
     exactly_once: bool = False
     max_records: int | None = None
     """The most records of a micro-batch, from each stream."""
+    latency: str = DEFAULT_LATENCY
+    """How long a record may wait for its micro-batch."""
+    loop: bool = False
+    """Whether an output may be an input, too."""
 
     def __call__(self, *arguments: DataFrame, **named: DataFrame) -> Outputs:
         return self.function(*arguments, **named)
@@ -194,25 +199,23 @@ def stream(
     Raises StreamsError.
     """
     _check_topic(topic)
+    what = f"stream({topic!r})"
     fields = _schema("value", value, schema)
     if key is None and key_schema is not None:
-        raise StreamsError(f"stream({topic!r}): key_schema has no effect without key")
+        raise StreamsError(f"{what}: key_schema has no effect without key")
     key_fields = None if key is None else _schema("key", key, key_schema)
-    names = tuple(columns)
+    names = _names(f"{what}: columns", columns)
     for name in names:
-        _check_choice(f"stream({topic!r}): columns", name, RECORD_COLUMNS)
-    if bad not in ("fail", "skip") and not bad.startswith(TOPIC):
-        raise StreamsError(f'stream({topic!r}): bad is {bad!r}; it must be "fail", "skip" or "topic:NAME"')
-    if bad.startswith(TOPIC):
-        _check_topic(bad.removeprefix(TOPIC))
+        _check_choice(f"{what}: columns", name, RECORD_COLUMNS)
+    _check_bad(what, bad)
     if bad != "fail" and not {value, key} & {"json", "avro", "protobuf"}:
-        raise StreamsError(f"stream({topic!r}): bad={bad!r} has no effect, because any bytes are valid {value}")
-    if late is not None and time is None:
-        raise StreamsError(f"stream({topic!r}): late has no effect without time, the column with the event time")
-    _check_choice(f"stream({topic!r}): start", start, ("earliest", "latest"))
+        raise StreamsError(f"{what}: bad={bad!r} has no effect, because any bytes are valid {value}")
+    _check_column(f"{what}: time", time)
+    _check_choice(f"{what}: start", start, ("earliest", "latest"))
     if time == "timestamp" and time not in names and value in ("text", "bytes"):
         names = (*names, time)
-    declared = Stream(topic, value, fields, key, key_fields, names, bad, time, late or "0 seconds", start)
+    declared = Stream(topic, value, fields, key, key_fields, names, bad, time, start=start)
+    declared = declared if late is None else _with_late(declared, late)
     declared = declared if idle is None else _with_idle(declared, idle)
     return declared if max_future is None else _with_max_future(declared, max_future)
 
@@ -235,6 +238,8 @@ def table(
     or an offset for each partition, before which the records are.
     """
     _check_topic(topic)
+    _check_column(f"table({topic!r}): key", key)
+    _check_kind(f"table({topic!r}): broadcast", broadcast, bool)
     return Table(topic, key, value, _schema("value", value, schema), broadcast, as_of_place(as_of))
 
 
@@ -271,6 +276,9 @@ def to(
         raise StreamsError(f"to({topic!r}): schema has no effect on {value}: the columns are the schema")
     _check_choice(f"to({topic!r}): value", value, FORMATS)
     keys = (key,) if isinstance(key, str) else tuple(key)
+    columns = {"timestamp": timestamp, "headers": headers, "deleted": deleted}
+    for name, column in (*columns.items(), *(("key", each) for each in keys)):
+        _check_column(f"to({topic!r}): {name}", column)
     if deleted is not None and not keys:
         raise StreamsError(f"to({topic!r}): deleted needs key, the column with the key that is deleted")
     return Output(topic, rows, keys, mode, value, fields, timestamp, headers, deleted)
@@ -282,7 +290,12 @@ def pipeline(function: Callable[..., Outputs]) -> Pipeline: ...
 
 @overload
 def pipeline(
-    *, name: str | None = None, exactly_once: bool = False, max_records: int | None = None
+    *,
+    name: str | None = None,
+    exactly_once: bool = False,
+    max_records: int | None = None,
+    latency: str = DEFAULT_LATENCY,
+    loop: bool = False,
 ) -> Callable[[Callable[..., Outputs]], Pipeline]: ...
 
 
@@ -292,17 +305,21 @@ def pipeline(
     name: str | None = None,
     exactly_once: bool = False,
     max_records: int | None = None,
+    latency: str = DEFAULT_LATENCY,
+    loop: bool = False,
 ) -> Pipeline | Callable[[Callable[..., Outputs]], Pipeline]:
     """Declare a function as a pipeline: its parameters have a stream or table as default, and it returns outputs.
 
     The function must have no effects besides its result, because it is called several times. `name` is by default the
     function's. With `exactly_once`, inputs are read with read_committed, and a reader with read_committed sees each
-    result once. `max_records` limits a micro-batch. Raises StreamsError.
+    result once. `max_records` limits a micro-batch. `latency` is how long a record may wait for its micro-batch while
+    records arrive slowly: "5 seconds" takes less processor time, "0 ms" gives the lowest latency. An output that is an
+    input, too, is refused, since it would run without end; `loop` permits it. Raises StreamsError.
     """
 
     def declare(function: Callable[..., Outputs]) -> Pipeline:
         chosen = name or function.__name__
-        if not _NAME.fullmatch(chosen):
+        if not isinstance(chosen, str) or not _NAME.fullmatch(chosen):
             raise StreamsError(f"A pipeline cannot be called {chosen!r}: use letters, digits, '.', '_' and '-'")
         inputs = {}
         for parameter in inspect.signature(function).parameters.values():
@@ -314,9 +331,12 @@ def pipeline(
             inputs[parameter.name] = parameter.default
         if not any(isinstance(each, Stream) for each in inputs.values()):
             raise StreamsError(f"Pipeline {chosen!r} has no stream: give a parameter the default stream(TOPIC)")
-        if max_records is not None and max_records < 1:
-            raise StreamsError(f"Pipeline {chosen!r}: max_records is {max_records}; it must be at least 1")
-        return Pipeline(chosen, function, inputs, exactly_once, max_records)
+        _check_kind(f"Pipeline {chosen!r}: exactly_once", exactly_once, bool)
+        _check_kind(f"Pipeline {chosen!r}: loop", loop, bool)
+        if max_records is not None and (type(max_records) is not int or max_records < 1):
+            raise StreamsError(f"Pipeline {chosen!r}: max_records is {max_records!r}; it must be a number from 1 on")
+        milliseconds(f"Pipeline {chosen!r}: latency", latency)
+        return Pipeline(chosen, function, inputs, exactly_once, max_records, latency, loop)
 
     return declare if function is None else declare(function)
 
@@ -326,10 +346,12 @@ def as_of_place(given: dt.datetime | str | Mapping[int, int] | None) -> AsOf | N
     if given is None:
         return None
     if isinstance(given, Mapping):
+        if not given or not all(type(each) is int and each >= 0 for place in given.items() for each in place):
+            raise StreamsError(f"as_of is {given!r}; it must have an offset for each partition, such as {{0: 17}}")
         return tuple(sorted(given.items()))
     try:
-        time = dt.datetime.fromisoformat(given) if isinstance(given, str) else given
-    except ValueError:
+        time = given if isinstance(given, dt.datetime) else dt.datetime.fromisoformat(given)
+    except (TypeError, ValueError):
         raise StreamsError(f"as_of is {given!r}; it must be a time such as 2026-01-31T12:00:00Z") from None
     time = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
     return int(time.timestamp() * 1000) + 1
@@ -348,6 +370,14 @@ def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
         raise StreamsError(f"A {part} in {kind} needs a schema")
     read = {"avro": schemas.avro, "protobuf": schemas.protobuf}.get(kind, schemas.ddl)
     return read(schema)
+
+
+def _with_late(given: Stream, late: str) -> Stream:
+    what = f"stream({given.topic!r}): late"
+    if given.time is None:
+        raise StreamsError(f"{what} has no effect without time, the column with the event time")
+    milliseconds(what, late)
+    return replace(given, late=late)
 
 
 def _with_idle(given: Stream, idle: str) -> Stream:
@@ -370,7 +400,32 @@ def _with_max_future(given: Stream, max_future: str) -> Stream:
     return replace(given, max_future=max_future)
 
 
+def _check_bad(what: str, bad: object) -> None:
+    if isinstance(bad, str) and bad.startswith(TOPIC):
+        _check_topic(bad.removeprefix(TOPIC))
+    elif bad not in ("fail", "skip"):
+        raise StreamsError(f'{what}: bad is {bad!r}; it must be "fail", "skip" or "topic:NAME"')
+
+
+def _names(what: str, given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise StreamsError(f"{what} is {given!r}; it must be a list: [{given!r}]")
+    return tuple(given)
+
+
+def _check_column(what: str, given: object) -> None:
+    if given is not None and (not isinstance(given, str) or not given):
+        raise StreamsError(f"{what} is {given!r}; it must be the name of a column")
+
+
+def _check_kind(what: str, given: object, kind: type) -> None:
+    if not isinstance(given, kind):
+        raise StreamsError(f"{what} is {given!r}; it must be of type {kind.__name__}")
+
+
 def _check_topic(topic: str) -> None:
+    if not isinstance(topic, str):
+        raise StreamsError(f"{topic!r} is not the name of a topic")
     try:
         validate_topic_name(topic)
     except KafkaError as error:

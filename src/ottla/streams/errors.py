@@ -23,6 +23,10 @@ class PipelineFailed(Exception):
     """A pipeline stopped, and a restart would not help. The message has its name and the reason."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C has ended a run after its running micro-batches. The arguments are the statuses of its queries."""
+
+
 def place_of(path: Path, error: BaseException) -> tuple[str, list[str]] | None:
     """Return the line of a file that an exception comes from, as text, and the traceback from the file on, as lines.
 

@@ -33,8 +33,8 @@ _RETRIABLE: Final = frozenset(
 _OURS: Final = re.compile(r"(?:^|[\s(])ottla\.[\w.]+\.(\w+): ([^\n]*)")
 _SPARKS: Final = re.compile(
     r"[^\n]*(?:ExecutorLostFailure|FetchFailedException|worker node lost"
-    r"|Python worker (?:exited unexpectedly|failed to connect back)|java\.io\.EOFException"
-    r"|Failed to exec spawn helper)[^\n]*"
+    r"|Python worker (?:exited unexpectedly|failed to connect back)|\bEOFException\b"
+    r"|Failed to exec spawn helper|java\.lang\.InterruptedException)[^\n]*"
 )
 _WITHOUT_MESSAGE: Final = ("terminated with exception: null", "(no cause message)")
 """A Python process that plans batches has ended: Spark fails with EOFException, and the text has no name of it."""
@@ -51,7 +51,7 @@ _INPUT_OUTPUT: Final = re.compile(
     re.MULTILINE,
 )
 """The same with another text, or a full disk: a later attempt may find a process or space."""
-_JAVAS: Final = ("java.", "org.", "scala.", "py4j.")
+_JAVAS: Final = ("java.", "org.", "scala.", "py4j.", "pyspark.errors.")
 _NOT_ABORTED: Final = "Writing job failed"
 _LONGEST: Final = 500
 
@@ -101,10 +101,13 @@ def classify(text: str) -> Failure:
 
 
 def text_of(error: Exception) -> str:
-    """Return the text of Spark's exception; if Spark could not abort a write after a failure, that of the failure.
+    """Return the text of an exception of Spark; if Spark could not abort a write after a failure, that of the failure.
 
-    Then the exception says only that, and the failure is its cause.
+    Then the exception says only that, and the failure is its cause. Of an exception of Java that pyspark does not know,
+    the text begins with the class, and has Java's trace.
     """
+    if hasattr(error, "java_exception"):
+        return str(error).partition("\n: ")[2] or str(error)
     cause = getattr(error, "_cause", None)  # pyspark has no public name for it
     is_abort = _NOT_ABORTED in str(error).partition("\n")[0]
     return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)
@@ -115,7 +118,9 @@ def classify_exception(error: Exception) -> Failure:
     if isinstance(error, ExceptionGroup):
         return min(map(classify_exception, error.exceptions), key=lambda each: each.is_retriable)
     kind = type(error)
-    return classify(f"{kind.__module__}.{kind.__name__}: {error}")
+    return classify(
+        text_of(error) if hasattr(error, "java_exception") else f"{kind.__module__}.{kind.__name__}: {error}"
+    )
 
 
 def _short(text: str) -> str:

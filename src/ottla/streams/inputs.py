@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from weakref import WeakSet
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
 from ottla.spark.idle import TICK
+from ottla.spark.source import OttlaDataSource
 from ottla.spark.table_source import TableDataSource
 from ottla.streams.batch_reports import COUNT, INVALID
 from ottla.streams.declarations import Pipeline, Stream, Table
 from ottla.streams.errors import StreamsError, TemporaryError
 from ottla.streams.event_time import milliseconds
-from ottla.streams.failures import classify
+from ottla.streams.failures import classify, text_of
 from ottla.streams.resetting import TABLES
 from ottla.streams.settings import Settings, format_options, options_of_table
+from ottla.streams.spark_errors import SPARK_ERRORS
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"
 _ERRORS: Final = "__connect.errors."
@@ -40,6 +41,7 @@ class Inputs:
 
 def read_inputs(spark: SparkSession, pipeline: Pipeline, settings: Settings, group: str) -> Inputs:
     """Return the inputs of a pipeline. Processed offsets are committed to `group`. Raises StreamsError."""
+    _ensure_format(spark)
     rows: dict[str, DataFrame] = {}
     dead_letters = []
     for name, given in pipeline.inputs.items():
@@ -89,6 +91,17 @@ def metric(parameter: str) -> str:
     return f"{INVALID}.{parameter}"
 
 
+def _ensure_format(spark: SparkSession) -> None:
+    """Raise TemporaryError if Spark does not find `format("ottla")`.
+
+    Spark starts a Python process that lists all formats. If that is lost, Spark finds none, and starts another later.
+    """
+    manager: Any = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - pyspark has no access to it
+    name = OttlaDataSource.name()
+    if not manager.dataSourceExists(name):
+        raise TemporaryError(f"Spark does not find format({name!r}): a process was lost, or its Python has no ottla")
+
+
 def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: Settings, group: str) -> DataFrame:
     starts = settings.starts.get(given.topic)
     options = {
@@ -99,12 +112,14 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
     }
     if pipeline.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(pipeline.max_records)
+        if wait_ms := settings.pace(pipeline).wait_ms:
+            options |= {"minOffsetsPerTrigger": str(pipeline.max_records), "maxTriggerDelay": f"{wait_ms}ms"}
     if given.idle is not None:
         options["idleAfter"] = f"{milliseconds('idle', given.idle)}ms"
     try:
         return spark.readStream.format("ottla").options(**options).load()
-    except PySparkException as error:
-        failure = classify(str(error))
+    except SPARK_ERRORS as error:
+        failure = classify(text_of(error))
         kind = TemporaryError if failure.is_retriable else StreamsError
         raise kind(f"stream({given.topic!r}): {failure.reason}") from error
 
@@ -173,7 +188,7 @@ def _with_time(rows: DataFrame, given: Stream, has_ticks: bool) -> DataFrame:
         # It moves nothing before a filter that looks random. (It knows that rand() is less than 1, but not this.)
         never = F.rand(0) * 2 > 3
         is_kept = (F.col(f"`{TICK}`").isNull() | never) if has_ticks else ~never
-        rows = rows.withWatermark(given.time, given.late).where(is_kept)
+        rows = rows.withWatermark(given.time, f"{milliseconds('late', given.late)} milliseconds").where(is_kept)
     elif has_ticks:
         rows = rows.where(F.col(f"`{TICK}`").isNull())
     return rows.drop(TICK)

@@ -1,4 +1,4 @@
-"""Lets signals to Java end a run as signals to the driver do.
+"""Lets signals to Java end a run as signals to the driver do, and without traces of Java.
 
 `spark-submit` is Java, and systemd signals all processes of a service. By default SIGTERM and SIGINT end Java, and its
 shutdown hooks stop all queries in their micro-batches. A task that fails meanwhile is never reported, so a hook could
@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 
 logger = logging.getLogger("ottla.streams")
 
+_PROXIES: Final = logging.getLogger("py4j.clientserver")
+"""It logs the traceback of foreachBatch before Spark receives it."""
 _SIGNALS: Final = ("TERM", "INT", "HUP")
 """Of them, Java ignores those that it ignored at its start, such as INT if pyspark started it."""
 
@@ -42,6 +44,38 @@ def handled(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
         with suppress(Py4JError, OSError):  # Java has ended
             for number, previous in before:
                 signals.Signal.handle(number, previous)
+
+
+@contextmanager
+def quiet(spark: SparkSession) -> Iterator[None]:
+    """Let Spark log nothing in the block: a stop interrupts its threads, and each of them would log a trace."""
+    level, before = silence(spark), _PROXIES.level
+    _PROXIES.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        _PROXIES.setLevel(before)
+        if level is not None:
+            _set_level(spark, level)
+
+
+def silence(spark: SparkSession) -> Any:
+    """Let Spark log nothing any more. Returns the level before, an object of Java; None if Java has ended."""
+    return _set_level(spark, None)
+
+
+def _set_level(spark: SparkSession, level: Any) -> Any:
+    """Set the level of Spark's log, None for no log; returns the previous one, or None if Java has ended.
+
+    Spark's own `setLogLevel` would also show what its shells hide.
+    """
+    try:
+        logs: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
+        before = logs.LogManager.getRootLogger().getLevel()
+        logs.core.config.Configurator.setRootLevel(logs.Level.OFF if level is None else level)
+    except (Py4JError, OSError):
+        return None
+    return before
 
 
 class _Handler:

@@ -21,6 +21,8 @@ from ottla.streams.status import TOPIC, Status
 logger = logging.getLogger("ottla.streams")
 
 READ_S: Final = 30.0
+ENDS_S: Final = 10.0
+"""How long to wait for the ends of inputs; a partition without a leader has none."""
 SAMPLE_RECORDS: Final = 1_000
 SAMPLE_BYTES: Final = 4 << 20
 SAMPLE_S: Final = 5.0
@@ -74,18 +76,18 @@ def gather_facts(admin: Admin, status: Status, now_ms: int) -> Facts:
     return Facts(now_ms, stable, _transactions(admin, held, ends), missing)
 
 
-def with_present_ends(admin: Admin, statuses: Sequence[Status], now_ms: int) -> list[Status]:
-    """Return the statuses, with the present ends of the inputs of queries whose runs publish them no more.
+def with_present_ends(admin: Admin, statuses: Sequence[Status]) -> list[Status]:
+    """Return the statuses with the present ends of their inputs. Raises exceptions of clients.
 
-    A run publishes the ends with the offsets that it has processed. Raises exceptions of clients.
+    A run publishes the ends that it saw before its last micro-batch: while it runs a long one, or has ended, records
+    arrive that it does not know.
     """
-    ended = [each for each in statuses if not each.is_alive(now_ms)]
-    partitions, _ = _partitions(admin, sorted({given.topic for each in ended for given in each.inputs}))
+    partitions, _ = _partitions(admin, sorted({given.topic for each in statuses for given in each.inputs}))
     ends = {
         is_stable: _ends(admin, partitions, read_committed=is_stable)
-        for is_stable in {each.run.exactly_once for each in ended}
+        for is_stable in {each.run.exactly_once for each in statuses}
     }
-    return [each if each.is_alive(now_ms) else _at(each, ends[each.run.exactly_once]) for each in statuses]
+    return [_at(each, ends[each.run.exactly_once]) for each in statuses]
 
 
 def _at(status: Status, ends: Mapping[TopicPartition, int]) -> Status:
@@ -107,7 +109,8 @@ def _ends(
     latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
     if not latest:
         return {}
-    return {each: at.offset for each, at in admin.list_offsets(latest, read_committed=read_committed).items()}
+    found = admin.list_offsets(latest, read_committed=read_committed, timeout_s=ENDS_S)
+    return {each: at.offset for each, at in found.items()}
 
 
 def with_keys(client: Mapping[str, object], status: Status, facts: Facts) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -21,15 +22,23 @@ from ottla.streams.batch_reports import COUNT, OUTPUT
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
 from ottla.streams.errors import StreamsError
-from ottla.streams.failures import text_of
+from ottla.streams.failures import classify, text_of
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
 from ottla.streams.shared_tasks import SharedTasks
+from ottla.streams.spark_errors import SPARK_ERRORS
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
-CLOCK_INTERVAL: Final = "1 second"
-"""How often a processor looks at the clock. By default, Spark would run its micro-batches without a pause."""
+_STOPPED: Final = re.compile(r"InterruptedException|ClosedByInterruptException|part of cancelled job group")
+_INTERRUPTED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling save: java.lang.InterruptedException"
+)
+"""The text by which Spark knows that a stop has interrupted foreachBatch.
+
+Spark looks for it with a regular expression whose stack grows with the text. The text of py4j, with the traces of Java,
+ends the thread of the query with a StackOverflowError, which Java prints in 1,100 lines.
+"""
 _ENCODED: Final = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
 )
@@ -63,8 +72,8 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
     writer = writer.option("checkpointLocation", f"{settings.checkpoint(pipeline)}/{query.name}")
     if settings.once:
         writer = writer.trigger(availableNow=True)
-    elif query.has_clock:
-        writer = writer.trigger(processingTime=CLOCK_INTERVAL)
+    elif interval_ms := settings.pace(pipeline, has_clock=query.has_clock).interval_ms:
+        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     shared = SharedTasks.of(query.name, rows.sparkSession) if pipeline.exactly_once and query.dead_letters else None
     if query.mode == "append" and shared is None:
         return writer.format("ottla").options(**options).start()
@@ -76,12 +85,13 @@ def _batch_writer(options: Mapping[str, str], shared: SharedTasks | None) -> Cal
         try:
             rows = batch if shared is None else shared.rows(batch)
             rows.write.format("ottla").mode("append").options(**options).save()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             text = text_of(error)
             if text == str(error):
                 raise
             # Of this exception, the query gets the text, but not the cause.
-            raise PySparkException(text) from error
+            is_stopped = _STOPPED.search(text) is not None and classify(text).kind != "data"
+            raise PySparkException(_INTERRUPTED if is_stopped else text) from None
 
     return write
 

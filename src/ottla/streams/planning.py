@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pickle import PickleError
 from typing import Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ottla.streams.declarations import Output, Pipeline
+from ottla.streams.declarations import Output, Pipeline, Table
 from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
 from ottla.streams.errors import StreamsError, TemporaryError
-from ottla.streams.failures import classify
+from ottla.streams.failures import classify, text_of
 from ottla.streams.inputs import Inputs, read_inputs
+from ottla.streams.loops import Ends, loops
 from ottla.streams.operators import AGGREGATE, PROCESSOR, STATE_FUNCTION, Operators, check_supported, operators_of
 from ottla.streams.outputs import Query, shape
+from ottla.streams.pickling import reason_of, without_traces
 from ottla.streams.settings import Settings
+from ottla.streams.spark_errors import SPARK_ERRORS
 
 _END: Final = re.compile(r"(?: SQLSTATE: \w+)?;?$")
 """The end of a line of Spark, before a plan."""
@@ -39,6 +43,11 @@ def make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Pl
     The problems of the outputs are in the description. Raises StreamsError for wrong inputs and for operations that
     Spark rejects, and other exceptions of the function.
     """
+    with _errors_of(pipeline):
+        return _make_plan(spark, pipeline, settings)
+
+
+def _make_plan(spark: SparkSession, pipeline: Pipeline, settings: Settings) -> Plan:
     inputs = read_inputs(spark, pipeline, settings, pipeline.name)
     outputs = _outputs(pipeline, inputs)
     operators = {output.topic: operators_of(output.rows) for output in outputs}
@@ -86,23 +95,64 @@ def _with_operators(query: Query, operators: Mapping[str, Operators]) -> Query:
 
 
 def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:
-    try:
+    with without_traces():
         return pipeline.outputs(**inputs.rows)
-    except PySparkException as error:
-        if (failure := classify(str(error))).is_retriable:
-            raise TemporaryError(f"Pipeline {pipeline.name!r}: {failure.reason}") from error
-        raise StreamsError(f"Pipeline {pipeline.name!r}: {_reason(error)}") from error
 
 
-def _reason(error: PySparkException) -> str:
+@contextmanager
+def _errors_of(pipeline: Pipeline) -> Iterator[None]:
+    """Raise errors of Spark and of declarations as StreamsError, with the name of the pipeline."""
+    name = f"Pipeline {pipeline.name!r}"
+    try:
+        yield
+    except StreamsError as error:
+        problems = [each if each.startswith(name) else f"{name}: {each}" for each in error.problems]
+        raise type(error)(*problems) from error
+    except PickleError as error:
+        raise StreamsError(f"{name}: {reason_of(error)}") from error
+    except SPARK_ERRORS as error:
+        if (failure := classify(text_of(error))).is_retriable:
+            raise TemporaryError(f"{name}: {failure.reason}") from error
+        raise StreamsError(f"{name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
     """Return what an exception of Spark says, without the plan."""
-    return _END.sub("", str(error).strip().splitlines()[0])
+    return _END.sub("", text_of(error).strip().splitlines()[0])
+
+
+def with_loops(plans: Sequence[Plan]) -> list[Plan]:
+    """Add the loops of pipelines that run together to their problems."""
+    found = list(loops([_ends(each) for each in plans]))
+    added = {name: [text for of, text in found if of == name] for name, _ in found}
+    return [
+        replace(
+            each,
+            description=replace(
+                each.description, problems=[*each.description.problems, *added.get(each.pipeline.name, ())]
+            ),
+        )
+        for each in plans
+    ]
+
+
+def _ends(plan: Plan) -> Ends:
+    pipeline = plan.pipeline
+    return Ends(
+        pipeline.name,
+        frozenset(each.topic for each in pipeline.streams.values()),
+        frozenset(each.topic for each in pipeline.inputs.values() if isinstance(each, Table)),
+        frozenset(topic for query in plan.description.queries for topic in query.topics),
+        pipeline.loop,
+    )
 
 
 def check(*plans: Plan) -> None:
     """Raise StreamsError with the problems of all pipelines."""
     problems = [
-        f"Pipeline {plan.pipeline.name!r}: {problem}" for plan in plans for problem in plan.description.problems
+        f"Pipeline {plan.pipeline.name!r}: {problem}"
+        for plan in with_loops(plans)
+        for problem in plan.description.problems
     ]
     if problems:
         raise StreamsError(*problems)
@@ -153,6 +203,8 @@ def _problems(output: Output, operators: Operators) -> list[str]:
             check_supported(output.rows, is_update=output.mode == "updates")
     except StreamsError as error:
         found += error.problems
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
+        if (failure := classify(text_of(error))).is_retriable:
+            raise TemporaryError(f"{what}: {failure.reason}") from error
         found.append(f"{what}: {_reason(error)}")
     return found

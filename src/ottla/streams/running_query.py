@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -20,6 +19,7 @@ from ottla.streams.planning import Plan
 from ottla.streams.progress import Progress
 from ottla.streams.settings import Settings
 from ottla.streams.slow_tasks import SlowTasks
+from ottla.streams.spark_errors import SPARK_ERRORS
 from ottla.streams.status import RUNS, Phase, Problem, Status
 
 logger = logging.getLogger("ottla.streams")
@@ -85,7 +85,7 @@ class RunningQuery:
             self.slow_tasks = SlowTasks(self.query, self.plan.pipeline, settings)
         try:
             self.execution = start_query(self.query, self.plan.pipeline, settings)
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             self.execution = None
             self.start_at_s = time.monotonic() + self._count_restart(error)
             return
@@ -134,7 +134,7 @@ class RunningQuery:
                 self._process_by_clock(self.execution)
             else:
                 self._process_all(self.execution)
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             return self._count_restart(error)
         self._wait_for_report(self.execution)
         return None

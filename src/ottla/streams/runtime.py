@@ -14,16 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.spark import java_start
 from ottla.spark.session import session as spark_session
@@ -31,17 +29,20 @@ from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints, java_signals
 from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
-from ottla.streams.errors import PipelineFailed, StreamsError
-from ottla.streams.failures import Failure, Restarts, classify_exception
+from ottla.streams.errors import PipelineFailed
+from ottla.streams.event_time import milliseconds
+from ottla.streams.failures import Failure
 from ottla.streams.input_topics import committed_offsets, count_partitions, log_offsets
 from ottla.streams.loading import choose, pipelines_of
 from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query
+from ottla.streams.pacing import Pace
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
 from ottla.streams.publishing import Publisher, commit_offsets
 from ottla.streams.running_query import RunningQuery, ensure_active
 from ottla.streams.settings import Settings, default_bootstrap
+from ottla.streams.starting import Start
 from ottla.streams.status import INTERVAL_MS, Run, Status, at_start
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
 STOP_TIMEOUT: Final = "30s"
 """How long the stop of a query waits for its end, after `BATCH_END_S`."""
-POLLING_DELAY: Final = "25ms"
-"""How often an idle query looks for records. Spark's default, 10 ms, takes several per cent of a core."""
+
+
+TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+"""The logger of Spark's triggers."""
 
 
 def run(
@@ -71,27 +74,38 @@ def run(
     master: str | None = None,
     once: bool = False,
     client: Mapping[str, str] | None = None,
+    latency: str | None = None,
 ) -> tuple[Status, ...]:
     """Run pipelines until SIGTERM, SIGINT or SIGHUP, or with `once` up to the current ends of their topics.
 
     Without pipelines, runs those of the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
-    clients. Uses the running session of Spark, or starts one with `master`. Blocks. Raises StreamsError for a wrong
-    program, and PipelineFailed if a pipeline fails and a restart would not help; the other ones are stopped. Returns
-    what each query has done; meanwhile, its status is in the topic `__ottla_streams`.
+    clients. `latency` replaces that of the pipelines. Uses the running session of Spark, or starts one with `master`.
+    Blocks. Raises StreamsError for a wrong program, and PipelineFailed if a pipeline fails and a restart would not
+    help; the other ones are stopped. Returns what each query has done; meanwhile, its status is in the topic
+    `__ottla_streams`.
     """
     chosen = choose(pipelines or pipelines_of(sys.modules["__main__"]), (), "The program")
     settings = Settings(
         {"bootstrap.servers": bootstrap or default_bootstrap(), **(client or {})},
         checkpoints or os.environ.get("OTTLA_CHECKPOINTS") or "checkpoints",
         once,
+        latency_ms=None if latency is None else milliseconds("latency", latency),
     )
     return run_in(spark_session(" ".join(each.name for each in chosen), master), chosen, settings)
 
 
-def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Settings) -> tuple[Status, ...]:
+class Stop(threading.Event):
+    """Set by a signal, which it names; `number` is None for a signal that Java received."""
+
+    number: signal.Signals | None = None
+
+
+def run_in(
+    spark: SparkSession, pipelines: Sequence[Pipeline], settings: Settings, stop: Stop | None = None
+) -> tuple[Status, ...]:
     """Run pipelines in a session of `ottla.spark.session()`, as `run` does."""
-    stop = threading.Event()
+    stop = Stop() if stop is None else stop
     publisher = Publisher(settings.client)
     runner = Runner(spark, pipelines, settings, publisher)
     # Not before the session exists: its start sets a handler of SIGINT.
@@ -105,21 +119,24 @@ def run_in(spark: SparkSession, pipelines: Sequence[Pipeline], settings: Setting
             if not stop.is_set():
                 raise runner.fail("Spark's Java process has ended") from error
         finally:
-            runner.stop()
+            with java_signals.quiet(spark) if stop.is_set() else nullcontext():
+                runner.stop()
             publisher.close()
     return runner.statuses()
 
 
 @contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
+def _signals(stop: Stop) -> Iterator[None]:
     """Set `stop` on SIGTERM, SIGINT and SIGHUP. Spark's own handler of SIGINT would cancel the running batch."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        logger.info("Stopping after the running batches: signal=%s", signal.Signals(number).name)
-        stop.set()
+        if not stop.is_set():
+            stop.number = signal.Signals(number)
+            logger.info("Stopping after the running batches: signal=%s", stop.number.name)
+            stop.set()
 
     before: dict[signal.Signals, signal._HANDLER] = {}
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -169,28 +186,19 @@ class Runner:
         Raises StreamsError, and exceptions of clients and Spark.
         """
         ensure_active(self._spark)
-        queries = self._prepare(stop or threading.Event())
+        stop = stop or threading.Event()
+        start = Start([self._status_before(each) for each in self._pipelines], self._publisher)
+        queries = start.repeat(self._checked, self._end_sessions, stop) or []
         if any(changes_case(output.rows) for each in queries for output in each.query.outputs):
             java_start.initialize(java_start.CASES)
-        for query in queries:
+        for query in queries if not stop.is_set() else ():
+            query.problem = start.problem
             self._queries.append(query)
             query.start(self._spark, self._settings)
 
-    def _prepare(self, stop: threading.Event) -> list[RunningQuery]:
-        """Return the queries of all pipelines; nothing if `stop` is set. Raises as `start` does."""
-        restarts = Restarts()
-        while True:
-            try:
-                return self._checked()
-            except (StreamsError, ClientError, PySparkException) as error:
-                self._end_sessions()
-                failure = classify_exception(error)
-                if not failure.is_retriable or restarts.are_over:
-                    raise
-                logger.warning("Starting again in %g s: %s", restarts.delay_s, failure.reason)
-            if stop.wait(restarts.delay_s):
-                return []
-            restarts = restarts.one_more()
+    def _status_before(self, pipeline: Pipeline) -> Status:
+        """Return the status of a pipeline whose queries are not known yet: the first one has its name."""
+        return Status(replace(self._identity, query=pipeline.name, **_of_program(pipeline, self._settings)))
 
     def _checked(self) -> list[RunningQuery]:
         """Check all pipelines, and return their queries. Raises StreamsError, and exceptions of clients."""
@@ -310,7 +318,7 @@ class Runner:
         cores = self._spark.sparkContext.defaultParallelism
         streamed = sum(partitions[each.topic] for each in pipeline.streams.values())
         shuffle_partitions = before.shuffle_partitions if before is not None else max(1, min(streamed, cores))
-        session = _session(self._spark, shuffle_partitions)
+        session = _session(self._spark, shuffle_partitions, self._settings.pace(pipeline))
         starts = checkpoints.starting_offsets(self._spark, directory, partitions)
         plan = make_plan(session, pipeline, replace(self._settings, starts=starts))
         now = stored_program(plan.description, shuffle_partitions)
@@ -333,34 +341,44 @@ def run_of(plan: Plan, query: Query, settings: Settings, identity: Run) -> Run:
     described = next(each for each in plan.description.queries if each.name == query.name)
     return replace(
         identity,
-        pipeline=pipeline.name,
         query=query.name,
-        checkpoint=_absolute(settings.checkpoint(pipeline)),
-        once=settings.once,
-        exactly_once=pipeline.exactly_once,
         mode=query.mode,
-        streams={name: each.topic for name, each in pipeline.streams.items()},
-        tables=sorted(each.topic for each in pipeline.inputs.values() if isinstance(each, Table)),
         outputs=described.topics,
         operators=tuple(map(str, query.operators)),
-        has_event_time=any(each.time is not None for each in pipeline.streams.values()),
+        **_of_program(pipeline, settings),
     )
+
+
+def _of_program(pipeline: Pipeline, settings: Settings) -> dict[str, Any]:
+    """Return the fields of Run that are known before the function of a pipeline is called."""
+    return {
+        "pipeline": pipeline.name,
+        "checkpoint": _absolute(settings.checkpoint(pipeline)),
+        "once": settings.once,
+        "exactly_once": pipeline.exactly_once,
+        "streams": {name: each.topic for name, each in pipeline.streams.items()},
+        "tables": sorted(each.topic for each in pipeline.inputs.values() if isinstance(each, Table)),
+        "has_event_time": any(each.time is not None for each in pipeline.streams.values()),
+    }
 
 
 def _absolute(directory: str) -> str:
     return directory if ":" in directory.partition("/")[0] else str(Path(directory).resolve())
 
 
-def _session(spark: SparkSession, shuffle_partitions: int) -> SparkSession:
-    """Return a session with the settings of `spark` and this number of shuffle partitions."""
+def _session(spark: SparkSession, shuffle_partitions: int, pace: Pace) -> SparkSession:
+    """Return a session with the settings of `spark`, and these for the queries of a pipeline."""
     session = spark.newSession()
     for name in spark_settings():
         if name.startswith("spark.sql."):
             session.conf.set(name, str(spark.conf.get(name)))
     session.conf.set("spark.sql.shuffle.partitions", str(shuffle_partitions))
-    session.conf.set("spark.sql.streaming.pollingDelay", POLLING_DELAY)
+    session.conf.set("spark.sql.streaming.pollingDelay", f"{pace.poll_ms}ms")
     # By default there is no limit: the end of a query waits for its Python processes, which Java cannot interrupt.
     session.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
     # Spark changes it for each query, with a warning.
     session.conf.set("spark.sql.adaptive.enabled", "false")
+    # It warns about each micro-batch that takes longer than the interval. The next one follows at once, as it should.
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr] # noqa: SLF001 - as pyspark itself does
+    log4j.core.config.Configurator.setLevel(TRIGGERS, log4j.Level.ERROR)
     return session

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.streams.declarations import Pipeline, Table
+from ottla.streams.event_time import milliseconds
+from ottla.streams.pacing import Pace, pace_of
 
 _LOCAL_BROKER: Final = "127.0.0.1:9092"
 
@@ -32,12 +34,20 @@ class Settings:
     """Whether the queries end when they have processed the records of now."""
     starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Where a new checkpoint starts, by topic and partition; by default where the streams say."""
+    latency_ms: int | None = None
+    """How long a record may wait for its micro-batch, in all pipelines; by default as they say."""
     has_ticks: bool = False
     """Whether records with the header TICK move the event time; for tests."""
 
     def of_clients(self) -> dict[str, str]:
         """The options of `format("ottla")` for these clients."""
         return {f"kafka.{name}": value for name, value in self.client.items()}
+
+    def pace(self, pipeline: Pipeline, *, has_clock: bool = False) -> Pace:
+        """When the micro-batches of a query of a pipeline begin. Queries with an end have no pauses."""
+        latency_ms = milliseconds("latency", pipeline.latency) if self.latency_ms is None else self.latency_ms
+        is_limited = pipeline.max_records is not None
+        return pace_of(0 if self.once else latency_ms, is_limited=is_limited, has_clock=has_clock)
 
     def checkpoint(self, pipeline: Pipeline) -> str:
         """The directory of a pipeline."""

@@ -246,8 +246,10 @@ class Status:
         return sum(each.rows for each in self.stores)
 
     def is_alive(self, now_ms: int) -> bool:
-        """Whether the run is expected to publish, and did so lately."""
-        return self.phase in RUNS and now_ms - self.at_ms <= SILENT_MS
+        """Whether the run is expected to publish, and did so lately. Before a start it may wait without publishing."""
+        waits_until_ms = 0 if self.problem is None else self.problem.next_start_ms or 0
+        last_ms = max(self.at_ms, waits_until_ms) if self.phase == "restarting" else self.at_ms
+        return self.phase in RUNS and now_ms - last_ms <= SILENT_MS
 
     def dumps(self) -> bytes:
         """Return the value of the record; its size is limited."""

@@ -80,7 +80,7 @@ class PipelineTest:
             _create(broker, topic)
         client = {"bootstrap.servers": broker.bootstrap}
         checkpoints = str(Path(self._directory.name))
-        self._runner = Runner(spark, [pipeline], Settings(client, checkpoints, has_ticks=True))
+        self._runner = Runner(spark, [pipeline], Settings(client, checkpoints, latency_ms=0, has_ticks=True))
         self._is_running = False
 
     def send(

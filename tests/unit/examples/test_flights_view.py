@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -138,6 +139,46 @@ def test_watch_fails_with_the_problem_of_a_query(examples: dict[str, ModuleType]
         flights_view.watch(
             Console(file=io.StringIO()), view(examples, Lags()), lambda: False, lambda: "the query delays failed"
         )
+
+
+class Clock:
+    """A clock that the sleeps of a program move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("slow", ["results", "micro-batches", "start"])
+def test_slow_run_ends_only_without_progress(
+    examples: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    """A step each 200 s, for an hour; then nothing."""
+    flights_view, clock = examples["flights_view"], Clock()
+    monkeypatch.setattr(flights_view, "time", clock)
+    shown = view(examples, Lags(), count=1)
+
+    def done() -> bool:
+        steps = int(min(clock.now_s, 3600) // 200)
+        if slow == "results":
+            shown._results.delays |= {("XX", str(number)): {} for number in range(steps + 1)}
+        elif slow == "micro-batches":
+            status = shown._statuses.latest["delays"]
+            shown._statuses.latest["delays"] = replace(status, batches=steps, records=0)
+        else:
+            run = Run("delays", "delays", str(steps // 2))
+            shown._statuses.latest = {"delays": Status(run, busy_since_ms=steps % 2)}
+        return False
+
+    with pytest.raises(examples["flights_replay"].Failure, match=r"no progress for 240 s: .*\n.*end them") as raised:
+        flights_view.watch(Console(file=io.StringIO()), shown, done, lambda: None)
+    assert 3600 + 240 <= clock.now_s < 3600 + 250
+    assert "results" in str(raised.value)
 
 
 def test_year_waits_for_the_first_results_after_a_week(examples: dict[str, ModuleType]) -> None:

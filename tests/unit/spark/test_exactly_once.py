@@ -153,20 +153,28 @@ def test_a_marker_of_another_write_is_refused(marker: Marker, message: str) -> N
 def test_changed_settings_are_refused_while_a_batch_is_half_written() -> None:
     attempt = attempt_in(BATCH_7)
     check_layout(attempt, [Marker(), Marker(7, "run-0", "9", 5, {"spark.sql.shuffle.partitions": "2"})])
-    check_layout(attempt, [Marker(8, "run-0", "9", 5, {"spark.sql.shuffle.partitions": "4"}), Marker(8)])
-    half_written = Marker(8, "run-0", "9", 5, {"spark.sql.shuffle.partitions": "2"})
+    check_layout(attempt, [Marker(8, "run-0", "9", 5, {**attempt.layout}), Marker(8)])
+    half_written = Marker(8, "run-0", "9", 5, {**attempt.layout, "spark.sql.shuffle.partitions": "2"})
     with pytest.raises(ExactlyOnceError, match=r"half written with spark\.sql\.shuffle\.partitions=2, and now it is 4"):
         check_layout(attempt, [Marker(), half_written])
 
 
 def test_missing_setting_of_shared_tasks_is_false() -> None:
     own, shared = ({**BATCH_7, SHARED_TASKS: text} for text in ("false", "true"))
-    before = {name: text for name, text in BATCH_7.items() if name in LAYOUT}
+    before = {name: text for name, text in attempt_in(own).layout.items() if name != SHARED_TASKS}
     check_layout(attempt_in(own), [Marker(8, "run-0", "9", 5, before)])
     with pytest.raises(
         ExactlyOnceError, match=r"half written with spark\.ottla\.sharedTasks=false, and now it is true"
     ):
         check_layout(attempt_in(shared), [Marker(8, "run-0", "9", 5, before)])
+
+
+def test_batch_that_a_version_with_other_tasks_has_half_written_is_refused() -> None:
+    attempt = attempt_in(BATCH_7)
+    before = {name: text for name, text in attempt.layout.items() if name in LAYOUT}
+    check_layout(attempt, [Marker(7, "run-0", "9", 5, before)])
+    with pytest.raises(ExactlyOnceError, match="half written by a version of Ottla that divides it into other tasks"):
+        check_layout(attempt, [Marker(8, "run-0", "9", 5, before)])
 
 
 def test_another_write_with_a_used_id_is_refused() -> None:

@@ -27,6 +27,7 @@ class Reader:
     def __init__(self) -> None:
         self.end: dict[str, Any] = {"t": {"0": 1}}
         self.planned: list[tuple[Any, Any]] = []
+        self.is_waiting = False
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: N802 - Spark's
         return start if start["t"] == self.end["t"] else self.end
@@ -79,6 +80,17 @@ def test_records_start_the_wait_again_and_keep_the_last_time(world: World) -> No
     assert end == {"t": {"0": 2}, "#idle": {"0": 7}}
     assert world.latest(end, 9.9) == end
     assert world.latest(end, 0.1) != end
+
+
+def test_stream_with_records_that_wait_for_more_is_not_idle(world: World) -> None:
+    """Their times may be before that of the clock: they would be late."""
+    start: dict[str, Any] = {"t": {"0": 1}}
+    world.latest(start)
+    world.inner.is_waiting = True
+    assert world.latest(start, 60) == start
+    world.inner.is_waiting = False
+    assert world.latest(start, 9.9) == start
+    assert world.latest(start, 0.1) != start
 
 
 def test_repeated_batch_has_the_same_time(world: World) -> None:

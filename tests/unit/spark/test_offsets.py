@@ -196,3 +196,10 @@ def test_small_partitions_share_tasks_and_large_ones_do_not() -> None:
     assert len(pack(of(400))) == 500
     assert len(pack(of(5_000))) == 1000
     assert len(pack(of(10)[:32])) == 32
+
+
+def test_few_offsets_are_one_task_where_the_caller_permits_it() -> None:
+    ranges = [OffsetRange("t", i, 0, 10) for i in range(40)]
+    assert pack(ranges, few=400) == [tuple(ranges)]
+    assert len(pack(ranges[:4], few=39)) == 4
+    assert pack([], few=10) == []

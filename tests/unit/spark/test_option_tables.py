@@ -77,7 +77,7 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "fetchOffset.retryIntervalMs": ("0", "fetch_offset_retry_interval_ms", 0, ("-1", "1s", "")),
     "kafkaConsumer.pollTimeoutMs": ("7", "poll_timeout_ms", 7, NUMBERS),
 }
-# test_formats and test_future_times test these.
+# test_formats and test_event_times test these.
 FREE = {"groupIdPrefix", "includeErrors", *FORMAT_NAMES, *TIME_NAMES} - {"key.format", "value.format"}
 
 

@@ -64,6 +64,11 @@ def test_type_without_a_column_is_named() -> None:
         ddl(Odd)
 
 
+def named(rows: Any = stream("t")) -> Any:
+    """The function of a pipeline."""
+    return to("u", rows)
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
@@ -80,6 +85,29 @@ def test_type_without_a_column_is_named() -> None:
         (lambda: stream("t", "json", schema="a INT", bad="drop"), 'must be "fail", "skip" or "topic:NAME"'),
         (lambda: stream("t", "json", schema="a INT", bad="topic:"), "not the name of a topic"),
         (lambda: stream("t", late="1 hour"), "late has no effect without time"),
+        (
+            lambda: stream("t", "text", time="timestamp", late="10 minuts"),
+            r"stream\('t'\): late is '10 minuts'; it must be a duration such as \"10 minutes\" or \"1 day\"",
+        ),
+        (lambda: stream("t", "text", time="timestamp", late=cast("Any", 600)), "late is 600; it must be a duration"),
+        (lambda: stream("t", "text", time="timestamp", idle="5 minuts"), "idle is '5 minuts'; it must be a duration"),
+        (lambda: stream("t", "text", time=cast("Any", 1)), "time is 1; it must be the name of a column"),
+        (lambda: stream("t", "text", columns="partition"), r"it must be a list: \['partition'\]"),
+        (lambda: stream("t", "json", schema="a INT", bad=cast("Any", None)), "bad is None; it must be"),
+        (lambda: stream(cast("Any", ["t"])), r"\['t'\] is not the name of a topic"),
+        (
+            lambda: table("t", key=cast("Any", ["k"]), schema="x INT"),
+            r"key is \['k'\]; it must be the name of a column",
+        ),
+        (lambda: table("t", key="k", schema="x INT", broadcast=cast("Any", "no")), "broadcast is 'no'; it must be of"),
+        (lambda: table("t", key="k", schema="x INT", as_of="yesterday"), "as_of is 'yesterday'; it must be a time"),
+        (lambda: table("t", key="k", schema="x INT", as_of=cast("Any", {"0": 1})), "an offset for each partition"),
+        (lambda: to("t", ROWS, key=cast("Any", [1])), "key is 1; it must be the name of a column"),
+        (lambda: to("t", ROWS, timestamp=cast("Any", 1)), "timestamp is 1; it must be the name of a column"),
+        (lambda: pipeline(exactly_once=cast("Any", "no"))(named), "Pipeline 'named': exactly_once is 'no'"),
+        (lambda: pipeline(max_records=cast("Any", "10"))(named), "max_records is '10'; it must be a number from 1 on"),
+        (lambda: pipeline(max_records=0)(named), "max_records is 0; it must be a number from 1 on"),
+        (lambda: pipeline(name=cast("Any", 7))(named), "cannot be called 7"),
         (lambda: stream("t", "text", time="timestamp", max_future="1 day"), "brokers reject such timestamps"),
         (lambda: stream("t", idle="1 minute"), "idle has no effect without time"),
         (lambda: stream("t", "text", time="timestamp", idle="0 s"), "it must be longer than 0"),
@@ -164,7 +192,7 @@ def test_durations_of_event_time(text: str, wanted_ms: int) -> None:
     assert milliseconds("late", text) == wanted_ms
 
 
-@pytest.mark.parametrize("text", ["", "10", "minutes", "1 month", "1 day!", "-1 day"])
+@pytest.mark.parametrize("text", ["", "10", "minutes", "10 minuts", "1 month", "1 day!", "-1 day"])
 def test_wrong_duration_is_rejected(text: str) -> None:
     with pytest.raises(StreamsError, match=r"late is .* it must be a duration such as"):
         milliseconds("late", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.streams import failures
-from ottla.streams.failures import Restarts, classify, text_of
+from ottla.streams.failures import Failure, Restarts, classify, classify_exception, text_of
 
 INVALID = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0
 failed 1 times: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -20,6 +20,9 @@ The above exception was the direct cause of the following exception:
 
 ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
 """
+PORT = (
+    "org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout"
+)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,9 @@ ottla.spark.cluster.ClusterError: Asking 127.0.0.1:1 for the offsets failed
             'java.io.IOException: Cannot run program "/venv/bin/python": error=2',
         ),
         ("java.io.EOFException\n\tat java.base", "retriable", "java.io.EOFException"),
+        ("py4j.protocol.Py4JJavaError: x: java.lang.InterruptedException", "retriable",
+         "py4j.protocol.Py4JJavaError: x: java.lang.InterruptedException"),
+        (f"{PORT}.\n\tat org.apache.spark", "retriable", f"{PORT}."),
         ("File x\nZeroDivisionError: by zero\n\tat y", "program", "ZeroDivisionError: by zero"),
         ("[UNRESOLVED_COLUMN] No column `x`\nmore", "program", "[UNRESOLVED_COLUMN] No column `x`"),
         ("", "program", "no reason was given"),
@@ -114,6 +120,22 @@ class Captured(Exception):
     def __init__(self, text: str, cause: Exception | None = None) -> None:
         super().__init__(text)
         self._cause = cause
+
+
+class FromJava(Exception):
+    """An exception of Java that pyspark has no class for, as py4j has it."""
+
+    java_exception = "a reference"
+
+
+def test_text_of_an_exception_of_java_begins_with_its_class() -> None:
+    ended = FromJava(
+        "An error occurred while calling o91.load.\n: java.net.SocketException: Broken pipe\n\tat java.base"
+    )
+    assert text_of(ended) == "java.net.SocketException: Broken pipe\n\tat java.base"
+    assert classify_exception(ended).is_retriable
+    wrong = FromJava("An error occurred while calling o91.load.\n: java.lang.IllegalStateException: x\n\tat java.base")
+    assert classify_exception(wrong) == Failure("program", "java.lang.IllegalStateException: x")
 
 
 def test_failure_is_that_before_a_write_that_could_not_be_aborted() -> None:

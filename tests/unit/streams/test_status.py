@@ -144,6 +144,10 @@ def test_run_is_alive_while_it_publishes() -> None:
     assert Status(RUN, at_ms=0).is_alive(SILENT_MS)
     assert not Status(RUN, at_ms=0).is_alive(SILENT_MS + 1)
     assert not Status(RUN, phase="stopped", at_ms=0).is_alive(1)
+    waits = Problem(0, "retriable", "no broker", next_start_ms=60_000)
+    assert Status(RUN, phase="restarting", problem=waits).is_alive(60_000 + SILENT_MS)
+    assert not Status(RUN, phase="restarting", problem=waits).is_alive(60_000 + SILENT_MS + 1)
+    assert not Status(RUN, problem=waits).is_alive(60_000)
 
 
 def test_problem_names_its_record() -> None:

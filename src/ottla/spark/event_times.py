@@ -1,4 +1,7 @@
-"""Finds values whose event time is too far in the future: one of them would make all later records of a stream late.
+"""Finds values whose event time is missing, or too far in the future.
+
+Without an event time, a value would vanish from windows and joins. One far in the future would make all later records
+of a stream late.
 
 `value.time` names the field with the event time, and `value.maxFuture` how far it may be after the timestamp of its
 record, which is the clock of the producer or broker. Brokers reject records whose timestamp is in the future
@@ -18,6 +21,7 @@ from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampT
 
 from ottla.common.units import duration, parse_duration
 from ottla.spark.columns import InvalidValue
+from ottla.spark.json_schema import CORRUPT
 from ottla.spark.names import OptionError
 
 DEFAULT_MAX_FUTURE: Final = "1d"
@@ -26,8 +30,8 @@ _MAX_FUTURE: Final = "value.maxfuture"
 _LATEST_US: Final = 2**63 - 1
 
 
-class FutureTimes:
-    """Finds the values of a batch whose event time is too far in the future."""
+class EventTimes:
+    """Finds the values of a batch whose event time is null, or too far in the future."""
 
     def __init__(self, field: str, max_future_ms: int) -> None:
         self._field = field
@@ -36,26 +40,31 @@ class FutureTimes:
     def find(self, values: Any, timestamps: Any) -> Sequence[InvalidValue]:
         """Return row, field and reason of each such value. `timestamps` are those of the records.
 
-        Records without a timestamp are not checked.
+        A null value has no event time, and is not invalid. The times of records without a timestamp are not compared.
         """
         times = pc.struct_field(values, [self._field]).cast(pa.int64())
         stamps = timestamps.cast(pa.int64())
         allowed_us = self._max_future_ms * 1000
         limits = pc.add(pc.min_element_wise(stamps, pa.scalar(_LATEST_US - allowed_us)), allowed_us)
-        is_bad = pc.and_(pc.greater(times, limits), pc.greater_equal(stamps, 0))
-        if not pc.any(is_bad).as_py():
+        is_future = pc.and_(pc.greater(times, limits), pc.greater_equal(stamps, 0))
+        is_missing = pc.and_(times.is_null(), values.is_valid())
+        if values.type.get_field_index(CORRUPT) >= 0:  # it has the text of a value that is invalid as a whole
+            is_missing = pc.and_(is_missing, pc.struct_field(values, [CORRUPT]).is_null())
+        if not pc.any(is_future).as_py() and not pc.any(is_missing).as_py():
             return ()
-        rows = pc.indices_nonzero(is_bad).to_pylist()
+        rows = pc.indices_nonzero(pc.or_(pc.fill_null(is_future, False), is_missing)).to_pylist()
         return [(row, self._field, self._problem(times[row].as_py(), stamps[row].as_py())) for row in rows]
 
-    def _problem(self, time_us: int, stamp_us: int) -> str:
+    def _problem(self, time_us: int | None, stamp_us: int) -> str:
+        if time_us is None:
+            return "is null, but it is the event time"
         return (
             f"is {_shown(time_us)}, more than {duration(self._max_future_ms)} after the record's timestamp "
             f"{_shown(stamp_us)}"
         )
 
 
-def future_times(formats: Mapping[str, str]) -> FutureTimes | None:
+def event_times(formats: Mapping[str, str]) -> EventTimes | None:
     """Return the check that the options of a read demand, if any. Raises OptionError."""
     if _TIME not in formats:
         if _MAX_FUTURE in formats:
@@ -65,12 +74,12 @@ def future_times(formats: Mapping[str, str]) -> FutureTimes | None:
         max_future_ms = parse_duration(formats.get(_MAX_FUTURE, DEFAULT_MAX_FUTURE))
     except ValueError as error:
         raise OptionError(f"value.maxFuture: {error}") from None
-    return FutureTimes(formats[_TIME], min(max_future_ms, _LATEST_US // 1000))
+    return EventTimes(formats[_TIME], min(max_future_ms, _LATEST_US // 1000))
 
 
 def check_time(kind: DataType, formats: Mapping[str, str]) -> None:
     """Raise OptionError if `value.time` is not a field of type timestamp in values of this type."""
-    if future_times(formats) is None:
+    if event_times(formats) is None:
         return
     name = formats[_TIME]
     fields = kind.fields if isinstance(kind, StructType) else []

@@ -1,4 +1,4 @@
-"""Values whose event time is too far after the timestamp of their record are invalid."""
+"""Values without an event time, or with one too far after the timestamp of their record, are invalid."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ottla.spark.event_times import EventTimes
 from ottla.spark.formats import FormatError, decode
-from ottla.spark.future_times import FutureTimes
 from ottla.spark.options import OptionError, SourceOptions, read_source_options
 from ottla.spark.source import source_schema
 
@@ -41,7 +41,7 @@ ROWS = (
     (NOON_MS, '{"at": "2026-01-01T13:00:00Z", "x": 1}'),
     (NOON_MS, '{"at": "2026-01-01T13:00:00.000001Z", "x": 2}'),
     (NOON_MS, None),
-    (NOON_MS, '{"x": 3}'),
+    (NOON_MS, '{"at": "2026-01-01T12:00:00Z", "x": 3}'),
     (-1, '{"at": "2999-01-01T00:00:00Z", "x": 4}'),
     (2**63 // 1000 - 1, '{"at": "2999-01-01T00:00:00Z", "x": 5}'),
     (NOON_MS, '{"at": "1999-01-01T00:00:00Z", "x": 6}'),
@@ -71,6 +71,26 @@ def test_permissive_read_has_null_and_the_bytes(start: int) -> None:
     assert typed.schema.names == [*source_schema(given).fieldNames()[:5], "timestamp", "error"]
 
 
+@pytest.mark.parametrize("value", ['{"x": 3}', '{"at": null, "x": 3}'])
+def test_missing_time_is_invalid(value: str) -> None:
+    records = [(NOON_MS, '{"at": "2026-01-01T12:00:00Z", "x": 1}'), (NOON_MS, None), (NOON_MS, value)]
+    with pytest.raises(FormatError, match="offset 102: the value's field at is null, but it is the event time"):
+        list(decode(iter([batch(*records)]), options()))
+    (typed,) = decode(iter([batch(*records)]), options(mode="PERMISSIVE", includeErrors="true"))
+    assert [row and row["x"] for row in typed.column("value").to_pylist()] == [1, None, None]
+    errors = typed.column("error").to_pylist()
+    assert [each and (each["message"], each["value"]) for each in errors] == [
+        None, None, ("the value's field at is null, but it is the event time", value.encode()),
+    ]  # fmt: skip
+
+
+def test_text_of_a_corrupt_value_remains_although_it_has_no_time() -> None:
+    given = options("at TIMESTAMP, _corrupt_record STRING", mode="PERMISSIVE", includeErrors="true")
+    (typed,) = decode(iter([batch((NOON_MS, "no JSON"), (NOON_MS, "{}"))]), given)
+    assert typed.column("value").to_pylist() == [{"at": None, "_corrupt_record": "no JSON"}, None]
+    assert ["JSON" in each["message"] for each in typed.column("error").to_pylist()] == [True, False]
+
+
 def test_default_is_one_day() -> None:
     list(decode(iter([batch((NOON_MS, '{"at": "2026-01-02T12:00:00Z"}'))]), options()))
     with pytest.raises(FormatError, match="more than 1 d"):
@@ -80,7 +100,7 @@ def test_default_is_one_day() -> None:
 def test_reason_of_a_time_beyond_the_calendar() -> None:
     times = pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC"))
     stamps = pa.array([0], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    ((row, field, problem),) = FutureTimes("at", 1000).find(pa.StructArray.from_arrays([times], ["at"]), stamps)
+    ((row, field, problem),) = EventTimes("at", 1000).find(pa.StructArray.from_arrays([times], ["at"]), stamps)
     assert (row, field) == (0, "at")
     assert problem.startswith(f"is {2**62 // 1000} ms, more than 1 s after the record's timestamp 1970-01-01")
 
