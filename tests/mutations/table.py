@@ -11,6 +11,7 @@ CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "test
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
 CORRUPT_BYTE = f"{STORAGE}/test_corrupt_bytes.py::test_corrupt_byte_costs_only_what_it_touches"
+EACH_NODE = "tests/cluster/test_each_node.py"
 MARKERS = f"{UNIT}/broker/test_transaction_markers.py"
 TRANSACTIONAL_OFFSETS = f"{CHAOS}/test_transactional_offsets.py"
 TRANSACTIONS = f"{UNIT}/broker/test_transactions.py"
@@ -31,6 +32,9 @@ REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 EXACTLY_ONCE_SEEDS = "tests/simulation/test_exactly_once.py::test_acknowledged_records_appear_once_and_in_order"
+PROBE = f"{UNIT}/broker/control/test_probe.py"
+FORWARDERS = "tests/cluster/test_forwarders.py"
+ASSIGNMENTS = f"{UNIT}/broker/control/test_assignments.py"
 SHELL_SEEDS = "tests/simulation/test_shells.py::test_nodes_agree_on_the_metadata_and_keep_what_they_acknowledge"
 CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
 REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
@@ -55,6 +59,30 @@ MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
 WIRE = (
+    Mutation(
+        "quotas that are not enforced are refused",
+        "broker/handlers/alter_client_quotas.py",
+        "ErrorCode.UNSUPPORTED_VERSION, MESSAGE",
+        "ErrorCode.NONE, None",
+        ("tests/clients/test_refused_requests.py::test_what_is_missing_is_refused_with_an_error_and_not_advertised",),
+    ),
+    Mutation(
+        "a consumer that failed ignores the response to its last heartbeat",
+        "clients/consumer/membership.py",
+        "self._in_flight = self._heartbeat = None",
+        "self._in_flight = None",
+        ("tests/unit/clients/test_consumer_core.py::test_heartbeat_response_after_a_failure_is_ignored",),
+    ),
+    Mutation(
+        "any replica describes the producers of a partition",
+        "broker/handlers/describe_producers.py",
+        "broker.partitions.readable(topic, index)",
+        "broker.partitions.get(topic, index)",
+        (
+            f"{EACH_NODE}::test_any_replica_describes_the_producers[ottla-1]",
+            f"{EACH_NODE}::test_tools_work_with_each_node[ottla-2]",
+        ),
+    ),
     Mutation(
         "half-received frames share a bounded memory",
         "network/receive_memory.py",
@@ -516,20 +544,18 @@ ON_DISK = (
     Mutation(
         "corruption affects one batch, and no later ones",
         "log/repair.py",
-        "    if segment.size - position < HEADER_SIZE:\n        return None\n    found",
-        "    if segment.size > 0:\n        return None\n    found",
-        (f"{CORRUPT_BYTE}[segment-stopped]",),
-        MANY_BYTES,
+        "    if segment.size - position < HEADER_SIZE:\n        return None\n    head = bytearray",
+        "    if segment.size > 0:\n        return None\n    head = bytearray",
+        (f"{STORAGE}/test_repairs.py::test_replaced_header_can_be_written_back",),
     ),
     Mutation(
         "a repair does not write checksums for corrupt records",
         "log/repair.py",
-        "    files.pwrite(fd, head, position)\n",
+        "    _replace(segment, position, head, problem)\n",
         "    from ottla.records.checksum import crc32c\n\n"
-        '    head[17:21] = crc32c(bytes(head[21:]) + stretch[HEADER_SIZE:]).to_bytes(4, "big")\n'
-        "    files.pwrite(fd, head, position)\n",
-        (f"{CORRUPT_BYTE}[newest segment-killed]",),
-        MANY_BYTES,
+        '    head[17:21] = crc32c(bytes(head[21:]) + rest).to_bytes(4, "big")\n'
+        "    _replace(segment, position, head, problem)\n",
+        (f"{STORAGE}/test_repairs.py::test_repaired_header_does_not_make_a_corrupt_record_look_right[clean]",),
     ),
     Mutation(
         "offsets that are served follow each other",
@@ -572,15 +598,132 @@ ON_DISK = (
         "records/_survey.py",
         "        return crc32c(whole[at + _CRC_START : at + size]) == crc\n",
         "        return True\n",
-        (f"{STORAGE}/test_recovery.py::test_a_flipped_bit_ends_the_log_before_its_batch",),
+        (
+            f"{STORAGE}/test_recovery.py::test_a_flipped_bit_of_unflushed_data_ends_the_log_before_its_batch_or_is_repaired",
+        ),
         FALLBACK,
     ),
     Mutation(
         "truncated data never reappears after recovery",
         "log/recovery.py",
-        "            self.files.fsync(segment.fd)\n            segment.size",
-        "            segment.size",
+        "        self.files.fsync(segment.fd)\n        segment.size",
+        "        segment.size",
         (f"{STORAGE}/test_recovery.py::test_truncated_tail_does_not_come_back_after_the_next_power_cut",),
+    ),
+)
+
+UNUSUAL = f"{STORAGE}/test_unusual_directories.py::test_records_of_an_unusual_directory_are_read_as_before"
+REPAIRS = f"{STORAGE}/test_repairs.py"
+
+GAPS = (
+    Mutation(
+        "recovery accepts gaps between batches",
+        "records/_survey.py",
+        "            if base < self.expected or last < base",
+        "            if base != self.expected or last < base",
+        (f"{UNUSUAL}[delete-gaps within segments-crash]",),
+        FALLBACK,
+    ),
+    Mutation(
+        "readers accept gaps between batches",
+        "log/segment.py",
+        "            right = base >= lowest and (",
+        "            right = (base == lowest or not position) and (",
+        (f"{UNUSUAL}[delete-gaps within segments-clean start]",),
+    ),
+    Mutation(
+        "recovery accepts gaps between segments",
+        "log/recovery.py",
+        "        if end < following in self.rolled:\n",
+        "        if end < following:\n",
+        (
+            f"{UNUSUAL}[delete-gaps at the ends of segments-crash]",
+            f"{REPAIRS}::test_gap_after_a_segment_that_this_log_did_not_end_there_is_accepted",
+        ),
+    ),
+    Mutation(
+        "batches that a power cut took from the end of a segment end the log",
+        "log/recovery.py",
+        "        if end < following in self.rolled:\n",
+        "        if end < 0:\n",
+        (f"{REPAIRS}::test_batches_that_a_power_cut_took_from_the_end_of_a_segment_end_the_log",),
+    ),
+    Mutation(
+        "the end of a rolled segment is marked until it is synced",
+        "log/segment_list.py",
+        '            mark = f"{context.path}/{file_name(offset, ROLLED)}"\n',
+        '            mark = f"{context.path}/notes"\n',
+        (f"{REPAIRS}::test_marks_of_rolled_segments_are_deleted_by_the_flush",),
+    ),
+    Mutation(
+        "a follower starts a segment after a huge gap",
+        "log/follower.py",
+        "        log.roll(now_ms, header.base_offset)\n",
+        "        log.roll(now_ms)\n",
+        (f"{UNUSUAL}[delete-huge gaps-replica on another broker]",),
+    ),
+    Mutation(
+        "a copy of a log ends where the log ends",
+        "log/moves.py",
+        "                future.roll(offset=log.log_end_offset)\n",
+        "                return 0\n",
+        (f"{UNUSUAL}[delete-huge gaps-move to another directory]",),
+    ),
+    Mutation(
+        "segments that were synced stay, whatever precedes them",
+        "log/recovery.py",
+        "        if i + 1 == len(self.segments) or end < self._bounds_of(i).synced_to:\n",
+        "        if i + 1 == len(self.segments):\n",
+        (f"{REPAIRS}::test_clean_directory_with_a_short_segment_loses_no_later_segment",),
+    ),
+    Mutation(
+        "batches that recovery cuts off are copied",
+        "log/recovery.py",
+        "        if end < bounds.synced_to or has_sound_batch(segment, good):\n",
+        "        if end < 0:\n",
+        (f"{REPAIRS}::test_bytes_behind_a_torn_batch_are_copied_and_can_be_appended_again",),
+    ),
+    Mutation(
+        "copies are on disk before the bytes are cut",
+        "log/salvage.py",
+        "        files.fsync(target)\n    finally:\n",
+        "    finally:\n",
+        (f"{REPAIRS}::test_copy_is_on_disk_before_the_bytes_are_cut",),
+    ),
+    Mutation(
+        "segments that leave the log are renamed",
+        "log/recovery.py",
+        "            is_valuable = has_sound_batch(segment, 0)\n",
+        "            is_valuable = False\n",
+        (f"{REPAIRS}::test_log_that_ends_before_its_start_is_not_thrown_away",),
+    ),
+    Mutation(
+        "a header is copied before it is replaced",
+        "log/repair.py",
+        "    copy = salvage.save_bytes(segment, position, position + HEADER_SIZE, salvage.REPLACED)\n",
+        '    copy = ""\n',
+        (f"{REPAIRS}::test_replaced_header_can_be_written_back",),
+    ),
+    Mutation(
+        "a base offset is corrected only if no other one is possible",
+        "log/repair.py",
+        "    place = next((place for place in places if place.end - place.start == place.length), None)\n",
+        "    place = next((place for place in places if place.end - place.start >= place.length), None)\n",
+        (f"{REPAIRS}::test_wrong_base_offset_next_to_a_gap_is_not_guessed[clean]",),
+    ),
+    Mutation(
+        "the copies of a partition take a bounded part of the disk",
+        "log/salvage.py",
+        "        if excess > 0 and path not in newest:\n",
+        "        if excess > 1 << 60:\n",
+        (f"{REPAIRS}::test_copies_are_bounded_and_the_newest_stay",),
+    ),
+    Mutation(
+        "the copies of a partition move with it",
+        "log/moves.py",
+        "            copy_all(log.files, log.directory, future.files, future.directory)\n",
+        "            pass\n",
+        (f"{REPAIRS}::test_copies_move_with_the_log_and_are_deleted_with_it",),
     ),
 )
 
@@ -628,7 +771,7 @@ CRASHES = (
     Mutation(
         "rolled segments are all there after kill -9",
         "log/recovery.py",
-        "                if cut or self._is_cut_short(i, end):\n",
+        "                if is_last:\n",
         "                if end is not None:\n",
         (f"{RESTARTS}::test_kill_9_while_segments_roll",),
     ),
@@ -804,8 +947,8 @@ CRASHES = (
     Mutation(
         "metadata is synced before the response",
         "broker/metadata_log.py",
-        "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
-        "        if end_offset:\n",
+        "        self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))\n",
+        "        _notify(completion.complete, response)\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_acknowledged_operations_survive_a_power_cut",),
     ),
     Mutation(
@@ -846,6 +989,37 @@ CRASHES = (
         "            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "            fcntl.lockf(fd, fcntl.LOCK_UN)\n",
         (f"{CHAOS}/test_refused_starts.py::test_port_or_directory_in_use_is_an_error",),
+    ),
+    Mutation(
+        "the directory of the metadata log is locked",
+        "broker/server.py",
+        "                self._metadata_lock.acquire()\n",
+        "",
+        (f"{CHAOS}/test_refused_starts.py::test_directory_of_the_metadata_log_alone_is_locked_too",),
+    ),
+    Mutation(
+        "a refused start removes what it created",
+        "log/creation.py",
+        "    except BaseException:\n",
+        "    except GeneratorExit:\n",
+        (
+            f"{CHAOS}/test_refused_starts.py::test_refused_start_removes_only_what_it_created",
+            f"{UNIT}/cli/test_format.py::test_directory_that_cannot_be_created_leaves_no_other_formatted",
+        ),
+    ),
+    Mutation(
+        "a refused start removes nothing of a process that holds the directory",
+        "log/creation.py",
+        "    lock.acquire()\n",
+        "",
+        (f"{CHAOS}/test_refused_starts.py::test_start_that_is_refused_while_another_one_starts_removes_nothing_of_it",),
+    ),
+    Mutation(
+        "a refused start keeps the mark of a clean stop",
+        "broker/node/directories.py",
+        "        _restore_clean_shutdown(files, logs)\n",
+        "        pass\n",
+        (f"{CHAOS}/test_refused_starts.py::test_refused_start_removes_only_what_it_created",),
     ),
 )
 
@@ -1269,7 +1443,7 @@ SHORTAGES = (
         "            raise\n",
         (
             f"{SHORT}::test_partition_is_created_later_wherever_it_fails[EMFILE]",
-            f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[4]",
+            f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[5]",
         ),
     ),
     Mutation(
@@ -1279,7 +1453,7 @@ SHORTAGES = (
         "        new = Segment.create(context.files, context.path, offset, context.open_files, now_ms)\n",
         "        new = Segment.create(context.files, context.path, offset, context.open_files, now_ms)\n"
         "        old.write_out()\n",
-        (f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[4]",),
+        (f"{SHORT}::test_log_goes_on_in_its_segment_after_a_roll_that_failed[5]",),
     ),
     Mutation(
         "a flush that found no descriptors is done in full by the next one",
@@ -1757,14 +1931,14 @@ CONSUMER = (
     Mutation(
         "a poll of a share consumer accepts only records that an earlier poll returned",
         "clients/share/core.py",
-        "            self._held.setdefault(record.topic_partition, {})[record.offset] = held\n            taken",
-        "            self._held.setdefault(record.topic_partition, {})[record.offset] = held\n"
-        "            self._held[record.topic_partition] |= {r.offset: h for r, h in self._ready}\n            taken",
+        "            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired\n",
+        "            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired\n"
+        "            self._held[record.topic_partition] |= {r.offset: a for r, a in self._buffer._ready}\n",
         (f"{SHARE}::test_next_poll_accepts_what_was_returned_and_nothing_else",),
     ),
     Mutation(
         "a share consumer releases corrupt records, so that they are delivered again",
-        "clients/share/core.py",
+        "clients/share/buffer.py",
         "                    missing[offset] = AcknowledgeType.RELEASE if is_corrupt else GAP\n",
         "                    missing[offset] = GAP if is_corrupt else GAP\n",
         (f"{SHARE}::test_corrupt_records_are_released_not_skipped",),
@@ -1778,10 +1952,61 @@ CONSUMER = (
     ),
     Mutation(
         "records that were not acquired are not returned",
-        "clients/share/core.py",
+        "clients/share/buffer.py",
         "            for offset in range(first, last + 1):\n",
         "            for offset in range(min(found, default=first), max(found, default=last) + 1):\n",
         (f"{SHARE}::test_records_that_were_not_acquired_are_not_returned",),
+    ),
+    Mutation(
+        "a share consumer drops buffered records whose locks have ended",
+        "clients/share/core.py",
+        "        dropped = self._buffer.drop_expired(now_ms)\n",
+        "        dropped = self._buffer.drop_expired(0.0)\n",
+        (
+            f"{SHARE}::test_record_whose_lock_has_ended_is_neither_returned_nor_acknowledged",
+            "tests/simulation/test_share_consumers.py::test_share_consumers",
+        ),
+    ),
+    Mutation(
+        "a share consumer that was paused does not take its locks for longer than they are",
+        "clients/share/core.py",
+        "            locked_until_ms = min(now_ms, sent.latest_ms) + response.acquisition_lock_timeout_ms\n",
+        "            locked_until_ms = now_ms + response.acquisition_lock_timeout_ms\n",
+        (
+            f"{SHARE}::test_response_that_was_read_late_does_not_extend_the_lock",
+            "tests/simulation/test_share_consumers.py::test_share_consumers",
+        ),
+    ),
+    Mutation(
+        "with record_limit a share consumer asks one broker at a time",
+        "clients/share/core.py",
+        "            nodes = [] if is_fetching else sorted(nodes",
+        "            nodes = nodes or sorted(nodes",
+        (
+            f"{SHARE}::test_record_limit_asks_one_broker_at_a_time_in_turn",
+            "tests/simulation/test_share_consumers.py::test_share_consumers",
+        ),
+    ),
+    Mutation(
+        "a share consumer limits the records when whole batches take longer than their locks",
+        "clients/share/core.py",
+        "            self._limits_records = True\n",
+        "            pass\n",
+        (f"{SHARE}::test_records_are_limited_once_whole_batches_take_too_long",),
+    ),
+    Mutation(
+        "a share consumer drops the buffered records of a share session that was lost",
+        "clients/share/core.py",
+        "        session.fail()\n        self._buffer.drop_node(sent.node)\n",
+        "        session.fail()\n",
+        (f"{SHARE}::test_buffered_records_are_dropped_with_their_share_session",),
+    ),
+    Mutation(
+        "a share consumer does not hold a record whose renewal failed",
+        "clients/share/core.py",
+        "            if kind == AcknowledgeType.RENEW and (queued.tp, offset) in self._renewed:\n",
+        "            if kind == AcknowledgeType.GAP and (queued.tp, offset) in self._renewed:\n",
+        (f"{SHARE}::test_record_whose_renewal_failed_is_not_held_any_more",),
     ),
 )
 
@@ -1841,17 +2066,36 @@ SHARES = (
         "broker/share_effects.py",
         "                self._storage().release_member(effect.group_id, effect.member_id)\n",
         "",
-        (
-            f"{SHARE_REQUESTS}::test_records_of_a_member_that_left_are_released_at_once",
-            f"{SHARE_REQUESTS}::test_records_of_a_member_without_heartbeats_are_released_at_once",
-        ),
+        (f"{SHARE_REQUESTS}::test_records_of_a_member_without_heartbeats_are_released_at_once",),
+    ),
+    Mutation(
+        "a member that left its share group can acknowledge its records",
+        "coordinators/group/share/heartbeat.py",
+        "core.append(_removal(core, group, member, now), AnswerCall(call, response))]",
+        "ReleaseRecords(group.group_id, member.member_id), "
+        "core.append(_removal(core, group, member, now), AnswerCall(call, response))]",
+        (f"{SHARE_REQUESTS}::test_member_that_left_can_acknowledge_its_records",),
     ),
     Mutation(
         "records of a member of a share group are released only after its removal is recorded",
         "coordinators/group/share/heartbeat.py",
-        "if error is not ErrorCode.NONE:\n        return [] if answer",
-        "if error is None:\n        return [] if answer",
+        "    return [follow_up.effect] if error is ErrorCode.NONE else []\n",
+        "    return [follow_up.effect]\n",
         (f"{SHARE_GROUP}::test_records_are_released_only_after_the_removal_is_recorded",),
+    ),
+    Mutation(
+        "a commit of offsets for a share group says that it has none",
+        "coordinators/group/membership.py",
+        "    if committer.group_id in core.share_groups:\n        return ErrorCode.GROUP_ID_NOT_FOUND\n",
+        "",
+        (f"{SHARE_GROUP}::test_requests_of_other_types_for_a_share_group_are_refused",),
+    ),
+    Mutation(
+        "the leader of a share partition that a response does not name is unknown, not node 0",
+        "broker/share_leaders.py",
+        "_UNKNOWN: Final = (-1, -1)\n",
+        "_UNKNOWN: Final = (0, 0)\n",
+        (f"{UNIT}/broker/test_share_fetching.py::test_leader_of_another_partition_is_unknown_and_not_node_zero",),
     ),
     Mutation(
         "a group with the id of a deleted share group does not use the deleted state",
@@ -2046,6 +2290,13 @@ TRANSACTIONS_SIMULATED = (
 )
 
 PRODUCER_TRANSACTIONS = (
+    Mutation(
+        "a consumer that commits by itself takes no part in a transaction",
+        "clients/producer/transaction_calls.py",
+        "    if consumer is not None and consumer.auto_commits:\n",
+        "    if consumer is not None and not consumer.auto_commits:\n",
+        ("tests/clients/test_ottla_transactions.py::test_consumer_that_commits_by_itself_is_refused[ottla]",),
+    ),
     Mutation(
         "a transaction is committed only when all of its records have their outcome",
         "clients/producer/transactions.py",
@@ -2740,11 +2991,81 @@ CONTROLLER = (
         (f"{DUTIES}::test_previous_process_is_replaced_before_its_session_ends_only_if_its_connection_closed",),
     ),
     Mutation(
+        "a broker reports its only directory if the metadata shows another one",
+        "broker/control/assignments.py",
+        "                if where is not None and partition.directory_of(self._node_id) != where:\n",
+        "                if False:\n",
+        (
+            f"{ASSIGNMENTS}::test_only_directory_of_a_broker_is_reported_if_the_metadata_shows_another_one",
+            "tests/cluster/test_replaced_disks.py::test_records_survive_the_replacement_of_every_disk",
+            "tests/simulation/test_cluster.py::test_replica_on_a_replaced_disk_leads",
+        ),
+    ),
+    Mutation(
+        "a replica whose directory becomes known is elected at once",
+        "controller/leaders.py",
+        "        if target.replicas is not None or target.directories or",
+        "        if target.replicas is not None or",
+        (f"{UNIT}/controller/test_directories.py::test_replica_leads_when_its_broker_reports_a_directory_that_it_has",),
+    ),
+    Mutation(
+        "a log that was lost is not recreated without another leader",
+        "broker/lost_logs.py",
+        "        return had_log and (may_return or partition.leader in (NO_LEADER, self._node_id))\n",
+        "        return had_log and may_return\n",
+        (f"{UNIT}/broker/test_lost_logs.py::test_replica_in_a_replaced_directory_waits_for_another_leader",),
+    ),
+    Mutation(
+        "the leader of the quorum is shown as controller",
+        "tools/admin/cluster_facts.py",
+        "    controller = quorum.leader if quorum else cluster.controller\n",
+        "    controller = cluster.controller\n",
+        ("tests/cluster/test_no_leader.py::test_each_broker_names_the_leader_of_the_quorum_as_controller",),
+    ),
+    Mutation(
+        "records that are committed before their replay ends are published at once",
+        "broker/metadata_log.py",
+        "            self.committed(self.raft.high_watermark)\n",
+        "            _notify(self._waiting.pop().completion.complete, response)\n",
+        (SHELL_SEEDS,),
+    ),
+    Mutation(
+        "the active controller writes records while the metadata is idle",
+        "broker/control/duties.py",
+        '        self._repeat("write an empty record", lambda controller: controller.write_nothing())\n',
+        "",
+        (f"{DUTIES}::test_empty_record_is_written_at_each_idle_interval", SHELL_SEEDS),
+    ),
+    Mutation(
         "a closed connection alone does not fence a broker",
         "broker/control/duties.py",
         "            if done.result() and not",
         "            if not",
         (f"{DUTIES}::test_closed_connection_alone_fences_no_broker",),
+    ),
+    Mutation(
+        "a listener that accepts and closes connections proves nothing alone",
+        "broker/control/probe.py",
+        "    completion.complete(is_refused)\n",
+        "    completion.complete(bool(endpoints))\n",
+        (f"{PROBE}::test_listener_that_accepts_and_closes_proves_nothing_alone",),
+    ),
+    Mutation(
+        "a forwarder of a killed broker does not hide that its other listener refuses connections",
+        "broker/control/probe.py",
+        "not answers <= {errno.ECONNREFUSED, errno.ECONNRESET}",
+        "not answers <= {errno.ECONNREFUSED}",
+        (
+            f"{PROBE}::test_refused_connections_prove_it_beside_a_forwarder_that_accepts_and_closes",
+            f"{FORWARDERS}::test_killed_broker_behind_a_forwarder_is_replaced_before_its_session_expires",
+        ),
+    ),
+    Mutation(
+        "a connection that stays open proves that a process may live",
+        "broker/control/probe.py",
+        "        except TimeoutError:\n            return 0\n        except ConnectionResetError:\n",
+        "        except TimeoutError:\n            return errno.ECONNRESET\n        except ConnectionResetError:\n",
+        (f"{PROBE}::test_connection_that_stays_open_refutes_every_other_listener",),
     ),
     Mutation(
         "a broker that connected again is not fenced",
@@ -3097,8 +3418,8 @@ CLUSTER = (
     Mutation(
         "an operation of the controller is answered when a majority has its records",
         "broker/metadata_log.py",
-        "        if end_offset <= self.raft.high_watermark and not self._waiting:\n",
-        "        if True:\n",
+        "        self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))\n",
+        "        _notify(completion.complete, response)\n",
         (SHELL_SEEDS,),
     ),
     Mutation(
@@ -3188,7 +3509,36 @@ MOVES = (
 DECLARATION = f"{UNIT}/streams"
 SIGNALS = "tests/streams/test_command.py"
 LETTERS = "tests/streams/test_dead_letters.py"
+REFUSED = "tests/streams/test_refused.py"
 STREAMS = (
+    Mutation(
+        "the lag of a running pipeline includes records that its last micro-batch did not see",
+        "cli/stream_status.py",
+        "        return observing.with_present_ends(connect(options), statuses)\n",
+        "        return statuses\n",
+        ("tests/streams/test_observing.py::test_lag_of_a_running_pipeline_is_the_present_one",),
+    ),
+    Mutation(
+        "a wrong duration of a stream is an error where it is written",
+        "streams/declarations.py",
+        "    milliseconds(what, late)\n",
+        "",
+        (f"{DECLARATION}/test_declarations.py::test_wrong_declaration_is_rejected_where_it_is_written",),
+    ),
+    Mutation(
+        "a pipeline does not process its own results without end",
+        "streams/planning.py",
+        "        for plan in with_loops(plans)\n",
+        "        for plan in plans\n",
+        (f"{REFUSED}::test_output_that_is_an_input_is_refused_unless_the_pipeline_may_loop",),
+    ),
+    Mutation(
+        "the error of a function that cannot be pickled names function and variable",
+        "streams/planning.py",
+        "    except PickleError as error:\n",
+        "    except ZeroDivisionError as error:\n",
+        (f"{REFUSED}::test_function_that_cannot_be_pickled_is_named_with_its_pipeline",),
+    ),
     Mutation(
         "a pipeline does not use the state of other operations",
         "streams/checkpoint_files.py",
@@ -3216,6 +3566,27 @@ STREAMS = (
         "return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)",
         "return str(error)",
         (f"{DECLARATION}/test_failures.py::test_failure_is_that_before_a_write_that_could_not_be_aborted",),
+    ),
+    Mutation(
+        "a process of Spark that is lost at a start is retried, although pyspark has no class for the exception",
+        "streams/spark_errors.py",
+        "SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)",
+        "SPARK_ERRORS: Final = (PySparkException,)",
+        ("tests/streams/test_runner.py::test_process_that_is_lost_at_a_start_is_retried_and_the_status_says_so",),
+    ),
+    Mutation(
+        "Spark's lost process that lists formats delays a start",
+        "streams/inputs.py",
+        "    _ensure_format(spark)\n",
+        "",
+        (f"{SIGNALS}::test_python_processes_that_are_killed_at_a_start_delay_it",),
+    ),
+    Mutation(
+        "an interrupted write of foreachBatch does not overflow the stack of Spark's thread",
+        "streams/outputs.py",
+        "            raise PySparkException(_INTERRUPTED if is_stopped else text) from None\n",
+        "            raise\n",
+        (f"{SIGNALS}::test_interrupted_run_prints_a_few_lines",),
     ),
     Mutation(
         "a pipeline that makes no progress is not restarted for ever",
@@ -3337,6 +3708,34 @@ STREAMS = (
         ("tests/streams/test_observing.py::test_running_pipeline_is_not_reset",),
     ),
     Mutation(
+        "the latency of a pipeline: records that arrive slowly share micro-batches",
+        "streams/outputs.py",
+        "settings.pace(pipeline, has_clock=query.has_clock).interval_ms",
+        "settings.pace(pipeline, has_clock=query.has_clock).wait_ms",
+        ("tests/streams/test_pacing.py::test_records_that_arrive_slowly_share_micro_batches",),
+    ),
+    Mutation(
+        "the latency of a pipeline does not slow one that is behind",
+        "streams/pacing.py",
+        "interval_ms = 0 if is_limited else latency_ms",
+        "interval_ms = latency_ms",
+        ("tests/streams/test_pacing.py::test_backlog_with_max_records_is_processed_without_pauses",),
+    ),
+    Mutation(
+        "the latency of a stream does not let its waiting records become late",
+        "spark/idle.py",
+        "if self._active_s is None or self._reader.is_waiting:",
+        "if self._active_s is None:",
+        (f"{UNIT}/spark/test_idle.py::test_stream_with_records_that_wait_for_more_is_not_idle",),
+    ),
+    Mutation(
+        "a micro-batch that another version has half written in other tasks is refused",
+        "spark/exactly_once.py",
+        "        if before.get(PLANNING) != now.get(PLANNING):\n",
+        "        if False:\n",
+        (f"{UNIT}/spark/test_exactly_once.py::test_batch_that_a_version_with_other_tasks_has_half_written_is_refused",),
+    ),
+    Mutation(
         "a repeated micro-batch moves the event time of an idle stream as the first one did",
         "spark/idle.py",
         'tasks.append(TickPartition(end[IDLE]["0"]))',
@@ -3344,13 +3743,20 @@ STREAMS = (
         (f"{UNIT}/spark/test_idle.py::test_repeated_batch_has_the_same_time",),
     ),
     Mutation(
+        "a record without an event time does not vanish from windows and joins",
+        "spark/event_times.py",
+        "        if not pc.any(is_future).as_py() and not pc.any(is_missing).as_py():\n",
+        "        if not pc.any(is_future).as_py():\n",
+        (f"{UNIT}/spark/test_event_times.py::test_missing_time_is_invalid",),
+    ),
+    Mutation(
         "an event time far in the future does not make all later records late",
-        "spark/future_times.py",
-        "        if not pc.any(is_bad).as_py():\n",
-        "        if True:\n",
+        "spark/event_times.py",
+        "        if not pc.any(is_future).as_py() and not pc.any(is_missing).as_py():\n",
+        "        if not pc.any(is_missing).as_py():\n",
         (
-            f"{UNIT}/spark/test_future_times.py::test_record_is_named",
-            f"{UNIT}/spark/test_future_times.py::test_permissive_read_has_null_and_the_bytes",
+            f"{UNIT}/spark/test_event_times.py::test_record_is_named",
+            f"{UNIT}/spark/test_event_times.py::test_permissive_read_has_null_and_the_bytes",
         ),
     ),
 )
@@ -3372,6 +3778,7 @@ MUTATIONS = (
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,
+    *GAPS,
     *CRASHES,
     *DISKS,
     *BETWEEN_BROKERS,
