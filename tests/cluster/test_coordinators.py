@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.internal_topic import partition_of
 from ottla.clients import Admin, Consumer, Producer, Record, ShareConsumer, TopicPartition
 from ottla.clients.admin import ConfigResource, NewTopic, PartialFailure
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordination.internal_topic import partition_of
 
 from .conftest import Clusters
 from .processes import SMALL, Cluster

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.node.directories import directory_id, identify
 from ottla.clients import Producer
 from ottla.clients.admin import ConfigResource, NewTopic
+from ottla.cluster.node.directories import directory_id, identify
 from ottla.config import BrokerConfig
 from ottla.controller.brokers import RESERVED_DIRECTORIES
 from ottla.log import Files

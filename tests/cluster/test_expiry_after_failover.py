@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.internal_topic import partition_of
 from ottla.clients import Consumer, Producer, ShareConsumer, TopicPartition
 from ottla.clients.admin import ConfigResource, NewTopic, TransactionState
 from ottla.clients.errors import ClientError
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordination.internal_topic import partition_of
 from tests import deadlines
 
 from .processes import SMALL, Cluster

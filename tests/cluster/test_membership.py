@@ -8,10 +8,10 @@ import signal
 import time
 from collections.abc import Callable
 
-from ottla.broker.lost_brokers import WAIT_S
 from ottla.broker.server import RESIGN_WITHIN_S
 from ottla.clients import Admin
 from ottla.clients.admin import NewTopic
+from ottla.cluster.lost_brokers import WAIT_S
 from ottla.network.client import ClientConnection
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

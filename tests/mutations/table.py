@@ -32,9 +32,9 @@ REPLICATED = "tests/simulation/test_replicas.py"
 RAFT = "tests/simulation/test_raft.py"
 RAFT_SEEDS = f"{RAFT}::test_committed_records_survive_everything"
 EXACTLY_ONCE_SEEDS = "tests/simulation/test_exactly_once.py::test_acknowledged_records_appear_once_and_in_order"
-PROBE = f"{UNIT}/broker/control/test_probe.py"
+PROBE = f"{UNIT}/cluster/control/test_probe.py"
 FORWARDERS = "tests/cluster/test_forwarders.py"
-ASSIGNMENTS = f"{UNIT}/broker/control/test_assignments.py"
+ASSIGNMENTS = f"{UNIT}/cluster/control/test_assignments.py"
 SHELL_SEEDS = "tests/simulation/test_shells.py::test_nodes_agree_on_the_metadata_and_keep_what_they_acknowledge"
 CONTROLLER_SEEDS = "tests/simulation/test_controllers.py::test_committed_metadata_survives_everything"
 REPLICATION_SEEDS = "tests/simulation/test_replication.py::test_acknowledged_records_survive_everything"
@@ -271,7 +271,7 @@ LONG_REQUESTS = f"{UNIT}/broker/test_long_requests.py"
 BOUNDED_WORK = (
     Mutation(
         "long work is executed in slices",
-        "broker/work.py",
+        "common/work.py",
         "            elif now_ms() >= until_ms and self.later is not None:\n",
         "            elif False:\n",
         (
@@ -281,21 +281,21 @@ BOUNDED_WORK = (
     ),
     Mutation(
         "all unfinished work shares the time of an iteration",
-        "broker/work.py",
+        "common/work.py",
         "        waiting: Completion[Any] | None = None\n        if self._left_ms > 0 or self.later is None:\n",
         "        waiting: Completion[Any] | None = None\n        if True:\n",
         (f"{WORK}::test_tasks_that_start_in_one_iteration_share_its_time",),
     ),
     Mutation(
         "a limited number of large requests are decoded at a time",
-        "broker/work.py",
+        "common/work.py",
         "            while self._held_back and self._large < MOST_LARGE:\n",
         "            while self._held_back:\n",
         (f"{WORK}::test_number_of_decoded_large_requests_is_limited",),
     ),
     Mutation(
         "work for a disconnected client is cancelled",
-        "broker/work.py",
+        "common/work.py",
         "        if task.client is not None and task.client.closed:\n",
         "        if False:\n",
         (f"{WORK}::test_work_for_a_disconnected_client_is_cancelled",),
@@ -326,21 +326,21 @@ BOUNDED_WORK = (
     ),
     Mutation(
         "the controller decides one operation at a time",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "        if not self._deciding:\n            self._deciding = True\n",
         "        if True:\n            self._deciding = True\n",
         (f"{LONG_REQUESTS}::test_operations_of_the_controller_wait_for_each_other",),
     ),
     Mutation(
         "a session that is read in slices rejects other requests",
-        "broker/fetch_session.py",
+        "partitions/fetch_session.py",
         "        if session.epoch != epoch or session.is_busy:\n",
         "        if session.epoch != epoch:\n",
         (f"{LONG_REQUESTS}::test_session_that_is_read_in_slices_rejects_other_requests",),
     ),
     Mutation(
         "a recreated topic does not get the logs of the deleted topic",
-        "broker/partitions.py",
+        "partitions/partitions.py",
         "        if topic_partition in self._undeleted:",
         "        if False:",
         (f"{UNIT}/broker/test_opening.py::test_recreated_topic_does_not_get_the_old_logs",),
@@ -372,14 +372,14 @@ ON_DISK = (
     ),
     Mutation(
         "a corrupt metadata log is rejected",
-        "broker/metadata_loading.py",
+        "cluster/metadata/loading.py",
         "            if not check_crc(data, position, header.size):\n                raise corrupt_log(",
         "            if not data:\n                raise corrupt_log(",
         (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
         "a metadata log without one of its segments is rejected",
-        "broker/metadata_loading.py",
+        "cluster/metadata/loading.py",
         "            if header.base_offset > offset:\n",
         "            if header.base_offset > log.log_end_offset:\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_missing_metadata_segment_is_an_error_not_an_empty_log",),
@@ -400,14 +400,14 @@ ON_DISK = (
     ),
     Mutation(
         "a metadata log without its synced end is rejected",
-        "broker/metadata_loading.py",
+        "cluster/metadata/loading.py",
         "    if log.log_end_offset < synced:\n",
         "    if log.log_end_offset < 0:\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_synced_byte_is_rejected_with_its_position",),
     ),
     Mutation(
         "a corrupt metadata snapshot is skipped",
-        "broker/metadata_snapshots.py",
+        "cluster/metadata/snapshots.py",
         "        if not check_crc(data, position, header.size):\n",
         "        if not header:\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_corrupt_snapshot_is_skipped",),
@@ -587,7 +587,7 @@ ON_DISK = (
     ),
     Mutation(
         "the checksum of group records is checked",
-        "broker/coordinator_loading.py",
+        "coordination/loading.py",
         "            if not check_crc(data, position, header.size):\n",
         "            if not data:\n",
         (f"{CORRUPT_BYTE}[groups-stopped]",),
@@ -791,7 +791,7 @@ CRASHES = (
     ),
     Mutation(
         "topics are loaded from the log after the snapshot",
-        "broker/quorum/replay.py",
+        "cluster/quorum/replay.py",
         "                    if not header.is_control:\n",
         "                    if not header.is_control and header.base_offset < 20:\n",
         (f"{RESTARTS}::test_kill_9_while_topics_are_created_and_deleted",),
@@ -826,21 +826,21 @@ CRASHES = (
     ),
     Mutation(
         "a transaction completes after its topic was deleted",
-        "broker/transaction_runtime.py",
+        "coordination/transactions/runtime.py",
         "{partition: ErrorCode.NONE if error is deleted else error for",
         "{partition: error for",
         (f"{TRANSACTIONS}::test_topic_that_is_deleted_does_not_hold_up_its_transactions",),
     ),
     Mutation(
         "the response to a marker waits until the marker is committed",
-        "broker/transaction_markers.py",
+        "coordination/transactions/markers.py",
         "                waiting.append((partition, done))\n",
         "                waiting.clear()\n",
         (f"{MARKERS}::test_response_waits_until_the_marker_is_on_disk",),
     ),
     Mutation(
         "offsets of a transaction are committed by its marker",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        runner.shard.end_transaction(end.producer_id, commit=end.commit)\n",
         "",
         (f"{MARKERS}::test_marker_commits_offsets_of_the_transaction[True]",),
@@ -854,14 +854,14 @@ CRASHES = (
     ),
     Mutation(
         "the coordinator's answer about a partition is void after a marker",
-        "broker/transaction_verification.py",
+        "coordination/transactions/verification.py",
         "            if partition.log.producers.markers != self._markers[partition]:\n                continue\n",
         "",
         (f"{TRANSACTIONS}::test_answer_of_the_coordinator_is_void_after_a_marker",),
     ),
     Mutation(
         "a transactional batch is verified with the coordinator",
-        "broker/transaction_verification.py",
+        "coordination/transactions/verification.py",
         "            self.unsettled.add(partition)\n",
         "            pass\n",
         (
@@ -871,21 +871,21 @@ CRASHES = (
     ),
     Mutation(
         "batches of several producers do not count as those of one open transaction",
-        "broker/transaction_verification.py",
+        "coordination/transactions/verification.py",
         "        elif producer != (producer_id, epoch):\n            return False\n",
         "",
         (f"{TRANSACTIONS}::test_transactions_of_two_producers_in_one_request_are_rejected",),
     ),
     Mutation(
         "a transactional batch without an open transaction in its partition is verified",
-        "broker/transaction_verification.py",
+        "coordination/transactions/verification.py",
         "        if entry is not None and entry.epoch == epoch and entry.transaction_start >= 0:\n",
         "        if entry is not None and entry.epoch == epoch:\n",
         (f"{TRANSACTIONS}::test_batch_that_arrives_after_its_transaction_begins_no_other",),
     ),
     Mutation(
         "a transactional batch waits until the addition of its partition is committed",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        return runner.shard if runner.committed_end >= runner.appended_end else None\n",
         "        return runner.shard\n",
         (f"{TRANSACTIONS}::test_batch_waits_until_its_partition_is_added_on_disk",),
@@ -899,7 +899,7 @@ CRASHES = (
     ),
     Mutation(
         "markers wait until the decision is committed",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n",
         "        if runner:\n",
         (f"{TRANSACTIONS}::test_markers_wait_until_the_decision_is_on_disk[2]",),
@@ -920,14 +920,14 @@ CRASHES = (
     ),
     Mutation(
         "groups are loaded from their log",
-        "broker/coordinator_loading.py",
+        "coordination/loading.py",
         "            shard.replay(record.key, record.value, record.offset, producer_id=producer_id)\n",
         "            shard.replay(record.key, None, record.offset, producer_id=producer_id)\n",
         (f"{CHAOS}/test_kill9.py::test_committed_offsets_and_topics_survive_kill_9",),
     ),
     Mutation(
         "a partition of one replica proposes its first follower",
-        "broker/partition.py",
+        "partitions/partition.py",
         "        self._replication, self._propose = replication or (None, None)\n        self.isr_size",
         "        self._replication = replication.leader if replication else None\n        self.isr_size",
         (
@@ -936,7 +936,7 @@ CRASHES = (
     ),
     Mutation(
         "a response waits for the flush that the topic's settings require",
-        "broker/partition.py",
+        "partitions/partition.py",
         "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
         "            if now_ms:\n",
         (
@@ -946,7 +946,7 @@ CRASHES = (
     ),
     Mutation(
         "metadata is synced before the response",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "        self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))\n",
         "        _notify(completion.complete, response)\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_acknowledged_operations_survive_a_power_cut",),
@@ -1016,7 +1016,7 @@ CRASHES = (
     ),
     Mutation(
         "a refused start keeps the mark of a clean stop",
-        "broker/node/directories.py",
+        "cluster/node/directories.py",
         "        _restore_clean_shutdown(files, logs)\n",
         "        pass\n",
         (f"{CHAOS}/test_refused_starts.py::test_refused_start_removes_only_what_it_created",),
@@ -1088,7 +1088,7 @@ DISKS = (
     ),
     Mutation(
         "a failed fsync fails all waiters",
-        "broker/partition.py",
+        "partitions/partition.py",
         "        except (KafkaError, OSError) as error:\n            self._fail_waiting(",
         "        except KeyError as error:\n            self._fail_waiting(",
         (f"{FLUSH}::test_failed_fsync_fails_waiting_requests_and_exposes_no_records",),
@@ -1105,14 +1105,14 @@ DISKS = (
     ),
     Mutation(
         "a commit that cannot be written is rejected",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         '        except KafkaError as error:\n            logger.warning("Failed to write to',
         '        except KeyError as error:\n            logger.warning("Failed to write to',
         (f"{FAILING}::test_failed_disk_with_group_offsets_refuses_commits",),
     ),
     Mutation(
         "a snapshot that does not fit on the disk is retried",
-        "broker/metadata_snapshotting.py",
+        "cluster/metadata/snapshotting.py",
         '            except OSError as error:\n                logger.warning("Failed to write a metadata snapshot',
         '            except KeyError as error:\n                logger.warning("Failed to write a metadata snapshot',
         (f"{FAILING}::test_metadata_snapshot_that_does_not_fit_is_written_later",),
@@ -1126,7 +1126,7 @@ DISKS = (
     ),
     Mutation(
         "a node of a cluster does not found another one",
-        "broker/node/directories.py",
+        "cluster/node/directories.py",
         "    if cluster_id is None and not config.formats_itself:\n",
         "    if cluster_id is None and config is None:\n",
         ("tests/cluster/test_directories.py::test_node_of_a_cluster_does_not_found_another_one",),
@@ -1140,7 +1140,7 @@ DISKS = (
     ),
     Mutation(
         "partitions of a lost directory are not recreated",
-        "broker/node/directories.py",
+        "cluster/node/directories.py",
         "    missing = sorted(set(known.directories) - present) if known is not None else []\n",
         "    missing = sorted(set(known.directories) - known.directories) if known is not None else []\n",
         (f"{FAILING}::test_lost_directory_is_used_again_when_it_returns",),
@@ -1161,7 +1161,7 @@ DISKS = (
     ),
     Mutation(
         "a callback that raises does not stop the metadata log",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "            _notify(listener, old, image)\n",
         "            listener(old, image)\n",
         (f"{UNIT}/broker/test_metadata_log.py::test_listener_that_raises_does_not_stop_the_metadata_log",),
@@ -1172,28 +1172,28 @@ PEERS = f"{UNIT}/broker/test_peers.py"
 BETWEEN_BROKERS = (
     Mutation(
         "a follower's fetch does not miss what its position lets a waiter append",
-        "broker/fetching.py",
+        "partitions/fetching.py",
         "        if self._session.changes != seen:\n",
         "        if self._session.changes < seen:\n",
         (f"{UNIT}/broker/test_fetch.py::test_append_during_the_look_is_not_missed",),
     ),
     Mutation(
         "a partition that its leader does not know yet is not taken for deleted",
-        "broker/peers/markers.py",
+        "coordination/peers/markers.py",
         "    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error\n",
         "    return error\n",
         (f"{PEERS}::test_partition_that_its_leader_does_not_know_yet_is_not_taken_for_deleted",),
     ),
     Mutation(
         "a request has one marker of each producer",
-        "broker/peers/markers.py",
+        "coordination/peers/markers.py",
         "        return question.end.producer_id\n",
         "        return id(question)\n",
         (f"{PEERS}::test_markers_that_wait_for_a_broker_are_sent_in_one_request",),
     ),
     Mutation(
         "a repeated initialization does not reset share state at another broker",
-        "broker/peers/share_states.py",
+        "coordination/peers/share_states.py",
         "        if not isinstance(request, InitializeState) or not request.keeps_existing:\n",
         "        if request:\n",
         (f"{PEERS}::test_repeated_initialization_does_not_reset_state_at_another_broker",),
@@ -1204,7 +1204,7 @@ RUNTIME = f"{UNIT}/coordinators/test_group_runtime.py"
 GROUPS = (
     Mutation(
         "a shard is unloaded when another node leads its partition",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "            if runner.partition.closed or topic.leader_epoch(runner.index) != runner.leader_epoch:\n",
         "            if runner.partition.closed:\n",
         (
@@ -1214,7 +1214,7 @@ GROUPS = (
     ),
     Mutation(
         "a new leader shows nothing that it loaded before it is committed",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        self._appended(runner, runner.partition.log.log_end_offset)\n        shard",
         "        shard",
         (f"{RUNTIME}::test_replies_of_a_new_leader_wait_until_all_that_it_loaded_is_committed",),
@@ -1228,14 +1228,14 @@ GROUPS = (
     ),
     Mutation(
         "partitions of long group ids are not cached",
-        "broker/internal_topic.py",
+        "coordination/internal_topic.py",
         "if len(key) <= LONGEST_CACHED else",
         "if key else",
         (f"{UNIT}/coordinators/test_group_runtime.py::test_keys_of_long_group_ids_are_not_cached",),
     ),
     Mutation(
         "an unhandled error in one group does not stop the timers of others",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        finally:  # an unhandled error in one shard must not stop the timers of the others\n"
         "            self._arm_again(now)\n",
         "        except KeyError:\n            raise\n        self._arm_again(now)\n",
@@ -1290,7 +1290,7 @@ TIME = (
     ),
     Mutation(
         "sessions of members use the monotonic clock",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())\n",
         "        return Moment(self._clock.wall_ms(), self._clock.wall_ms())\n",
         (
@@ -1315,7 +1315,7 @@ TIME = (
     ),
     Mutation(
         "metadata snapshots continue after the clock was set back",
-        "broker/metadata_snapshotting.py",
+        "cluster/metadata/snapshotting.py",
         "not 0 <= self._clock.wall_ms() - self._began_ms < interval_ms",
         "self._clock.wall_ms() - self._began_ms >= interval_ms",
         (f"{CLOCK}::test_housekeeping_goes_on_after_the_clock_was_set_back",),
@@ -1361,7 +1361,7 @@ LONG = (
     ),
     Mutation(
         "the number of fetch sessions is limited",
-        "broker/fetch_session.py",
+        "partitions/fetch_session.py",
         "        if len(self._sessions) >= self._slots:\n",
         "        if len(self._sessions) < 0:\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
@@ -1383,7 +1383,7 @@ LONG = (
 )
 
 SHORT, MISSING = f"{STORAGE}/test_shortage.py", f"{STORAGE}/test_missing_files.py"
-REPLICA = f"{UNIT}/broker/quorum"
+REPLICA = f"{UNIT}/cluster/quorum"
 METADATA_LOG = f"{UNIT}/broker/test_metadata_log.py"
 SHORTAGES = (
     Mutation(
@@ -1464,7 +1464,7 @@ SHORTAGES = (
     ),
     Mutation(
         "a log that rolls faster than its disk syncs uses a bounded number of descriptors",
-        "broker/partition.py",
+        "partitions/partition.py",
         " and not self.log.durability.is_ahead_of_disk:\n",
         ":\n",
         (f"{FLUSH}::test_log_that_rolls_faster_than_its_disk_syncs_waits_before_descriptors_run_out",),
@@ -1526,14 +1526,14 @@ SHORTAGES = (
     ),
     Mutation(
         "a request gives a partition its newest role first",
-        "broker/partitions.py",
+        "partitions/partitions.py",
         "        if self._unchanged:\n            self._change_now(topic, index)\n",
         "",
         (f"{UNIT}/broker/test_role_changes.py::test_requested_partition_takes_its_newest_role_at_once",),
     ),
     Mutation(
         "partitions that could not be opened for lack of descriptors are opened later",
-        "broker/partitions.py",
+        "partitions/partitions.py",
         "                self._postponed.add(name, (index,))\n",
         "                pass\n",
         (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
@@ -1547,70 +1547,70 @@ SHORTAGES = (
     ),
     Mutation(
         "a leader that lost its leadership fails its waiting operations",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "        self._fail_waiting(self._not_controller())\n",
         "        pass\n",
         (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
     ),
     Mutation(
         "a leader that lost its leadership drops its uncommitted metadata",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "        self._controller.load(self.image)\n",
         "",
         (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
     ),
     Mutation(
         "a truncation lowers the offset that the log must reach at the next start",
-        "broker/quorum/replica.py",
+        "cluster/quorum/replica.py",
         "        lower_synced(self.log, offset)\n",
         "",
         (f"{REPLICA}/test_quorum.py::test_uncommitted_operation_fails_and_its_records_are_truncated",),
     ),
     Mutation(
         "a voter does not forget its vote",
-        "broker/metadata_opening.py",
+        "cluster/metadata/opening.py",
         "        if not is_only_voter:\n",
         "        if not path:\n",
         (f"{REPLICA}/test_quorum.py::test_unreadable_vote_of_a_voter_is_an_error",),
     ),
     Mutation(
         "a replica publishes committed metadata only",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "            self._publish(self._replay.advance(high_watermark))\n",
         "            self._publish(self._replay.advance(self.log.log_end_offset))\n",
         (f"{REPLICA}/test_commits.py::test_records_that_are_not_committed_are_not_published",),
     ),
     Mutation(
         "a follower rejects a batch of a future epoch",
-        "broker/quorum/fetched.py",
+        "cluster/quorum/fetched.py",
         "<= epoch:\n",
         "<= epoch + 9:\n",
         (f"{REPLICA}/test_fetched.py::test_other_batches_are_rejected",),
     ),
     Mutation(
         "a follower rejects a corrupt batch of its leader",
-        "broker/quorum/fetched.py",
+        "cluster/quorum/fetched.py",
         "        if not check_crc(records, position, header.size):\n",
         "        if header.size < 0:\n",
         (f"{REPLICA}/test_fetched.py::test_other_batches_are_rejected",),
     ),
     Mutation(
         "a closed connection of the leader begins an election",
-        "broker/quorum/sender.py",
+        "cluster/quorum/sender.py",
         "self._post(Disconnected(node_id), None)",
         "None",
         (f"{REPLICA}/test_quorum.py::test_killed_leader_is_replaced_when_its_connections_close",),
     ),
     Mutation(
         "a metadata flush that failed for lack of descriptors is retried",
-        "broker/quorum/flusher.py",
+        "cluster/quorum/flusher.py",
         'metadata log: %s", error)\n        self._is_due = True\n',
         'metadata log: %s", error)\n',
         (f"{METADATA_LOG}::test_flush_without_a_descriptor_is_retried_by_the_next_tick",),
     ),
     Mutation(
         "an incomplete metadata transaction is aborted",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         '        if self._in_transaction:\n            self._abort_transaction("A shortage',
         '        if self._closed:\n            self._abort_transaction("A shortage',
         (f"{METADATA_LOG}::test_metadata_transaction_that_a_shortage_cuts_short_is_aborted[7]",),
@@ -1665,7 +1665,7 @@ SETTINGS = (
     ),
     Mutation(
         "a changed broker setting is checked together with its other settings",
-        "broker/config_rules.py",
+        "cluster/config_rules.py",
         "        check_broker_together(before, after)\n",
         "",
         (f"{UNIT}/broker/test_altering_requests.py::test_broker_setting_is_checked_together_with_its_other_settings",),
@@ -1692,7 +1692,7 @@ STOCK = (
     ),
     Mutation(
         "a snapshot with a record of newer software is not replaced by an older snapshot",
-        "broker/metadata_snapshots.py",
+        "cluster/metadata/snapshots.py",
         "        if isinstance(error.__cause__, UnknownRecordError):\n            raise\n",
         "",
         (f"{NEWER}::test_unknown_record_in_a_snapshot_is_not_replaced_by_an_older_snapshot",),
@@ -1709,7 +1709,7 @@ STOCK = (
     ),
     Mutation(
         "a record of newer software is not skipped",
-        "broker/quorum/replay.py",
+        "cluster/quorum/replay.py",
         "raise snapshots.unknown_record(where, self._delta.metadata_version, error) from error\n",
         "continue\n",
         (f"{NEWER}::test_unknown_record_in_the_log_is_reported_with_its_offset_and_what_to_do",),
@@ -2032,14 +2032,14 @@ SHARES = (
     ),
     Mutation(
         "share state that members use survives a creation that is repeated",
-        "broker/share_effects.py",
+        "coordination/shares/effects.py",
         "UNCHOSEN_OFFSET, keeps_existing=True",
         "UNCHOSEN_OFFSET, keeps_existing=False",
         (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
     ),
     Mutation(
         "the creation of share state that failed is not reported as done",
-        "broker/share_effects.py",
+        "coordination/shares/effects.py",
         "if result.error is ErrorCode.NONE)",
         ")",
         (f"{UNIT}/broker/test_share_effects.py::test_partitions_whose_state_was_created_are_reported",),
@@ -2063,7 +2063,7 @@ SHARES = (
     ),
     Mutation(
         "records of a member that its share group removed are released at once",
-        "broker/share_effects.py",
+        "coordination/shares/effects.py",
         "                self._storage().release_member(effect.group_id, effect.member_id)\n",
         "",
         (f"{SHARE_REQUESTS}::test_records_of_a_member_without_heartbeats_are_released_at_once",),
@@ -2099,7 +2099,7 @@ SHARES = (
     ),
     Mutation(
         "a group with the id of a deleted share group does not use the deleted state",
-        "broker/share_groups.py",
+        "coordination/shares/groups.py",
         "            self.partitions.drop(request.key)\n",
         "            pass\n",
         (f"{SHARE_REQUESTS}::test_group_with_the_id_of_a_deleted_one_starts_again",),
@@ -2256,28 +2256,28 @@ SHARES = (
     ),
     Mutation(
         "share acknowledgements are answered after they are stored",
-        "broker/shared_partition.py",
+        "coordination/shares/partition.py",
         "        return Completion.of(DONE) if outcome is None else self._store(outcome)\n",
         "        return Completion.of(DONE) if outcome is None or self._store(outcome) else self._store(outcome)\n",
         (f"{UNIT}/broker/test_shared_partitions.py::test_acknowledgement_is_answered_only_after_it_is_stored",),
     ),
     Mutation(
         "a share partition that was fenced is loaded again",
-        "broker/shared_partition.py",
+        "coordination/shares/partition.py",
         "        if error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):\n",
         "        if error is ErrorCode.UNKNOWN_SERVER_ERROR:\n",
         (f"{UNIT}/broker/test_shared_partitions.py::test_reset_of_the_offsets_fences_the_share_partition",),
     ),
     Mutation(
         "a share fetch of a lost connection acquires nothing",
-        "broker/share_fetching.py",
+        "coordination/shares/fetching.py",
         "        if not connection.closed:\n",
         "        if connection is not None:\n",
         (f"{UNIT}/broker/test_share_fetching.py::test_lost_connection_acquires_nothing",),
     ),
     Mutation(
         "a lost connection releases the records of its members of share groups",
-        "broker/share_fetching.py",
+        "coordination/shares/fetching.py",
         "shared.release(member.member_id)",
         "shared.release(member.group_id)",
         (f"{UNIT}/broker/test_share_fetching.py::test_lost_connection_releases_the_records_of_its_member",),
@@ -2917,11 +2917,11 @@ QUORUM = (
     ),
     Mutation(
         "a voter does not forget its log, even if it cannot be read",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "options.quorum is not None and not options.quorum.can_become_voter\n",
         "options.quorum is not None\n",
         (
-            f"{UNIT}/broker/quorum/test_commits.py::test_broker_without_a_vote_fetches_all_metadata_again_if_it_cannot_be_read",
+            f"{UNIT}/cluster/quorum/test_commits.py::test_broker_without_a_vote_fetches_all_metadata_again_if_it_cannot_be_read",
         ),
     ),
 )
@@ -2929,8 +2929,8 @@ QUORUM = (
 CHANGES = f"{UNIT}/controller/test_partition_change.py::test_partition_changes_by_kafkas_rules"
 ALTERING = f"{UNIT}/controller/test_alter_partition.py"
 BEATS = f"{UNIT}/controller/test_heartbeats.py"
-DUTIES = f"{UNIT}/broker/control/test_duties.py"
-LIFE = f"{UNIT}/broker/control/test_lifecycle.py"
+DUTIES = f"{UNIT}/cluster/control/test_duties.py"
+LIFE = f"{UNIT}/cluster/control/test_lifecycle.py"
 MEMBERSHIP = "tests/cluster/test_membership.py"
 
 CONTROLLER = (
@@ -2992,7 +2992,7 @@ CONTROLLER = (
     ),
     Mutation(
         "a broker reports its only directory if the metadata shows another one",
-        "broker/control/assignments.py",
+        "cluster/control/assignments.py",
         "                if where is not None and partition.directory_of(self._node_id) != where:\n",
         "                if False:\n",
         (
@@ -3010,7 +3010,7 @@ CONTROLLER = (
     ),
     Mutation(
         "a log that was lost is not recreated without another leader",
-        "broker/lost_logs.py",
+        "partitions/lost_logs.py",
         "        return had_log and (may_return or partition.leader in (NO_LEADER, self._node_id))\n",
         "        return had_log and may_return\n",
         (f"{UNIT}/broker/test_lost_logs.py::test_replica_in_a_replaced_directory_waits_for_another_leader",),
@@ -3024,35 +3024,35 @@ CONTROLLER = (
     ),
     Mutation(
         "records that are committed before their replay ends are published at once",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "            self.committed(self.raft.high_watermark)\n",
         "            _notify(self._waiting.pop().completion.complete, response)\n",
         (SHELL_SEEDS,),
     ),
     Mutation(
         "the active controller writes records while the metadata is idle",
-        "broker/control/duties.py",
+        "cluster/control/duties.py",
         '        self._repeat("write an empty record", lambda controller: controller.write_nothing())\n',
         "",
         (f"{DUTIES}::test_empty_record_is_written_at_each_idle_interval", SHELL_SEEDS),
     ),
     Mutation(
         "a closed connection alone does not fence a broker",
-        "broker/control/duties.py",
+        "cluster/control/duties.py",
         "            if done.result() and not",
         "            if not",
         (f"{DUTIES}::test_closed_connection_alone_fences_no_broker",),
     ),
     Mutation(
         "a listener that accepts and closes connections proves nothing alone",
-        "broker/control/probe.py",
+        "cluster/control/probe.py",
         "    completion.complete(is_refused)\n",
         "    completion.complete(bool(endpoints))\n",
         (f"{PROBE}::test_listener_that_accepts_and_closes_proves_nothing_alone",),
     ),
     Mutation(
         "a forwarder of a killed broker does not hide that its other listener refuses connections",
-        "broker/control/probe.py",
+        "cluster/control/probe.py",
         "not answers <= {errno.ECONNREFUSED, errno.ECONNRESET}",
         "not answers <= {errno.ECONNREFUSED}",
         (
@@ -3062,14 +3062,14 @@ CONTROLLER = (
     ),
     Mutation(
         "a connection that stays open proves that a process may live",
-        "broker/control/probe.py",
+        "cluster/control/probe.py",
         "        except TimeoutError:\n            return 0\n        except ConnectionResetError:\n",
         "        except TimeoutError:\n            return errno.ECONNRESET\n        except ConnectionResetError:\n",
         (f"{PROBE}::test_connection_that_stays_open_refutes_every_other_listener",),
     ),
     Mutation(
         "a broker that connected again is not fenced",
-        "broker/control/duties.py",
+        "cluster/control/duties.py",
         "            if done.result() and not self._connections.is_connected(broker_id):\n",
         "            if done.result():\n",
         (f"{DUTIES}::test_broker_that_connected_again_during_the_probe_is_not_fenced",),
@@ -3083,21 +3083,21 @@ CONTROLLER = (
     ),
     Mutation(
         "a broker whose process has ended is fenced before its session expires",
-        "broker/control/duties.py",
+        "cluster/control/duties.py",
         "        self._submit(lambda controller: controller.fence_dead_broker(broker.broker_id, broker.epoch))\n",
         "",
         (MEMBERSHIP + "::test_dead_brokers_are_replaced_at_once_and_return",),
     ),
     Mutation(
         "a broker that stops moves its leaderships first",
-        "broker/control/lifecycle.py",
+        "cluster/control/lifecycle.py",
         "        if self.state is LifecycleState.RUNNING and self._is_registered:\n",
         "        if False:\n",
         (MEMBERSHIP + "::test_stopped_broker_moves_its_leaderships_first",),
     ),
     Mutation(
         "a controller that did not run does not expire sessions",
-        "broker/control/duties.py",
+        "cluster/control/duties.py",
         "        if late_ms > LATE_MS:\n",
         "        if False:\n",
         (f"{DUTIES}::test_sessions_are_extended_if_this_process_was_stopped",),
@@ -3111,7 +3111,7 @@ CONTROLLER = (
     ),
     Mutation(
         "a node that cannot belong to the cluster stops",
-        "broker/control/lifecycle.py",
+        "cluster/control/lifecycle.py",
         "        if code in _FINAL:\n",
         "        if False:\n",
         (f"{LIFE}::test_hopeless_registration_stops_the_node_with_one_line",),
@@ -3121,11 +3121,11 @@ CONTROLLER = (
         "controller/brokers.py",
         "    if broker.epoch != epoch:\n",
         "    if False:\n",
-        (f"{UNIT}/broker/control/test_broker_requests.py::test_forged_broker_epoch_is_refused",),
+        (f"{UNIT}/cluster/control/test_broker_requests.py::test_forged_broker_epoch_is_refused",),
     ),
     Mutation(
         "the controller is notified of a failed log directory",
-        "broker/control/lifecycle.py",
+        "cluster/control/lifecycle.py",
         "            offline_log_dirs=list(offline),\n",
         "",
         (f"{LIFE}::test_failed_directory_is_reported_at_once",),
@@ -3160,10 +3160,10 @@ CONTROLLER = (
     ),
     Mutation(
         "a node of a running cluster does not stop because controllers have another cluster id",
-        "broker/quorum/replica.py",
+        "cluster/quorum/replica.py",
         "        if not self._had_leader:\n            self.fail",
         "        if True:\n            self.fail",
-        (f"{UNIT}/broker/quorum/test_quorum.py::test_node_of_a_running_cluster_does_not_stop_because_of_strangers",),
+        (f"{UNIT}/cluster/quorum/test_quorum.py::test_node_of_a_running_cluster_does_not_stop_because_of_strangers",),
     ),
     Mutation(
         "an expired broker whose fencing was not appended is fenced by the next call",
@@ -3241,21 +3241,21 @@ PARTITION_REPLICATION = (
     ),
     Mutation(
         "a follower does not truncate to its high watermark",
-        "broker/replication/fetcher.py",
+        "partitions/replication/fetcher.py",
         "        self._delayed.pop(key, None)\n        self._want_flushed(key, followed)\n",
         "        partition.log.truncate_to(partition.log.high_watermark)\n        self._want(key, partition)\n",
         (f"{REPLICATED}::test_follower_of_a_new_leader_retains_acknowledged_records_above_its_high_watermark",),
     ),
     Mutation(
         "a follower syncs a truncation before it fetches on",
-        "broker/replication/fetcher.py",
+        "partitions/replication/fetcher.py",
         "        followed.partition.truncated().on_done(lambda done: self._flushed(key, followed, done))\n",
         "        self._want(key, followed.partition)\n",
         (f"{REPLICATED}::test_follower_syncs_a_truncation_before_it_appends",),
     ),
     Mutation(
         "acks=all waits for the in-sync replicas",
-        "broker/partition.py",
+        "partitions/partition.py",
         "self._replicated(local_end)\n        if high_watermark",
         "local_end\n        if high_watermark",
         (
@@ -3265,14 +3265,14 @@ PARTITION_REPLICATION = (
     ),
     Mutation(
         "the leader compares the epochs of a follower's fetch",
-        "broker/fetching.py",
+        "partitions/fetching.py",
         "            if diverging is not None:\n",
         "            if False:\n",
         (f"{REPLICATED}::test_acknowledged_records_survive_failures",),
     ),
     Mutation(
         "a new leader does not take records as committed that it has not seen to be",
-        "broker/partition.py",
+        "partitions/partition.py",
         "self._local_end if replication is None else log.high_watermark\n",
         "self._local_end\n",
         (f"{UNIT}/broker/test_replicated_partition.py::test_new_leader_shows_only_what_it_knows_to_be_committed",),
@@ -3289,7 +3289,7 @@ PARTITION_REPLICATION = (
 CLUSTER = (
     Mutation(
         "acks=all waits for the in-sync replicas of real nodes",
-        "broker/partition.py",
+        "partitions/partition.py",
         "self._replicated(local_end)\n        if high_watermark",
         "local_end\n        if high_watermark",
         (CLUSTER_SEED,),
@@ -3297,7 +3297,7 @@ CLUSTER = (
     ),
     Mutation(
         "a coordinator of real nodes responds when its record is committed",
-        "broker/coordinator_runtime.py",
+        "coordination/runtime.py",
         "        if runner.committed_end >= runner.appended_end and not runner.waiting:\n            for effect",
         "        if runner.waiting is not None:\n            for effect",
         (CLUSTER_SEED,),
@@ -3305,7 +3305,7 @@ CLUSTER = (
     ),
     Mutation(
         "the leader compares the epochs of fetches between real nodes",
-        "broker/fetching.py",
+        "partitions/fetching.py",
         "            if diverging is not None:\n",
         "            if False:\n",
         (CLUSTER_SEED,),
@@ -3313,7 +3313,7 @@ CLUSTER = (
     ),
     Mutation(
         "a real node has its vote on disk",
-        "broker/quorum/replica.py",
+        "cluster/quorum/replica.py",
         "                write_election(self.log, effect)\n",
         "                pass\n",
         (CLUSTER_SEED,),
@@ -3417,7 +3417,7 @@ CLUSTER = (
     ),
     Mutation(
         "an operation of the controller is answered when a majority has its records",
-        "broker/metadata_log.py",
+        "cluster/metadata/log.py",
         "        self._waiting.append(_Waiting(end_offset, self._controller.image, completion, response))\n",
         "        _notify(completion.complete, response)\n",
         (SHELL_SEEDS,),
@@ -3478,7 +3478,7 @@ MOVES = (
     ),
     Mutation(
         "a copy takes over when the controller knows its directory",
-        "broker/replication/directory_moves.py",
+        "partitions/replication/directory_moves.py",
         "        if not self._is_assigned(move, self._ports.image()):\n",
         "        if not move:\n",
         (f"{DIRECTORY_MOVES}::test_copy_waits_until_the_metadata_shows_its_directory",),
@@ -3492,14 +3492,14 @@ MOVES = (
     ),
     Mutation(
         "a throttled follower in sync stays in sync",
-        "broker/fetching.py",
+        "partitions/fetching.py",
         "        return not is_in_sync and quota.is_throttled(partition.topic_partition) and quota.wait_ms() > 0\n",
         "        return quota.is_throttled(partition.topic_partition) and quota.wait_ms() > 0\n",
         (f"{UNIT}/broker/test_replication_quotas.py::test_follower_in_sync_does_not_wait",),
     ),
     Mutation(
         "a throttled follower that has everything fetches on",
-        "broker/replication/fetcher.py",
+        "partitions/replication/fetcher.py",
         "        return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0\n",
         "        return quota.wait_ms()\n",
         (f"{UNIT}/broker/test_replication_quotas.py::test_throttled_follower_fetches_later_unless_it_has_everything",),

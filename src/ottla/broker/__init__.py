@@ -1,6 +1,9 @@
 """The broker: connects the packages below it and handles requests.
 
-Reading order: `dispatch` (a frame becomes a request), `handlers/` (one file per API), `partition` and `partitions`
-(the state of each log on this node), `fetching` (long polls and fetch sessions), `broker` (the parts of one node),
-`server` (start and stop).
+Contract: a handler receives a decoded request and the ports that it needs, and returns a response, a Completion of one,
+or slices of work. It converts each error to the code of the protocol.
+
+Reading order: `dispatch` (a frame becomes a request), `ports`, `handlers/` (one file per API), `broker` (the parts of
+one node), `server` (start and stop). Below it: `ottla.partitions` (the logs of this node), `ottla.coordination`
+(groups, transactions, shares), `ottla.cluster` (metadata, quorum, controller).
 """

@@ -10,42 +10,42 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
-from ottla.broker.control.connections import BrokerConnections
-from ottla.broker.control.forwarding import Forwarding
-from ottla.broker.controller_channel import ControllerChannel
-from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
-from ottla.broker.lost_brokers import LostBrokers
-from ottla.broker.partitions import Partitions
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.replication.directory_moves import DirectoryMoves, MovePorts
-from ottla.broker.replication.quotas import ReplicationQuotas
+from ottla.broker.forwarding import Forwarding
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.served import CONTROLLER_ANSWERED
-from ottla.broker.work import Worker
+from ottla.cluster.control.connections import BrokerConnections
+from ottla.cluster.controller_channel import ControllerChannel
+from ottla.cluster.lost_brokers import LostBrokers
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
+from ottla.common.work import Worker
 from ottla.config import TopicResolver
+from ottla.coordination.coordinators import Coordinators
+from ottla.coordination.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
+from ottla.coordination.transactions.producer_ids import ProducerIds
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.metadata.image import BROKER, TOPIC
 from ottla.network.closing_order import ClosedFirst
 from ottla.network.node_channel import NodeChannels
+from ottla.partitions.fetch_session import FetchSessionCache
+from ottla.partitions.partitions import Partitions
+from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
+from ottla.partitions.replication.quotas import ReplicationQuotas
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.control.envelope import Client
-    from ottla.broker.group_runtime import GroupRuntime
-    from ottla.broker.internal_topic import CallLater
-    from ottla.broker.metadata_log import MetadataShell
-    from ottla.broker.peers.requests import PeerRequests
-    from ottla.broker.share_groups import ShareGroups
-    from ottla.broker.transaction_runtime import TransactionRuntime
+    from ottla.broker.envelope import Client
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.common.timers import CallLater
     from ottla.config import BrokerConfig, Listener
+    from ottla.coordination.group_runtime import GroupRuntime
+    from ottla.coordination.peers.requests import PeerRequests
+    from ottla.coordination.shares.groups import ShareGroups
+    from ottla.coordination.transactions.runtime import TransactionRuntime
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
     from ottla.protocol.frames import RequestHeader

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
-from ottla.broker.config_rules import check_changes_this_node
-from ottla.broker.control.envelope import Client
+from ottla.broker.envelope import Client
+from ottla.cluster.config_rules import check_changes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.config import BrokerConfig, check_cordoned

@@ -22,8 +22,8 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.context import RequestContext
-from ottla.broker.control.envelope import FORWARDABLE, FORWARDED, Client
-from ottla.broker.control.forwarding import handled_by_controller
+from ottla.broker.envelope import FORWARDABLE, FORWARDED, Client
+from ottla.broker.forwarding import handled_by_controller
 from ottla.broker.handlers.api_versions import served_apis
 from ottla.broker.served import ANSWERED, HANDLERS
 from ottla.common.completion import Completion

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from ottla.broker.config_rules import is_integer
+from ottla.cluster.config_rules import is_integer
 from ottla.common.errors import ErrorCode, KafkaError
 
 ROOT = "root"

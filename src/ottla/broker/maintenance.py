@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
-from ottla.broker import late
-from ottla.broker.work import SLICE_MS
 from ottla.common.completion import Completion
+from ottla.common.work import SLICE_MS
+from ottla.coordination import late
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker, FlushThreads

@@ -9,7 +9,7 @@ from ottla.common.request import Request
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.group_runtime import GroupRuntime
+    from ottla.coordination.group_runtime import GroupRuntime
 
 R = TypeVar("R")
 

@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
     from ottla.broker.auto_topic_creation import AutoTopicCreation
     from ottla.broker.broker import FlushThreads
-    from ottla.broker.control.connections import BrokerConnections
-    from ottla.broker.control.envelope import Client
-    from ottla.broker.control.forwarding import Forwarding
-    from ottla.broker.fetch_session import FetchSessionCache
-    from ottla.broker.group_runtime import GroupRuntime
-    from ottla.broker.lost_brokers import LostBrokers
-    from ottla.broker.metadata_log import MetadataShell
-    from ottla.broker.partitions import Partitions
-    from ottla.broker.peers.requests import PeerRequests
-    from ottla.broker.producer_ids import ProducerIds
-    from ottla.broker.replication.directory_moves import DirectoryMoves
-    from ottla.broker.replication.quotas import ReplicationQuotas
+    from ottla.broker.envelope import Client
+    from ottla.broker.forwarding import Forwarding
     from ottla.broker.response_cache import ResponseCache
-    from ottla.broker.share_groups import ShareGroups
-    from ottla.broker.transaction_runtime import TransactionRuntime
-    from ottla.broker.work import Worker
+    from ottla.cluster.control.connections import BrokerConnections
+    from ottla.cluster.lost_brokers import LostBrokers
+    from ottla.cluster.metadata.log import MetadataShell
     from ottla.common.clock import Clock
+    from ottla.common.work import Worker
     from ottla.config import BrokerConfig, Listener, TopicResolver
+    from ottla.coordination.group_runtime import GroupRuntime
+    from ottla.coordination.peers.requests import PeerRequests
+    from ottla.coordination.shares.groups import ShareGroups
+    from ottla.coordination.transactions.producer_ids import ProducerIds
+    from ottla.coordination.transactions.runtime import TransactionRuntime
     from ottla.log import LogManager
     from ottla.metadata.image import Endpoint, MetadataImage
     from ottla.network.closing_order import ClosedFirst
+    from ottla.partitions.fetch_session import FetchSessionCache
+    from ottla.partitions.partitions import Partitions
+    from ottla.partitions.replication.directory_moves import DirectoryMoves
+    from ottla.partitions.replication.quotas import ReplicationQuotas
     from ottla.protocol.frames import RequestHeader
 
 

@@ -22,29 +22,28 @@ from functools import cache, cached_property
 
 from ottla import __version__
 from ottla.broker.broker import Broker, FlushThreads, Schedulers
-from ottla.broker.config_rules import BrokerConfigRules
-from ottla.broker.controller_log import log_changes
 from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import Listeners
 from ottla.broker.maintenance import MaintenanceTasks
-from ottla.broker.metadata_log import MetadataShell
-from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
-from ottla.broker.metadata_snapshotting import MetadataLogSettings
-from ottla.broker.node.bootstrap import Bootstrap
-from ottla.broker.node.cordoning import report_to_itself
-from ottla.broker.node.directories import close_unopened, directory_id, missing_directories, open_directories
-from ottla.broker.node.membership import Membership
-from ottla.broker.node.quorum_settings import quorum_settings
-from ottla.broker.node.registration import registration
-from ottla.broker.node.waiting import NodeStoppedError, completed, finished
-from ottla.broker.quorum.transport import ChannelTransport
-from ottla.broker.replication.replication import Replication
 from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, NEEDED_AT_FAILOVER
-from ottla.broker.work import Worker
+from ottla.cluster.config_rules import BrokerConfigRules
+from ottla.cluster.controller_log import log_changes
+from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
+from ottla.cluster.metadata.snapshotting import MetadataLogSettings
+from ottla.cluster.node.bootstrap import Bootstrap
+from ottla.cluster.node.cordoning import report_to_itself
+from ottla.cluster.node.directories import close_unopened, directory_id, missing_directories, open_directories
+from ottla.cluster.node.membership import Membership
+from ottla.cluster.node.quorum_settings import quorum_settings
+from ottla.cluster.node.registration import registration
+from ottla.cluster.node.waiting import NodeStoppedError, completed, finished
+from ottla.cluster.quorum.transport import ChannelTransport
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.common.work import Worker
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
@@ -54,6 +53,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.network.connection import Connection, Dispatch
 from ottla.network.limits import Limits
 from ottla.network.server import Server
+from ottla.partitions.replication.replication import Replication
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
 from ottla.raft import QuorumConfig
 

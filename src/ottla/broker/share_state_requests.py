@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ottla.broker.share_coordinator import submit_all
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices
+from ottla.coordination.shares.coordinator import submit_all
 from ottla.coordinators.share.events import Result, ShareKey
 
 if TYPE_CHECKING:
-    from ottla.broker.share_coordinator import Request
     from ottla.common.completion import Completion
+    from ottla.coordination.shares.coordinator import Request
 
 # Errors with which the coordinator refuses any request.
 UNAVAILABLE = frozenset(

@@ -8,9 +8,9 @@ quorum). A directory that is formatted already is an error, or skipped with --ig
 
 import sys
 
-from ottla.broker.formatting import NodeFormat, feature_levels, format_node, parse_controllers, voter
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options, section
+from ottla.cluster.formatting import NodeFormat, feature_levels, format_node, parse_controllers, voter
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text

@@ -2,7 +2,7 @@
 
 It yields None to continue later, or a `Completion` to continue when that is done (`result_of`).
 
-Cores and handlers write such generators; the broker's `Worker` runs them (`broker/work.py`).
+Cores and handlers write such generators; the broker's `Worker` runs them (`common/work.py`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from ottla.broker.formatting import NodeFormat, format_node
+from ottla.cluster.formatting import NodeFormat, format_node
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text

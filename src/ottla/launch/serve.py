@@ -28,7 +28,7 @@ from ottla.network.sockets import ListenError
 from ottla.records.kernels import COMPILED
 
 if TYPE_CHECKING:
-    from ottla.broker.node.bootstrap import Bootstrap
+    from ottla.cluster.node.bootstrap import Bootstrap
 
 logger = logging.getLogger("ottla.up")
 

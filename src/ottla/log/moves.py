@@ -1,6 +1,6 @@
 """`LogMoves`: copies of logs that move to another log directory, and how a copy takes the place of its log. KIP-113.
 
-The owner copies the records (`broker/replication/directory_moves.py`) between `begin` and `complete`:
+The owner copies the records (`partitions/replication/directory_moves.py`) between `begin` and `complete`:
 
     future = moves.begin(log, directory)    # an empty copy; after a restart it is in `manager.futures`
     ...                                     # `align` and `copy_some` until it returns 0

@@ -27,8 +27,8 @@ from ottla.testing.record import Record
 from ottla.testing.rules import Rule
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
     from ottla.broker.server import Node
+    from ottla.partitions.partition import Partition
     from ottla.protocol.messages.create_topics import CreateTopicsResponse
     from ottla.records import Buffer
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ottla.broker.formatting import NodeFormat, format_node
-from ottla.broker.node.waiting import NodeStoppedError
 from ottla.broker.server import Node
+from ottla.cluster.formatting import NodeFormat, format_node
+from ottla.cluster.node.waiting import NodeStoppedError
 from ottla.common.ids import Uuid
 from ottla.config import BrokerConfig
 from ottla.log import StorageError

@@ -13,10 +13,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.partition import Partition
 from ottla.common.ids import TopicPartition
 from ottla.log.log import Log
 from ottla.metadata.image import MetadataImage, PartitionImage
+from ottla.partitions.partition import Partition
 from ottla.raft.values import Election, ReplicaKey
 from tests.simulation.world.committed import Committed, contents
 from tests.simulation.world.metadata_history import MetadataHistory

@@ -27,10 +27,10 @@ from unittest import mock
 
 from ottla.broker import broker as broker_module
 from ottla.broker import listening
-from ottla.broker.control import probe
 from ottla.clients.producer import base as producer_base
 from ottla.clients.producer import producer as producer_module
 from ottla.clients.producer import sender
+from ottla.cluster.control import probe
 from ottla.log.storage import DirectoryLock
 from tests.simulation.world.disk import Crash
 from tests.simulation.world.process_loop import US, WALL_START_MS, ProcessLoop, Schedule

@@ -11,18 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.handlers import fetch, list_offsets
-from ottla.broker.partition import Partition
-from ottla.broker.partitions import Partitions
-from ottla.broker.replication.alter_partitions import AlterPartitions
-from ottla.broker.replication.fetcher import FetcherContext
-from ottla.broker.replication.fetchers import ReplicaFetchers
-from ottla.broker.replication.quotas import ReplicationQuotas
-from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
+from ottla.common.work import Worker
 from ottla.config import BrokerConfig, TopicResolver
 from ottla.controller.partition_change import ChangeRules, Election, Target, partition_change
 from ottla.log import Log, LogConfig, LogManager
@@ -30,6 +23,13 @@ from ottla.metadata.delta import changed_partition
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.network.closing_order import ClosedFirst
 from ottla.network.errors import ConnectionClosed
+from ottla.partitions.fetch_session import FetchSessionCache
+from ottla.partitions.partition import Partition
+from ottla.partitions.partitions import Partitions
+from ottla.partitions.replication.alter_partitions import AlterPartitions
+from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.fetchers import ReplicaFetchers
+from ottla.partitions.replication.quotas import ReplicationQuotas
 from ottla.protocol.message import Message
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -12,15 +12,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from ottla.broker.control.connections import BrokerConnections
-from ottla.broker.control.duties import ControllerDuties, DutySettings
-from ottla.broker.control.lifecycle import BrokerLifecycle, LifecyclePorts, LifecycleSettings
-from ottla.broker.control.requests import OPERATIONS, decide
-from ottla.broker.controller_channel import ControllerChannel
-from ottla.broker.formatting import NodeFormat, format_node
-from ottla.broker.metadata_log import MetadataShell
-from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
-from ottla.broker.metadata_snapshotting import MetadataLogSettings
+from ottla.cluster.control.connections import BrokerConnections
+from ottla.cluster.control.duties import ControllerDuties, DutySettings
+from ottla.cluster.control.lifecycle import BrokerLifecycle, LifecyclePorts, LifecycleSettings
+from ottla.cluster.control.requests import OPERATIONS, decide
+from ottla.cluster.controller_channel import ControllerChannel
+from ottla.cluster.formatting import NodeFormat, format_node
+from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
+from ottla.cluster.metadata.snapshotting import MetadataLogSettings
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.slices import Slices

@@ -15,17 +15,17 @@ from itertools import count
 from typing import Any
 
 from ottla.broker.broker import Broker, Schedulers
-from ottla.broker.config_rules import BrokerConfigRules
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.metadata_log import MetadataShell
-from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
-from ottla.broker.partition import Partition
-from ottla.broker.work import Worker
+from ottla.cluster.config_rules import BrokerConfigRules
+from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.common.work import Worker
 from ottla.config import BrokerConfig
 from ottla.controller import ControllerSettings
 from ottla.log import Files, LogConfig, LogManager, LogManagerPorts
+from ottla.partitions.partition import Partition
 from ottla.protocol import frames, registry
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ottla.broker.metadata_log import MetadataShell
-from ottla.broker.metadata_options import MetadataOptions, NodeIdentity
-from ottla.broker.metadata_snapshotting import MetadataLogSettings
+from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
+from ottla.cluster.metadata.snapshotting import MetadataLogSettings
 from ottla.common.clock import SystemClock
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError

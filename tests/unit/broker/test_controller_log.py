@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.controller_log import log_changes, log_results
+from ottla.cluster.controller_log import log_changes, log_results
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.metadata.image import BROKER, TOPIC, MetadataImage

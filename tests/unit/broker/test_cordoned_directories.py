@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.node.cordoning import cordoned_ids, report_to_itself
+from ottla.cluster.node.cordoning import cordoned_ids, report_to_itself
 from ottla.common.errors import ErrorCode
 from ottla.config import Listener
 from ottla.controller import Outcome

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.fetching import Fetch
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.partitions.fetching import Fetch
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.records import BatchProducer

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.partition import Partition
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import LogConfig
 from ottla.log.open_files import OpenFiles
+from ottla.partitions.partition import Partition
 from ottla.records import ProduceRules
 from tests.simulation.world.disk import SimulatedDisk
 from tests.storage.helpers import batch, open_at, values

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import fetching
 from ottla.broker.handlers import fetch as fetch_handler
 from ottla.broker.handlers import produce as produce_handler
-from ottla.broker.work import SLICE_MS, Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.common.work import SLICE_MS, Worker
+from ottla.partitions import fetching
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.lost_logs import LostLogs
 from ottla.common.ids import DIRECTORY_UNASSIGNED, TopicPartition, Uuid
 from ottla.metadata.image import EMPTY_IMAGE, NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from ottla.partitions.lost_logs import LostLogs
 
 HERE, ALSO_HERE, LOST = b"h" * 16, b"a" * 16, b"l" * 16
 NODE, OTHER = 1, 2

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import metadata_batches
-from ottla.broker import metadata_snapshots as snapshots
-from ottla.broker.metadata_batches import MAX_BATCH_BYTES
-from ottla.broker.metadata_log import MetadataShell
-from ottla.broker.metadata_snapshotting import MetadataLogSettings
-from ottla.broker.producer_ids import ProducerIds
+from ottla.cluster.metadata import batches as metadata_batches
+from ottla.cluster.metadata import snapshots
+from ottla.cluster.metadata.batches import MAX_BATCH_BYTES
+from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.snapshotting import MetadataLogSettings
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.shortage import ShortageError
 from ottla.controller import Outcome
+from ottla.coordination.transactions.producer_ids import ProducerIds
 from ottla.log.files import Files
 from ottla.metadata.features import default_levels
 from ottla.metadata.image import BROKER, TOPIC, MetadataImage

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import metadata_snapshots as snapshots
-from ottla.broker.metadata_log import MetadataShell
+from ottla.cluster.metadata import snapshots
+from ottla.cluster.metadata.log import MetadataShell
 from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files

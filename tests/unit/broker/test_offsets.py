@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import work
 from ottla.broker.handlers import list_offsets
 from ottla.broker.handlers.list_offsets import SINCE_VERSION
+from ottla.common import work
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

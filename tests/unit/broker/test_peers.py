@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.peers.batching import MOST_IN_REQUEST, PeerQueue
-from ottla.broker.peers.end_offsets import EndOffsetKind
-from ottla.broker.peers.markers import MarkerKind, Markers, write_everywhere
-from ottla.broker.peers.share_states import ATTEMPTS, REQUEST_TYPES, ShareStateKind, ShareStates
-from ottla.broker.peers.transaction_partitions import AddPartitionsKind
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
+from ottla.coordination.peers.batching import MOST_IN_REQUEST, PeerQueue
+from ottla.coordination.peers.end_offsets import EndOffsetKind
+from ottla.coordination.peers.markers import MarkerKind, Markers, write_everywhere
+from ottla.coordination.peers.share_states import ATTEMPTS, REQUEST_TYPES, ShareStateKind, ShareStates
+from ottla.coordination.peers.transaction_partitions import AddPartitionsKind
 from ottla.coordinators.share.events import (
     DeleteState,
     InitializeState,

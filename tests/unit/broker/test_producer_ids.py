@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.producer_ids import ProducerIds
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordination.transactions.producer_ids import ProducerIds
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
 Block = AllocateProducerIdsResponse

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.replication.fetcher import FetcherContext
-from ottla.broker.replication.fetchers import ReplicaFetchers
-from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
+from ottla.common.work import Worker
 from ottla.network.errors import ConnectionClosed, NoAnswer
+from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.session import FetchSettings
 

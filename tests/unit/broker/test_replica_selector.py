@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replication.selector import RackAwareSelector
+from ottla.partitions.replication.selector import RackAwareSelector
 from ottla.replication.leader import ClusterView
 from tests.unit.broker.test_replicated_partition import Scene
 from tests.unit.replication.support import broker

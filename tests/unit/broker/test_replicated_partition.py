@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.partition import Partition, Replication
-from ottla.broker.partition_reading import READ_ALL, READ_UNCOMMITTED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.partitions.partition import Partition, Replication
+from ottla.partitions.reading import READ_ALL, READ_UNCOMMITTED
 from ottla.records import ProduceRules
 from ottla.replication.leader import IsrDecision, IsrProposal, Leader, Next
 from ottla.replication.replica import ReplicaFetch

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from ottla.broker.replication.fetcher import ReplicaFetcher
-from ottla.broker.replication.quotas import ReplicationQuotas
 from ottla.common.ids import TopicPartition
+from ottla.partitions.replication.fetcher import ReplicaFetcher
+from ottla.partitions.replication.quotas import ReplicationQuotas
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from ottla.protocol.messages.incremental_alter_configs import (

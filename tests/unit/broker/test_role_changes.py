@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import partitions as module
-from ottla.broker.partition import Partition
-from ottla.broker.replication.followed import FollowedPartition
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller import Outcome
+from ottla.partitions import partitions as module
+from ottla.partitions.partition import Partition
+from ottla.partitions.replication.followed import FollowedPartition
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.metadata_records import PartitionChangeRecord

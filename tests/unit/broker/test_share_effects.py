@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.share_coordinator import MOST_AT_ONCE
-from ottla.broker.share_effects import ShareEffects
-from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.work import Worker
+from ottla.coordination.shares.coordinator import MOST_AT_ONCE
+from ottla.coordination.shares.effects import ShareEffects
 from ottla.coordinators.group.share.events import (
     DeleteShares,
     ForgetShares,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import shared_partition
-from ottla.broker.share_settings import reset_timestamp_ms
-from ottla.broker.shared_partition import DONE, SharedPartition
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordination.shares import partition as shared_partition
+from ottla.coordination.shares.partition import DONE, SharedPartition
+from ottla.coordination.shares.settings import reset_timestamp_ms
 from ottla.coordinators.share.acknowledgement import AcknowledgementBatch, Refusal
 from ottla.coordinators.share.acquisition import Acquisition
 from ottla.coordinators.share.events import InitializeState, ReadSummary, ShareKey

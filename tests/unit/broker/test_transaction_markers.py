@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.internal_topic import partition_of
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC
+from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import offset_record
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.peers.batching import PeerQueue
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordination.peers.batching import PeerQueue
 from ottla.coordinators.transaction.events import AddPartitions
 from ottla.metadata.image import TOPIC
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.work import ITERATION_MS, MOST_LARGE, SLICE_MS, Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of, sort_in_slices
+from ottla.common.work import ITERATION_MS, MOST_LARGE, SLICE_MS, Worker
 
 
 class Loop:

@@ -99,7 +99,7 @@ def test_start_of_a_broker_does_not_import_modules_that_are_needed_later() -> No
     code = (
         "import sys\nfrom ottla.cli import main\nfrom ottla.launch import serve\nserve.plain_options([])\n"
         "import ottla.broker.server, ottla.records.survey\n"
-        "late = ('random', 'shutil', 'ottla.coordinators', 'ottla.broker.coordinator_runtime', 'ottla.log.cleaner',"
+        "late = ('random', 'shutil', 'ottla.coordinators', 'ottla.coordination.runtime', 'ottla.log.cleaner',"
         " 'ottla.records.column_kernels', 'ottla.clients')\n"
         "print([name for name in late if name in sys.modules])"
     )

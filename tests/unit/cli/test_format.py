@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker import metadata_snapshots as snapshots
-from ottla.broker.formatting import feature_levels
 from ottla.cli.main import main
+from ottla.cluster.formatting import feature_levels
+from ottla.cluster.metadata import snapshots
 from ottla.common.control_types import ControlType
 from ottla.common.ids import uuid_from_text
 from ottla.log.files import Files

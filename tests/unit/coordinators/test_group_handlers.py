@@ -21,11 +21,11 @@ from ottla.broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from ottla.broker.internal_topic import partition_of
 from ottla.broker.request_batches import MOST_ROWS
-from ottla.broker.work import Worker
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.work import Worker
+from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group.consumer.records import epoch_record
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES
 from ottla.coordinators.group.share import records as share_records

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.broker import coordinator_runtime, internal_topic
-from ottla.broker.coordinator_loading import Loading
-from ottla.broker.coordinator_shards import CoordinatorOptions
-from ottla.broker.group_runtime import GroupPorts, GroupRuntime
-from ottla.broker.internal_topic import InternalTopic, partition_of
-from ottla.broker.internal_topic_settings import InternalTopicSettings
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
+from ottla.coordination import internal_topic
+from ottla.coordination import runtime as coordinator_runtime
+from ottla.coordination.group_runtime import GroupPorts, GroupRuntime
+from ottla.coordination.internal_topic import InternalTopic, partition_of
+from ottla.coordination.internal_topic_settings import InternalTopicSettings
+from ottla.coordination.loading import Loading
+from ottla.coordination.shards import CoordinatorOptions
 from ottla.coordinators.group import DeleteGroup, FetchOffsets, GroupConfig, records
 from ottla.metadata.image import NO_LEADER, PartitionImage
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

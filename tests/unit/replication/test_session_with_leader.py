@@ -10,8 +10,8 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.fetch_session import INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from ottla.common.errors import KafkaError
+from ottla.partitions.fetch_session import INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.replication.follower import Position
 from ottla.replication.session import FetchSettings, Key, ReplicaSession

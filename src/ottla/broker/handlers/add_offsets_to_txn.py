@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topic import partition_of
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.common.slices import Slices, result_of
+from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.transaction.events import AddPartitions
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.control.requests import decide
+from ottla.cluster.control.requests import decide
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext

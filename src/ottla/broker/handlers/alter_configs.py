@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.config_alteration import check_directories, is_direct, separate_resources
-from ottla.broker.control.forwarding import decide_or_forward
+from ottla.broker.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.metadata.image import BROKER_LOGGER

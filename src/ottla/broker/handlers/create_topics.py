@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.controller_log import log_results
+from ottla.cluster.controller_log import log_results
 from ottla.common.errors import KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.controller_log import log_results
+from ottla.cluster.controller_log import log_results
 from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, uuid_to_text
 from ottla.common.slices import Slices, result_of

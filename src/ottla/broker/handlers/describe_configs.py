@@ -10,8 +10,8 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
-from ottla.broker.config_rules import check_describes_this_node
 from ottla.broker.response_size import check_response_size
+from ottla.cluster.config_rules import check_describes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices

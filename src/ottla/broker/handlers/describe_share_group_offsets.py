@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.response_size import check_response_size
-from ottla.broker.share_coordinator import submit_all
 from ottla.broker.share_state_requests import UNAVAILABLE
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.slices import Slices, result_of
+from ottla.coordination.shares.coordinator import submit_all
 from ottla.coordinators.group.share.events import ListShares
 from ottla.coordinators.share.events import UNCHOSEN_OFFSET, ReadSummary, Result, ShareKey
 from ottla.metadata.image import NO_LEADER
@@ -31,8 +31,8 @@ from ottla.protocol.messages.describe_share_group_offsets import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.peers.end_offsets import EndOffset
     from ottla.broker.ports import ShareOffsetPorts
+    from ottla.coordination.peers.end_offsets import EndOffset
 
 UNKNOWN_COUNT = -1
 """The number of completed deliveries that a former version of the leader did not store."""

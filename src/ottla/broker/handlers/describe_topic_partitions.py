@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
-from ottla.broker.availability import leadership
+from ottla.cluster.availability import leadership
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
 from ottla.common.slices import Slices, sort_in_slices

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
-from ottla.broker.control.envelope import client_of
+from ottla.broker.envelope import client_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
-from ottla.broker.fetching import (
+from ottla.common.completion import Completion
+from ottla.common.errors import KafkaError
+from ottla.common.ids import Uuid
+from ottla.common.slices import Slices
+from ottla.partitions.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
+from ottla.partitions.fetching import (
     MOST_AT_ONCE,
     SLICE_PARTITIONS,
     TOPIC_IDS_SINCE_VERSION,
@@ -19,12 +23,8 @@ from ottla.broker.fetching import (
     FetchLimits,
     FetchNodes,
 )
-from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
-from ottla.broker.replication.selector import RackAwareSelector
-from ottla.common.completion import Completion
-from ottla.common.errors import KafkaError
-from ottla.common.ids import Uuid
-from ottla.common.slices import Slices
+from ottla.partitions.reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
+from ottla.partitions.replication.selector import RackAwareSelector
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinato
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.internal_topic import InternalTopic
     from ottla.broker.ports import FindCoordinatorPorts
+    from ottla.coordination.internal_topic import InternalTopic
 
 BATCHED_SINCE = 4
 SHARE_SINCE = 6

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.config_alteration import check_directories, is_direct, separate_resources
-from ottla.broker.control.forwarding import decide_or_forward
+from ottla.broker.forwarding import decide_or_forward
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.controller.configs import APPEND, SET

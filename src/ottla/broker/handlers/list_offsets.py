@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.partition import Partition
-from ottla.broker.partition_reading import READ_ALL, READ_COMMITTED
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
+from ottla.partitions.partition import Partition
+from ottla.partitions.reading import READ_ALL, READ_COMMITTED
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,7 +25,7 @@ from ottla.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import HasPartitions
-    from ottla.broker.replication.followed import FollowedPartition
+    from ottla.partitions.replication.followed import FollowedPartition
 
 CONSUMER, DEBUGGING = -1, -2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6

@@ -13,8 +13,8 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker import operations
-from ottla.broker.availability import LISTENER_ERROR_SINCE_VERSION, leadership
 from ottla.broker.response_size import check_response_size
+from ottla.cluster.availability import LISTENER_ERROR_SINCE_VERSION, leadership
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, ZERO_UUID, validate_topic_name
 from ottla.common.slices import Slices

@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.transaction_verification import Batches, Verification, are_in_open_transaction
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
+from ottla.coordination.transactions.verification import Batches, Verification, are_in_open_transaction
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -32,8 +32,8 @@ from ottla.records.batch import HEADER_SIZE, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.partition import Partition
     from ottla.broker.ports import ProducePorts
+    from ottla.partitions.partition import Partition
 
 ZSTD_SINCE_VERSION = 7
 TOPIC_IDS_SINCE_VERSION = 13

@@ -1,6 +1,6 @@
 """ShareFetch (78), versions 1-2: acknowledge records, acquire further ones. KIP-932, KIP-1206, KIP-1222.
 
-The work is done by `broker/share_fetching.py`. A partition that another node leads has its leader in the response.
+`coordination/shares/fetching.py` does the work. A partition that another node leads has its leader in the response.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.member_requests import submit
-from ottla.broker.share_acknowledging import is_valid_member_id
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.coordination.shares.acknowledging import is_valid_member_id
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 if TYPE_CHECKING:

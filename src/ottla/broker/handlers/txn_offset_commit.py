@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topic import partition_of
 from ottla.broker.request_batches import in_parts
-from ottla.broker.transaction_verification import Verification
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC
 from ottla.common.slices import Slices, result_of
+from ottla.coordination.internal_topic import partition_of
+from ottla.coordination.transactions.verification import Verification
 from ottla.coordinators.errors import from_append_error
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.txn_offset_commit import (

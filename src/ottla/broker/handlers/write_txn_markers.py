@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ottla.broker.transaction_markers import write_markers
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices
+from ottla.coordination.transactions.markers import write_markers
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.write_txn_markers import (

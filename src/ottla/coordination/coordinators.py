@@ -1,0 +1,200 @@
+"""The coordinators of one node.
+
+Each is created at first use, or when this node leads a partition of its topic: a node without groups needs no group
+coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.common.timers import CallLater
+from ottla.coordination import late
+from ottla.coordination.internal_topic import InternalTopic
+from ottla.metadata.features import TRANSACTION_VERSION
+from ottla.records import Codec
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.coordination.group_runtime import GroupRuntime
+    from ottla.coordination.peers.requests import PeerConnections, PeerRequests
+    from ottla.coordination.shares.groups import ShareGroups
+    from ottla.coordination.transactions.runtime import TransactionRuntime
+    from ottla.metadata.image import MetadataImage, PartitionImage
+
+_TOPICS = (OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC)
+_NO_PARTITIONS: Mapping[int, Any] = MappingProxyType({})
+
+
+class _Running(Protocol):
+    """The shards of a coordinator of any type."""
+
+    topic: InternalTopic
+
+    def start(self) -> None: ...
+
+    def partitions_changed(self) -> None: ...
+
+    def clock_moved(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Coordinators:
+    """The coordinators of `broker`; `call_later` is the event loop's."""
+
+    def __init__(self, broker: Broker, call_later: CallLater) -> None:
+        self._broker = broker
+        self._call_later = call_later
+        self._running: dict[str, _Running] = {}
+        """The shards of the coordinators that were created, by the names of their topics."""
+        self._groups: GroupRuntime | None = None
+        self._shares: ShareGroups | None = None
+        self._connections: PeerConnections | None = None
+
+    @cached_property
+    def groups(self) -> GroupRuntime:
+        """The group coordinator."""
+        broker = self._broker
+        config = broker.static_config
+        groups = self._groups = late.group_runtime.GroupRuntime(
+            late.group_config.GroupConfig.from_settings(config.__getitem__),
+            self._internal_topic(OFFSETS_TOPIC),
+            late.group_runtime.GroupPorts(
+                broker.topic_id, late.share_effects.ShareEffects(lambda: self.shares, broker.worker.submit)
+            ),
+            clock=broker.clock,
+            call_later=self._call_later,
+            options=late.coordinator_shards.CoordinatorOptions(
+                codec=Codec(config.int("offsets.topic.compression.codec")),
+                commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+                node_id=broker.node_id,
+            ),
+        )
+        groups.publish(broker.metadata.image)
+        self._running[OFFSETS_TOPIC] = groups.shards
+        return groups
+
+    @cached_property
+    def shares(self) -> ShareGroups:
+        """What this node does for share groups."""
+        shares = self._shares = late.share_groups.ShareGroups(
+            self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later
+        )
+        self._running[SHARE_STATE_TOPIC] = shares.coordinator.shards
+        return shares
+
+    @cached_property
+    def transactions(self) -> TransactionRuntime:
+        """The transaction coordinator."""
+        broker = self._broker
+        transactions = late.transaction_runtime.TransactionRuntime(
+            late.transaction_config.TransactionConfig.from_settings(broker.static_config.__getitem__),
+            self._internal_topic(TRANSACTIONS_TOPIC),
+            late.transaction_runtime.TransactionPorts(
+                next_producer_id=broker.producer_ids.next_id,
+                write_markers=lambda end, partitions: broker.worker.submit(
+                    late.markers.write_everywhere(broker, end, partitions)
+                ),
+                add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
+                transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
+            ),
+            clock=broker.clock,
+            call_later=self._call_later,
+            options=late.coordinator_shards.CoordinatorOptions(node_id=broker.node_id),
+        )
+        self._running[TRANSACTIONS_TOPIC] = transactions.shards
+        return transactions
+
+    @cached_property
+    def peers(self) -> PeerRequests:
+        """What this broker asks of other brokers. A broker that is alone never needs it."""
+        broker = self._broker
+        listener = broker.static_config.inter_broker_listener
+        connections = self._connections = late.peer_requests.PeerConnections(
+            broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
+        )
+        return late.peer_requests.PeerRequests(
+            connections.connect, broker.static_config.int("request.timeout.ms") / 1000
+        )
+
+    def _internal_topic(self, name: str) -> InternalTopic:
+        broker = self._broker
+        return InternalTopic(
+            name,
+            broker.node_id,
+            # From the metadata, not from the partitions served here: a failed log directory must not move groups
+            # to other partitions.
+            partitions=lambda: self._partitions(name),
+            find_partition=lambda index: broker.partitions.get(name, index),
+            create=lambda: broker.create_internal_topic(name),
+            call_later=self._call_later,
+        )
+
+    def _partitions(self, topic: str) -> Mapping[int, PartitionImage]:
+        image = self._broker.metadata.image.topics_by_name.get(topic)
+        return _NO_PARTITIONS if image is None else image.partitions
+
+    def _shards(self, topic: str) -> _Running:
+        """The shards of a coordinator, which is created if necessary."""
+        if topic == OFFSETS_TOPIC:
+            return self.groups.shards
+        if topic == SHARE_STATE_TOPIC:
+            return self.shares.coordinator.shards
+        return self.transactions.shards
+
+    def start(self) -> None:
+        """Load the coordinators whose topics exist, so that timeouts elapse that began before the broker stopped."""
+        for topic in _TOPICS:
+            if self._leads(topic):
+                self._shards(topic).start()
+
+    def _leads(self, topic: str) -> bool:
+        node_id = self._broker.node_id
+        return any(partition.leader == node_id for partition in self._partitions(topic).values())
+
+    def publish(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Follow a new image, after the partitions: load and unload shards, and pass the metadata on."""
+        if self._connections is not None and old.brokers is not new.brokers:
+            self._connections.publish(new)
+        if old.topics_by_name is new.topics_by_name:
+            if self._groups is not None and old.configs is not new.configs:
+                self._groups.publish(new, has_new_topics=False)
+            return
+        for topic in _TOPICS:
+            if old.topics_by_name.get(topic) is not new.topics_by_name.get(topic):
+                self._leaders_changed(topic)
+        # Compare ids: a recreated topic is another topic.
+        before, after = old.topics_by_id, new.topics_by_id
+        deleted = before.keys() - after.keys()
+        if self._groups is not None:
+            self._groups.publish(new, has_new_topics=not after.keys() <= before.keys())
+            if deleted:
+                names = {before[topic_id].name for topic_id in deleted}
+                self._broker.worker.submit(self._groups.topics_deleted(names))
+        if self._shares is not None and deleted:
+            self._broker.worker.submit(self._shares.coordinator.topics_deleted(deleted))
+
+    def _leaders_changed(self, topic: str) -> None:
+        if topic in self._running or self._leads(topic):
+            shards = self._shards(topic)
+            shards.partitions_changed()
+            shards.topic.changed()
+
+    def clock_moved(self) -> None:
+        """Handle the timers that are due after the clock jumped."""
+        for coordinator in self._running.values():
+            coordinator.clock_moved()
+
+    def close(self) -> None:
+        """Answer waiting requests with NOT_COORDINATOR and stop."""
+        if self._shares is not None:
+            self._shares.partitions.close()
+        if self._connections is not None:
+            self._connections.close()
+        for coordinator in self._running.values():
+            coordinator.close()

@@ -1,0 +1,233 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, responses contain only changed partitions.
+
+A session watches its partitions. A partition is clean if its last read found no data and the client knows its offsets.
+It turns dirty when its log or an offset changes, or when the client requests another offset. A poll of a thousand idle
+partitions therefore costs nothing, and a response costs as much as the changed partitions.
+
+A fetch without a session (old clients, or a full cache) is a session that is used once: the same code serves it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import Uuid
+
+if TYPE_CHECKING:
+    from ottla.partitions.partition import Partition
+    from ottla.partitions.replication.followed import FollowedPartition
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+NO_SESSION = 0
+# No partition has such an offset, so that the next response contains the partition.
+NOT_REPORTED = -2
+
+PartitionKey = tuple[str | Uuid, int]
+"""A topic, by name (versions up to 12) or id, and a partition index."""
+
+
+class FetchPartitionState:
+    """The position of one session in one partition, and the offsets that its client received last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "follower_log_start",
+        "high_watermark",
+        "is_repositioned",
+        "key",
+        "last_fetched_epoch",
+        "last_stable_offset",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "session",
+    )
+
+    def __init__(self, session: FetchSession, key: PartitionKey) -> None:
+        self.session = session
+        self.key = key
+        self.partition: Partition | FollowedPartition | None = None
+        # True from a request that names the position of a follower until the partition has taken it in.
+        self.is_repositioned = False
+        self.follower_log_start = -1
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = NOT_REPORTED
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """Called by the partition: mark it dirty."""
+        session = self.session
+        session.dirty[self.key] = self
+        session.changes += 1
+        if session.on_change is not None:
+            session.on_change(appended_bytes)
+
+    def high_watermark_moved(self) -> None:
+        """Called by the partition for a follower: its next response reports the high watermark."""
+        self.session.unreported[self.key] = self
+
+    def watch(self, partition: Partition | FollowedPartition) -> None:
+        """Follow `partition` from now on."""
+        if self.partition is not partition:
+            self.unwatch()
+            self.partition = partition
+            if self.session.replica_id >= 0:
+                partition.followers[self] = None
+            else:
+                partition.watchers[self] = None
+
+    def unwatch(self) -> None:
+        """Stop following the partition."""
+        if self.partition is not None:
+            self.partition.watchers.pop(self, None)
+            self.partition.followers.pop(self, None)
+            self.partition = None
+
+
+class FetchSession:
+    """The partitions of one fetching client, in the order in which they are served."""
+
+    __slots__ = (
+        "changes",
+        "closed",
+        "dirty",
+        "epoch",
+        "id",
+        "is_busy",
+        "last_used_ms",
+        "on_change",
+        "partitions",
+        "replica_epoch",
+        "replica_id",
+        "unreported",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.closed = False
+        # Set while a fetch reads or changes the session in slices: no other request may use the session.
+        self.is_busy = False
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.replica_id = -1
+        """The fetching follower and its broker epoch; -1 for a consumer."""
+        self.replica_epoch = -1
+        self.partitions: dict[PartitionKey, FetchPartitionState] = {}
+        # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
+        self.dirty: dict[PartitionKey, FetchPartitionState] = {}
+        # Partitions without data whose offsets the client does not know yet.
+        self.unreported: dict[PartitionKey, FetchPartitionState] = {}
+        self.last_used_ms = 0
+        self.changes = 0
+        """How often a partition has changed."""
+        # Set while a long poll waits; called with the number of appended bytes.
+        self.on_change: Callable[[int], None] | None = None
+
+    def state(self, key: PartitionKey) -> FetchPartitionState:
+        """The state of a partition, added if it is new; it counts as changed."""
+        state = self.partitions.get(key)
+        if state is None:
+            state = self.partitions[key] = FetchPartitionState(self, key)
+        self.dirty[key] = state
+        return state
+
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition that the client no longer fetches."""
+        self.dirty.pop(key, None)
+        self.unreported.pop(key, None)
+        state = self.partitions.pop(key, None)
+        if state is not None:
+            state.unwatch()
+
+    def follow_replica(self, replica_id: int, replica_epoch: int) -> None:
+        """Note which follower fetches. With a new broker epoch it reports all its positions again (KIP-903)."""
+        if replica_id >= 0 and replica_epoch != self.replica_epoch:
+            for key, state in self.partitions.items():
+                state.is_repositioned = True
+                self.dirty[key] = state
+        self.replica_id, self.replica_epoch = replica_id, replica_epoch
+
+    def check_open(self) -> None:
+        """Raise FETCH_SESSION_ID_NOT_FOUND if the session was evicted."""
+        if self.closed:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def move_to_end(self, state: FetchPartitionState) -> None:
+        """Serve this partition last in the next response: it was served in this one."""
+        self.dirty.pop(state.key, None)
+        self.dirty[state.key] = state
+
+    def close(self) -> None:
+        """Stop watching all partitions; the session cannot be used any more."""
+        self.closed = True
+        self.on_change = None
+        for state in self.partitions.values():
+            state.unwatch()
+        self.partitions.clear()
+        self.dirty.clear()
+        self.unreported.clear()
+
+
+class FetchSessionCache:
+    """The sessions of all clients, at most `slots`; the least recently used idle session is evicted."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int], *, min_eviction_ms: int = 120_000) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._min_eviction_ms = min_eviction_ms
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
+        """Create a session. If all cached sessions were used recently, it has no id and serves only this fetch."""
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < self._min_eviction_ms:
+                return FetchSession(NO_SESSION, uses_topic_ids=uses_topic_ids)
+            self.remove(oldest.id)
+        session_id = self._new_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._new_id()
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids)
+        session.last_used_ms = now_ms
+        self._sessions[session_id] = session
+        return session
+
+    def resume(self, session_id: int, epoch: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
+        """Return the session with this id and advance its epoch.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR; the client
+        then opens a new session.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch or session.is_busy:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def peek(self, session_id: int) -> FetchSession | None:
+        """The session with this id; does not count as a use of the session."""
+        return self._sessions.get(session_id)
+
+    def remove(self, session_id: int) -> None:
+        """Close the session with this id, if it exists."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

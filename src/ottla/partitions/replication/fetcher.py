@@ -1,0 +1,492 @@
+"""One fetcher: a connection to one leader, on which this node fetches some of the partitions that it follows.
+
+One fetch is in flight. The leader answers it when one of the partitions has new records, so that no timer is involved
+between an append at the leader and the append here. The records are appended as they arrived, before the next fetch
+reports the new log end to the leader.
+
+A partition with an error leaves the session, and returns after a backoff that starts at a few milliseconds: after an
+election, leader and followers learn of it at slightly different times. After a lost connection, all partitions wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.common.clock import Clock
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import Slices
+from ottla.log.follower import append_as_follower, restart_at
+from ottla.network.errors import ConnectionClosed, NetworkError
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.replication.follower import (
+    Action,
+    EpochEnd,
+    FetchAnswer,
+    Step,
+    on_fetched,
+    on_leader_end,
+    on_leader_start,
+    position_of,
+)
+from ottla.replication.leader import ClusterView
+from ottla.replication.session import FetchSettings, Key, ReplicaSession
+
+if TYPE_CHECKING:
+    from ottla.common.ids import TopicPartition
+    from ottla.common.timers import CallLater, TimerHandle
+    from ottla.common.work import Worker
+    from ottla.log import Log, LogManager
+    from ottla.partitions.replication.followed import FollowedPartition
+    from ottla.partitions.replication.quotas import ReplicationQuota
+    from ottla.protocol.message import Message
+
+logger = logging.getLogger(__name__)
+
+# The backoff after an error doubles from this to replica.fetch.backoff.ms.
+FIRST_BACKOFF_MS = 10
+# A response with more partitions is taken in by slices of as many.
+SLICE_PARTITIONS = 32
+LATEST, EARLIEST = -1, -2
+_UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Channel(Protocol):
+    """The part of `NodeChannel` that is used here."""
+
+    def send(
+        self, request: Message, *, timeout_s: float, version: int | None = None, least_version: int = 0
+    ) -> Completion[Message]:
+        """Send a request; fails with NetworkError."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class FetcherContext(NamedTuple):
+    """What all fetchers of this node share."""
+
+    cluster: ClusterView
+    logs: LogManager
+    clock: Clock
+    call_later: CallLater
+    worker: Worker
+    settings: FetchSettings
+    request_timeout_s: float
+    connect: Callable[[int, str], Channel | None]
+    """Returns a channel to a node, for a client id; None if the address of the node is unknown."""
+    on_lost: Callable[[int], None]
+    """Called with the id of a leader that closed the connection of a fetcher."""
+    on_answer: Callable[[int], None]
+    """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
+    quota: ReplicationQuota | None = None
+
+
+class _Followed:
+    """A partition in this fetcher."""
+
+    __slots__ = ("failures", "partition")
+
+    def __init__(self, partition: FollowedPartition) -> None:
+        self.partition = partition
+        self.failures = 0
+
+
+class ReplicaFetcher:
+    """Fetches partitions from one leader. `is_busy` while a fetch is in flight."""
+
+    def __init__(self, context: FetcherContext, leader_id: int, index: int) -> None:
+        self.leader_id = leader_id
+        self.is_busy = False
+        self.before_fetch: Callable[[ReplicaFetcher], None] | None = None
+        """Called when a fetch is about to be sent; it may call `follow`."""
+        self._context = context
+        self._name = f"[ReplicaFetcher replicaId={context.cluster.node_id}, leaderId={leader_id}, fetcherId={index}]"
+        self._client_id = f"broker-{context.cluster.node_id}-fetcher-{index}"
+        self._session = ReplicaSession(context.cluster.node_id, context.settings)
+        self._partitions: dict[Key, _Followed] = {}
+        # Partitions that wait for the end of their backoff.
+        self._delayed: dict[Key, int] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._channel: Channel | None = None
+        self._failures = 0
+        self._is_answered = False
+        self._is_scheduled = False
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def partitions(self, limit: int) -> list[FollowedPartition]:
+        """The first partitions that this fetcher follows."""
+        return [followed.partition for followed in islice(self._partitions.values(), limit)]
+
+    def follow(self, partition: FollowedPartition) -> None:
+        """Fetch a partition in its leader epoch, from its log's end on."""
+        key = _key(partition)
+        followed = self._partitions[key] = _Followed(partition)
+        self._delayed.pop(key, None)
+        self._want_flushed(key, followed)
+        self._schedule()
+
+    def unfollow(self, partition: FollowedPartition) -> None:
+        """Fetch the partition no longer; an answer that arrives later is ignored."""
+        key = _key(partition)
+        self._partitions.pop(key, None)
+        self._delayed.pop(key, None)
+        self._session.drop(key)
+        if not self._partitions:
+            self._disconnect()
+
+    def close(self) -> None:
+        """Stop."""
+        self._closed = True
+        self._partitions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        self._session.start_over()
+        if channel is not None:
+            channel.close()
+
+    def _want(self, key: Key, partition: FollowedPartition) -> None:
+        self._session.want(key, position_of(partition.log, partition.leader_epoch))
+
+    # -- fetching ------------------------------------------------------------------------------------------------
+
+    def _schedule(self, delay_s: float = 0) -> None:
+        """Fetch later in this event loop iteration, with all partitions that are added until then."""
+        if not (self._is_scheduled or self.is_busy or self._closed):
+            self._is_scheduled = True
+            self._context.call_later(delay_s, self._begin)
+
+    def _begin(self) -> None:
+        self._is_scheduled = False
+        self._fetch()
+
+    def _fetch(self) -> None:
+        if self._closed or self.is_busy or not len(self._session):
+            return
+        if self.before_fetch is not None:
+            self.before_fetch(self)
+        channel = self._connected()
+        if channel is None:
+            self._retry(f"the address of node {self.leader_id} is unknown")
+            return
+        self.is_busy = True
+        request = self._session.build(self._context.cluster.broker_epoch)
+        channel.send(request, timeout_s=self._context.request_timeout_s, least_version=13).on_done(
+            lambda done: self._answered(channel, done)
+        )
+
+    def _connected(self) -> Channel | None:
+        if self._channel is None:
+            self._channel = self._context.connect(self.leader_id, self._client_id)
+        return self._channel
+
+    def _retry(self, problem: object) -> None:
+        """Fetch again after a backoff: all partitions of this leader are affected."""
+        delay_ms = self._backoff_ms(self._failures)
+        if self._failures == 0 and not self._closed:
+            logger.info("%s Fetch failed and is retried: %s", self._name, problem)
+        self._failures += 1
+        self._is_answered = False
+        self._session.start_over()
+        self._schedule(delay_ms / 1000)
+
+    def _backoff_ms(self, failures: int) -> int:
+        return min(self._context.settings.backoff_ms, FIRST_BACKOFF_MS << min(failures, 10))
+
+    def _answered(self, channel: Channel, done: Completion[Message]) -> None:
+        self.is_busy = False
+        if self._closed:
+            return
+        try:
+            response = done.result()
+        except NetworkError as error:
+            if self._channel is not channel:  # closed by this node, when it had nothing to fetch
+                self._schedule()
+                return
+            if isinstance(error, ConnectionClosed):
+                self._context.on_lost(self.leader_id)
+            # The node may have another address when it is connected again.
+            self._channel = None
+            channel.close()
+            self._retry(error)
+            return
+        assert isinstance(response, FetchResponse)
+        if not self._session.on_response(response):
+            self._retry(f"error {response.error_code} of the session")
+            return
+        self._failures = 0
+        if not self._is_answered:
+            self._is_answered = True
+            self._context.on_answer(self.leader_id)
+        rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        if len(rows) <= SLICE_PARTITIONS:
+            for topic_id, data in rows:
+                self._take(topic_id, data)
+            self._fetch()
+            return
+        self.is_busy = True
+        self._context.worker.submit(self._take_in_slices(rows)).on_done(self._taken)
+
+    def _take_in_slices(self, rows: list[tuple[bytes, PartitionData]]) -> Slices[None]:
+        for start in range(0, len(rows), SLICE_PARTITIONS):
+            yield
+            for topic_id, data in rows[start : start + SLICE_PARTITIONS]:
+                self._take(topic_id, data)
+
+    def _taken(self, done: Completion[None]) -> None:
+        self.is_busy = False
+        done.result()
+        self._fetch()
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _take(self, topic_id: bytes, data: PartitionData) -> None:
+        """Act on the answer for one partition. Errors of its log, or of its data, delay only this partition."""
+        key = topic_id, data.partition_index
+        followed = self._partitions.get(key)
+        requested = self._session.requested(key)
+        if followed is None or requested is None or followed.partition.closed:
+            return
+        partition = followed.partition
+        log = partition.log
+        answer = FetchAnswer(_error(data.error_code), data.high_watermark, data.log_start_offset, _diverging(data))
+        try:
+            step = on_fetched(requested, position_of(log, partition.leader_epoch), answer, log)
+            if step.action is Action.APPEND:
+                self._append(key, followed, data)
+            else:
+                self._execute(key, followed, step, answer.error)
+        except KafkaError as error:
+            logger.warning("%s Error while replicating %s: %s", self._name, log.topic_partition, error)
+            self._delay(key, followed)
+
+    def _append(self, key: Key, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        log = partition.log
+        now_ms = self._context.clock.wall_ms()
+        if data.records:
+            append_as_follower(log, data.records, partition.leader_epoch, now_ms)
+        high_watermark = min(data.high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+            if partition.watchers:
+                partition.notify(len(data.records or b""))
+        start = min(data.log_start_offset, log.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_start(start, "leader offset increment")
+        followed.failures = 0
+        wait_ms = self._throttled_ms(log, data)
+        if wait_ms:
+            self._session.drop(key)
+            self._delay_until(key, wait_ms)
+        else:
+            self._want_flushed(key, followed)
+
+    def _throttled_ms(self, log: Log, data: PartitionData) -> int:
+        """How long to wait with the next fetch of a partition, because of the quota for followers. KIP-73."""
+        quota = self._context.quota
+        if quota is None or not quota.topics or not quota.is_throttled(log.topic_partition):
+            return 0
+        quota.record(len(data.records or b""))
+        # A follower in sync must not wait: it would leave the in-sync replicas.
+        return quota.wait_ms() if data.high_watermark > log.log_end_offset else 0
+
+    def _want_flushed(self, key: Key, followed: _Followed) -> None:
+        """Fetch on when the flush policy is satisfied: the fetch of an offset acknowledges the records before it."""
+        if not followed.partition.is_truncation_synced:
+            self._sync_truncation(key, followed)
+            return
+        flushing = followed.partition.flush_if_due(self._context.clock.wall_ms())
+        if flushing is None:
+            self._want(key, followed.partition)
+        else:
+            self._session.drop(key)
+            flushing.on_done(lambda done: self._flushed(key, followed, done))
+
+    def _flushed(self, key: Key, followed: _Followed, done: Completion[None]) -> None:
+        if self._partitions.get(key) is not followed:
+            return
+        if done.error is not None:
+            self._delay(key, followed)
+        else:
+            self._want_flushed(key, followed)
+            self._schedule()
+
+    def _execute(self, key: Key, followed: _Followed, step: Step, error: ErrorCode) -> None:
+        partition = followed.partition
+        log = partition.log
+        match step.action:
+            case Action.TRUNCATE:
+                if self._truncate(log, step.offset):
+                    self._sync_truncation(key, followed)
+                else:
+                    self._want(key, partition)
+            case Action.RESTART:
+                restart_at(log, step.offset)
+                self._sync_truncation(key, followed)
+            case Action.LOOK_UP:
+                self._look_up(key, followed, LATEST)
+            case Action.WAIT:
+                self._session.drop(key)
+            case Action.BACK_OFF:
+                if followed.failures == 0:
+                    logger.info("%s %s of %s is retried", self._name, error.name, log.topic_partition)
+                self._delay(key, followed)
+            case _:
+                self._want(key, partition)
+                self._session.repeat(key)
+
+    def _truncate(self, log: Log, offset: int) -> bool:
+        """Drop records that the leader does not have; whether there were any."""
+        if offset < log.high_watermark:
+            logger.warning(
+                "%s Truncating %s to offset %d below high watermark %d",
+                self._name, log.topic_partition, offset, log.high_watermark,
+            )  # fmt: skip
+        # Not synced here: after an election, hundreds of partitions may be truncated at the same time.
+        return log.truncate_to(offset, sync=False)
+
+    def _sync_truncation(self, key: Key, followed: _Followed) -> None:
+        """Fetch on when the truncation is on disk, and the recovery point in the checkpoint is not above it."""
+        self._session.drop(key)
+        self._context.logs.checkpoint_recovery_points([followed.partition.log.log_directory])
+        followed.partition.truncated().on_done(lambda done: self._flushed(key, followed, done))
+
+    # -- backoff -------------------------------------------------------------------------------------------------
+
+    def _delay(self, key: Key, followed: _Followed) -> None:
+        self._session.drop(key)
+        if self._partitions.get(key) is not followed:
+            return
+        self._delay_until(key, self._backoff_ms(followed.failures))
+        followed.failures += 1
+
+    def _delay_until(self, key: Key, wait_ms: int) -> None:
+        due_ms = self._delayed[key] = self._context.clock.monotonic_ms() + wait_ms
+        self._set_timer(due_ms)
+
+    def _set_timer(self, due_ms: int) -> None:
+        if self._closed or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:  # a throttled partition may wait for much longer than one with an error
+            self._timer.cancel()
+        wait_ms = due_ms - self._context.clock.monotonic_ms()
+        self._timer = self._context.call_later(max(wait_ms, 1) / 1000, self._return_delayed)
+        self._timer_ms = due_ms
+
+    def _return_delayed(self) -> None:
+        self._timer = None
+        now_ms = self._context.clock.monotonic_ms()
+        due = [key for key, due_ms in self._delayed.items() if due_ms <= now_ms]
+        for key in due:
+            del self._delayed[key]
+            self._want_flushed(key, self._partitions[key])
+        if self._delayed:
+            self._set_timer(min(self._delayed.values()))
+        self._schedule()
+
+    # -- a log outside of its leader's ---------------------------------------------------------------------------
+
+    def _look_up(self, key: Key, followed: _Followed, timestamp: int) -> None:
+        """Ask the leader where its log ends, or starts, for a partition that leaves the session meanwhile."""
+        self._session.drop(key)
+        partition = followed.partition
+        topic, index = partition.log.topic_partition
+        request = ListOffsetsRequest(
+            replica_id=self._context.cluster.node_id,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=index, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+                        )
+                    ],
+                )
+            ],
+        )
+        channel = self._connected()
+        if channel is None:
+            self._delay(key, followed)
+            return
+        channel.send(request, timeout_s=self._context.request_timeout_s).on_done(
+            lambda done: self._looked_up(key, followed, timestamp, done)
+        )
+
+    def _looked_up(self, key: Key, followed: _Followed, timestamp: int, done: Completion[Message]) -> None:
+        partition = followed.partition
+        if self._partitions.get(key) is not followed or partition.closed:
+            return
+        log = partition.log
+        try:
+            offset = _offset(done, log.topic_partition)
+            step = on_leader_end(offset, log) if timestamp == LATEST else on_leader_start(offset, log)
+            if timestamp == LATEST and step.action is Action.LOOK_UP:
+                self._look_up(key, followed, EARLIEST)
+                return
+            logger.info(
+                "%s Fetch offset %d of %s is out of range; the leader's log %s at %d",
+                self._name, log.log_end_offset, log.topic_partition,
+                "ends" if timestamp == LATEST else "starts", offset,
+            )  # fmt: skip
+            self._execute(key, followed, step, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except (KafkaError, NetworkError) as error:
+            logger.info("%s No offset of the leader for %s: %s", self._name, log.topic_partition, error)
+            self._delay(key, followed)
+            return
+        self._schedule()
+
+
+def _key(partition: FollowedPartition) -> Key:
+    return partition.topic_id, partition.log.topic_partition.partition
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return _UNKNOWN_ERROR
+
+
+def _diverging(data: PartitionData) -> EpochEnd | None:
+    diverging = data.diverging_epoch
+    if diverging.epoch == -1 and diverging.end_offset == -1:
+        return None
+    return EpochEnd(diverging.epoch, diverging.end_offset)
+
+
+def _offset(done: Completion[Message], topic_partition: TopicPartition) -> int:
+    """The one offset of a ListOffsets response. Raises KafkaError, NetworkError."""
+    response = done.result()
+    assert isinstance(response, ListOffsetsResponse)
+    for data in _partitions_of(response, topic_partition):
+        if data[0]:
+            raise KafkaError(_error(data[0]), f"ListOffsets of {topic_partition}")
+        return data[1]
+    raise KafkaError(_UNKNOWN_ERROR, f"ListOffsets returned no offset of {topic_partition}")
+
+
+def _partitions_of(response: ListOffsetsResponse, topic_partition: TopicPartition) -> Iterator[tuple[int, int]]:
+    for topic in response.topics:
+        for data in topic.partitions:
+            if (topic.name, data.partition_index) == topic_partition:
+                yield data.error_code, data.offset

@@ -1,0 +1,171 @@
+"""A partition that this node follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.common.completion import Completion
+from ottla.common.errors import KafkaError
+from ottla.partitions.reading import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch, end_of_epoch, look_up
+
+if TYPE_CHECKING:
+    from ottla.common.unread import Unread
+    from ottla.log import Log
+    from ottla.metadata.image import PartitionImage
+    from ottla.partitions.partition import FollowerWatcher, Partition, Watcher
+    from ottla.records import Buffer
+
+
+class RoleListener(Protocol):
+    """Is notified when this node becomes the leader or a follower of a partition, with its log open."""
+
+    def leading(self, partition: Partition) -> None:
+        """This node leads the partition from now on, in the epoch `partition.leader_epoch`."""
+        ...
+
+    def resigned(self, partition: Partition) -> None:
+        """This node no longer leads it; the partition is closed already."""
+        ...
+
+    def following(self, partition: FollowedPartition) -> None:
+        """This node follows the partition, or its leader or leader epoch changed."""
+        ...
+
+    def unfollowed(self, partition: FollowedPartition) -> None:
+        """This node no longer follows it: it leads it, has no replica any more, or cannot use the log."""
+        ...
+
+
+class FollowedPartition:
+    """The log of a partition whose leader is another node, `leader_id` (-1: none), in `leader_epoch`."""
+
+    __slots__ = (
+        "_flush_in_thread",
+        "_flushing",
+        "closed",
+        "followers",
+        "is_truncation_synced",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        log: Log,
+        image: PartitionImage,
+        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+    ) -> None:
+        self.log = log
+        self.topic_id = log.topic_id
+        self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
+        self.closed = False
+        self.watchers: dict[Watcher, None] = {}
+        """The fetches of consumers that read from this replica (KIP-392)."""
+        self.followers: dict[FollowerWatcher, None] = {}
+        """Stays empty: followers fetch from the leader."""
+        self.is_truncation_synced = True
+        """False from a truncation until it is on disk. Nothing may be appended meanwhile: see `truncated`."""
+        self._flush_in_thread = flush_in_thread
+        self._flushing: Completion[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<FollowedPartition {self.log.topic_partition} of node {self.leader_id}>"
+
+    def follow(self, image: PartitionImage) -> bool:
+        """Take in newer metadata; whether the leader or its epoch changed."""
+        known = self.leader_id, self.leader_epoch
+        self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
+        return known != (image.leader, image.leader_epoch)
+
+    def close(self) -> None:
+        """Stop following; consumers that wait look for the partition again."""
+        self.closed = True
+        self.notify(0)
+
+    def notify(self, appended_bytes: int) -> None:
+        """Notify waiting consumers that the high watermark advanced, or that the state changed (0)."""
+        for watcher in tuple(self.watchers):
+            watcher.partition_changed(appended_bytes)
+
+    # -- reading, as in `Partition` ------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """The leader's high watermark, as far as this log reaches."""
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction, or the high watermark."""
+        return self.log.last_stable_offset
+
+    def visible_end(self, isolation_level: int) -> int:
+        """The first offset that a reader of this isolation level may not see yet."""
+        if isolation_level == READ_UNCOMMITTED:
+            return self.high_watermark
+        return self.last_stable_offset if isolation_level == READ_COMMITTED else self.log.log_end_offset
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """See `partition_reading.check_leader_epoch`."""
+        check_leader_epoch(self.leader_epoch, current_leader_epoch)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """See `partition_reading.end_of_epoch`."""
+        return end_of_epoch(self.log, self.leader_epoch, epoch)
+
+    def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
+        """See `partition_reading.look_up`."""
+        return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
+
+    # -- durability ----------------------------------------------------------------------------------------------
+
+    def flush_if_due(self, now_ms: int) -> Completion[None] | None:
+        """Start a flush if the topic's flush policy requires one, or if a rolled segment was never synced.
+
+        Returns a completion if the flush policy requires that the follower does not acknowledge before it is done.
+        """
+        log = self.log
+        must_wait = log.needs_flush(now_ms)
+        flushing = self._flushing
+        if flushing is None or flushing.done:
+            if not must_wait and not log.durability.has_unsynced_segments:
+                return None
+            flushing = self._flushing = self._flush_in_thread(log.flush)
+            flushing.on_done(_log_failure)
+        return flushing if must_wait else None
+
+    def truncated(self) -> Completion[None]:
+        """Sync a truncation; the completion fails with KafkaError or OSError.
+
+        If new records were appended before, a power cut could retain them without the truncation: a dropped batch would
+        stand between records of the leader, as valid as they are.
+        """
+        self.is_truncation_synced = False
+        synced: Completion[None] = Completion()
+
+        def flush(_: object) -> None:
+            # A flush that began before the truncation does not cover it.
+            self._flushing = self._flush_in_thread(self.log.flush)
+            self._flushing.on_done(finished)
+
+        def finished(done: Completion[None]) -> None:
+            self.is_truncation_synced = done.error is None
+            synced.follow(done)
+
+        if self._flushing is None or self._flushing.done:
+            flush(None)
+        else:
+            self._flushing.on_done(flush)
+        return synced
+
+
+def _log_failure(done: Completion[None]) -> None:
+    try:
+        done.result()
+    except (KafkaError, OSError):
+        # `Log.flush` has taken the directory offline and logged why; its partitions are closed then.
+        return
