@@ -1777,7 +1777,7 @@ CONSUMER_GROUPS = (
     ),
     Mutation(
         "members with another epoch are fenced",
-        "coordinators/group/consumer/heartbeat.py",
+        "coordinators/group/modern/requests.py",
         "        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)\n",
         "        pass\n",
         (f"{MODERN}::test_wrong_epochs_are_fenced_and_the_previous_one_of_a_lost_response_is_not",),

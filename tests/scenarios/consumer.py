@@ -43,7 +43,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.testing.consumer_members import ClassicConsumer, Member
+from tests.drivers.consumer_members import ClassicConsumer, Member
 from tests.scenarios.group import GROUP, RecordingDriver, ShortIds
 
 

@@ -40,7 +40,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.groups import GroupDriver, Joiner
 
 GROUP = "g"
 MEMBER_ID = re.compile(r"(\w+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -21,8 +21,8 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DescribeConsumerGroup, GroupConfig
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.coordinators.group.consumer.group import ConsumerGroup
-from ottla.testing.consumer_members import ClassicConsumer, Member
-from ottla.testing.groups import GroupDriver, topic_id
+from tests.drivers.consumer_members import ClassicConsumer, Member
+from tests.drivers.groups import GroupDriver, topic_id
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "20"))
 STEPS = 150

@@ -25,7 +25,7 @@ from ottla.common.ids import TopicPartition
 from ottla.coordinators.group import Effects, GroupConfig
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.coordinators.group.states import State
-from ottla.testing.groups import GroupDriver
+from tests.drivers.groups import GroupDriver
 from tests.simulation.world.group_members import POLL_MS, SESSION_MS, GroupProcess
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "8"))

@@ -27,7 +27,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.groups import GroupDriver, Joiner
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "12"))
 PARTITIONS = range(6)

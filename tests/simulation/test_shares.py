@@ -27,7 +27,7 @@ from ottla.coordinators.share.events import InitializeState, ReadState, ShareKey
 from ottla.coordinators.share.limits import AcquireMode, ShareLimits
 from ottla.coordinators.share.partition import SharePartition, StateWrite, StoredState
 from ottla.coordinators.share.shard import ShareCoordinatorConfig
-from ottla.testing.shares import ShareCoordinatorDriver
+from tests.drivers.shares import ShareCoordinatorDriver
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "16"))
 KEY = ShareKey("g", bytes(16), 0)

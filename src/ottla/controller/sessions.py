@@ -94,11 +94,6 @@ class Sessions:
         contacts = self._contacts.items()
         return [(broker_id, epoch) for broker_id, (epoch, ms) in contacts if now_ms - ms > self.timeout_ms]
 
-    def next_expiry_ms(self) -> int | None:
-        """Return the time at which the next session expires, or None without sessions."""
-        times = [time_ms for _, time_ms in self._contacts.values()]
-        return min(times) + self.timeout_ms + 1 if times else None
-
     def note_registered(self, broker_id: int, offset: int) -> None:
         """Note the offset at which the broker's latest registration is in the log."""
         self._registered_offsets[broker_id] = offset

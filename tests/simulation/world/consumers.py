@@ -42,7 +42,7 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.records import encode_batch
-from ottla.testing.groups import GroupDriver
+from tests.drivers.groups import GroupDriver
 
 # The version in which a group's request reaches the coordinator's core.
 VERSIONS = {8: 9, 9: 9, 11: 9, 12: 4, 13: 5, 14: 5}

@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest
-from ottla.testing.groups import GroupDriver
+from tests.drivers.groups import GroupDriver
 
 VERSIONS: dict[type, int] = {
     JoinGroupRequest: 9,

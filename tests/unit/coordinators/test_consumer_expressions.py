@@ -6,8 +6,8 @@ import pytest
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.consumer.matching import MOST_NAMES_AT_ONCE
-from ottla.testing.consumer_members import Member, settle
-from ottla.testing.groups import GroupDriver
+from tests.drivers.consumer_members import Member, settle
+from tests.drivers.groups import GroupDriver
 
 
 @pytest.fixture

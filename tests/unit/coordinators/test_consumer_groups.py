@@ -24,8 +24,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from ottla.testing.consumer_members import Member, settle
-from ottla.testing.groups import GroupDriver, Joiner, topic_id
+from tests.drivers.consumer_members import Member, settle
+from tests.drivers.groups import GroupDriver, Joiner, topic_id
 
 
 @pytest.fixture

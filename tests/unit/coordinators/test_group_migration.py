@@ -12,8 +12,8 @@ from ottla.protocol.consumer_protocol import (
     ConsumerProtocolAssignmentTopicPartition,
     encode_assignment,
 )
-from ottla.testing.consumer_members import ClassicConsumer, Member
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.consumer_members import ClassicConsumer, Member
+from tests.drivers.groups import GroupDriver, Joiner
 
 DELAY_MS = GroupConfig().initial_rebalance_delay_ms
 

@@ -12,7 +12,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.groups import GroupDriver, Joiner
 
 from .test_rebalance import stable_group
 

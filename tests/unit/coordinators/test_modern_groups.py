@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Moment
 from ottla.coordinators.group.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from ottla.coordinators.group.consumer.member import ConsumerMember
 from ottla.coordinators.group.modern import (
     ModernState,
     TargetAssignment,
     TopicCounts,
     Topics,
-    check_member_epoch,
     may_assign_again,
     metadata_hash,
 )
+from ottla.coordinators.group.modern.requests import GroupType
 from ottla.metadata.image import PartitionImage, TopicImage
 
 
@@ -77,10 +79,13 @@ def test_assignments_are_batched_for_the_interval() -> None:
 def test_member_epoch_is_the_present_one_or_the_previous_one_of_a_lost_response(
     received: int, consistent: bool, valid: bool
 ) -> None:
-    message = check_member_epoch("consumer", received, 5, 4, is_consistent=consistent)
-    assert (message is None) is valid
-    if message is not None:
-        assert ("greater" if received > 5 else "smaller") in message
+    member = ConsumerMember("m", epoch=5, previous_epoch=4)
+    if valid:
+        GroupType("consumer").check_epoch(member, received, is_consistent=consistent)
+        return
+    with pytest.raises(KafkaError, match="greater" if received > 5 else "smaller") as raised:
+        GroupType("consumer").check_epoch(member, received, is_consistent=consistent)
+    assert raised.value.code is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_topics_are_compared_at_first_after_a_change_and_hourly() -> None:

@@ -32,7 +32,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from ottla.testing.groups import WALL_START_MS, GroupDriver, Joiner
+from tests.drivers.groups import WALL_START_MS, GroupDriver, Joiner
 
 from .test_rebalance import settle, stable_group, state
 

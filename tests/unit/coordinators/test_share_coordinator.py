@@ -18,7 +18,7 @@ from ottla.coordinators.share.events import (
 from ottla.coordinators.share.shard import MOST_BATCHES, MOST_BATCHES_IN_WRITE, ShareCoordinatorConfig
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.share_records import ShareSnapshotValue, decode_record
-from ottla.testing.shares import ShareCoordinatorDriver
+from tests.drivers.shares import ShareCoordinatorDriver
 
 TOPIC = bytes(15) + b"\x07"
 KEY = ShareKey("g", TOPIC, 0)

@@ -15,8 +15,8 @@ from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.keyed import decode_keyed
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from ottla.testing.consumer_members import Member as ConsumerMember
-from ottla.testing.groups import GroupDriver, Joiner, topic_id
+from tests.drivers.consumer_members import Member as ConsumerMember
+from tests.drivers.groups import GroupDriver, Joiner, topic_id
 
 from .test_offsets import commit
 

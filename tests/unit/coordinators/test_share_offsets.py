@@ -19,7 +19,7 @@ from ottla.coordinators.group.share.events import (
     ListShares,
     ResetShares,
 )
-from ottla.testing.groups import GroupDriver, Joiner, topic_id
+from tests.drivers.groups import GroupDriver, Joiner, topic_id
 
 from .test_share_groups import CONFIG, Member, initialize, joined
 

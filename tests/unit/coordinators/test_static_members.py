@@ -15,7 +15,7 @@ from ottla.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.groups import GroupDriver, Joiner
 
 from .test_rebalance import settle, state
 

@@ -11,7 +11,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.testing.groups import GroupDriver
+from tests.drivers.groups import GroupDriver
 
 from .test_offsets import DAY_MS, commit, committed
 from .test_rebalance import stable_group, state

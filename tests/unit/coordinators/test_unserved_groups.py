@@ -12,7 +12,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ottla.testing.groups import GroupDriver, Joiner
+from tests.drivers.groups import GroupDriver, Joiner
 
 from .test_offsets import DAY_MS, commit, commit_request, committed, raw_commit
 

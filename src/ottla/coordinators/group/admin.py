@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group import unserved
@@ -9,11 +11,11 @@ from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup, DescribeGroup, ForceRebalance, ListGroups
 from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.kinds import KINDS
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
 from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
 from ottla.coordinators.group.share import admin as share_admin
-from ottla.coordinators.group.share import initialization as share_states
 from ottla.coordinators.group.states import State
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -40,8 +42,7 @@ def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, now: M
         )
         for group in core.groups.values()
     ]
-    rows += consumer_admin.list_groups(core)
-    rows += share_admin.list_groups(core)
+    rows += chain.from_iterable(kind.list_groups(core) for kind in KINDS)
     rows += unserved.list_groups(core, now)
     chosen = [
         row
@@ -56,8 +57,7 @@ def describe(core: Core, call: Call[DescribeGroup], question: DescribeGroup, _no
     group = core.groups.get(question.group_id)
     if group is None:
         group_id = question.group_id
-        is_other = any(group_id in groups for groups in (core.consumer_groups, core.share_groups, core.unserved))
-        return [Reply(call, _not_found(call, question.group_id, is_other=is_other))]
+        return [Reply(call, _not_found(call, group_id, is_other=core.has_group(group_id)))]
     protocol = group.protocol_name if group.state is State.STABLE else None
     members = [
         DescribedGroupMember(
@@ -92,12 +92,7 @@ def _not_found(call: Call[DescribeGroup], group_id: str, *, is_other: bool) -> D
 
 
 def delete(core: Core, call: Call[DeleteGroup], question: DeleteGroup, _now: Moment) -> Effects:
-    """Delete a group that has no members, with its offsets."""
-    if question.group_id in core.consumer_groups:
-        return consumer_admin.delete(core, call, question)
-    share_group = core.share_groups.get(question.group_id)
-    if share_group is not None:
-        return share_states.delete(core, call, share_group)
+    """Delete a classic group that has no members, with its offsets."""
     group = core.groups.get(question.group_id)
     error = _check_delete(group)
     result = DeletableGroupResult(group_id=question.group_id, error_code=error)

@@ -142,19 +142,16 @@ def _is_of_previous_topic(committed: Committed, topic_id: Uuid) -> bool:
     return known and committed.topic_id != topic_id
 
 
-def delete(core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, _now: Moment) -> Effects:
+def delete(core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, now: Moment) -> Effects:
     """Delete offsets of topics to which the group does not subscribe (KIP-496)."""
     if not request.group_id:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID))]
-    consumer_group = core.consumer_groups.get(request.group_id)
-    if consumer_group is not None:
-        return delete_from(core, call, request, consumer_group)
     group = core.groups.get(request.group_id)
     if group is None:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))]
     if not group.is_empty and not group.is_consumer_group:
         return [Reply(call, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))]
-    return delete_from(core, call, request, group)
+    return delete_unsubscribed(core, call, request, group, now)
 
 
 class Subscriber(Protocol):
@@ -166,8 +163,8 @@ class Subscriber(Protocol):
     def is_subscribed(self, topic: str) -> bool: ...
 
 
-def delete_from(
-    core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, group: Subscriber
+def delete_unsubscribed(
+    core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, group: Subscriber, _now: Moment
 ) -> Effects:
     """Delete offsets of topics that `group` does not subscribe to."""
     records: list[RecordBytes] = []

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from itertools import chain
 from typing import Any, TypeVar
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Appended, Call, Effects, Moment, log_line
 from ottla.coordinators.expiry_clock import ExpiryClock
-from ottla.coordinators.group import admin, expiry, offsets, session, transactional_offsets, unserved
+from ottla.coordinators.group import admin, expiry, kinds, offsets, session, transactional_offsets, unserved
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.config import GroupConfig
 from ottla.coordinators.group.consumer import admin as consumer_admin
-from ottla.coordinators.group.consumer import classic_members, fencing
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import heartbeat as consumer_heartbeat
 from ottla.coordinators.group.consumer.heartbeat import upgrade_appended
 from ottla.coordinators.group.consumer.matching import matching_elapsed
 from ottla.coordinators.group.consumer.migration import downgrade_appended, replacement_appended
-from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
 from ottla.coordinators.group.core import NO_PRODUCER_ID, Core
 from ottla.coordinators.group.errors import answer_appended
 from ottla.coordinators.group.events import (
@@ -50,6 +49,7 @@ from ottla.coordinators.group.follow_ups import (
 )
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join, static_member_appended
+from ottla.coordinators.group.kinds import KINDS
 from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.rebalance import (
@@ -73,7 +73,6 @@ from ottla.coordinators.group.share.events import (
     ResetShares,
 )
 from ottla.coordinators.group.share.group import ShareGroup
-from ottla.coordinators.group.share.replay import replay as replay_share_group
 from ottla.coordinators.group.states import State
 from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
@@ -128,13 +127,6 @@ _HANDLERS = dict(
         _row(ForceRebalance, admin.force_rebalance),
     ]
 )
-# Requests of the classic protocol, if the group is a consumer group.
-_CLASSIC_REQUESTS: dict[type, Callable[[Core, Call[Any], Any, ConsumerGroup, Moment], Effects]] = {
-    JoinGroupRequest: classic_members.join,
-    SyncGroupRequest: classic_members.sync,
-    HeartbeatRequest: classic_members.heartbeat,
-    LeaveGroupRequest: classic_members.leave,
-}
 _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     AnswerCall: answer_appended,
     AnswerSyncs: assignment_appended,
@@ -147,7 +139,6 @@ _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     ReleaseShareRecords: share_members.removal_appended,
     ChangeShareState: share_states.change_appended,
 }
-_SHARE_KEYS = tuple(RECORD_TYPES[kind][0] for kind in range(10, 16))
 _EXPIRY: TimerKey = (Kind.EXPIRY, "", "")
 
 
@@ -200,32 +191,17 @@ class GroupShard:
         if has_new_topics:
             core.topics_created_at = image.offset
         if before is not image.topics_by_name:
-            for group in core.consumer_groups.values():
+            for group in chain.from_iterable(kind.groups(core).values() for kind in KINDS):
                 if any(before.get(name) is not image.topics_by_name.get(name) for name in group.state.topics):
                     group.state.request_comparison()
-            for share_group in core.share_groups.values():
-                if any(before.get(name) is not image.topics_by_name.get(name) for name in share_group.state.topics):
-                    share_group.state.request_comparison()
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def step(self, call: Call[Any], now: Moment) -> Effects:
         """Decide on one request."""
-        core, handler = self._core, _HANDLERS[type(call.request)]
-        if core.unserved:
-            effects = unserved.answer(core, call, now)
-            if effects is not None:
-                return effects
-        if core.share_groups:
-            effects = share_admin.refuse(core, call)
-            if effects is not None:
-                return effects
-        classic = _CLASSIC_REQUESTS.get(type(call.request))
-        if classic is not None:
-            consumer_group = core.consumer_groups.get(getattr(call.request, "group_id", ""))
-            if consumer_group is not None:
-                return classic(core, call, call.request, consumer_group, now)
-        return handler(core, call, call.request, now)
+        core = self._core
+        effects = kinds.answer(core, call, now)
+        return _HANDLERS[type(call.request)](core, call, call.request, now) if effects is None else effects
 
     def handle_appended(self, event: Appended, now: Moment) -> Effects:
         """Replay the records of an append that succeeded, then do what follows from its outcome."""
@@ -268,14 +244,11 @@ class GroupShard:
         if kind is Kind.EXPIRY:
             clock_was_set = self._schedule_expiry(now)
             return [] if clock_was_set else expiry.expire(self._core, now)
-        consumer_group = self._core.consumer_groups.get(group_id)
         if kind is Kind.MATCHING:
-            return matching_elapsed(self._core, consumer_group, group_id, now)
-        if consumer_group is not None:
-            return fencing.timer_elapsed(self._core, kind, consumer_group, member_id, now)
-        share_group = self._core.share_groups.get(group_id)
-        if share_group is not None:
-            return share_members.session_elapsed(self._core, share_group, member_id, now)
+            return matching_elapsed(self._core, self._core.consumer_groups.get(group_id), group_id, now)
+        modern = kinds.modern_group(self._core, group_id)
+        if modern is not None:
+            return modern[0].timer_elapsed(self._core, kind, modern[1], member_id, now)
         group = self._core.groups.get(group_id)
         if group is None or kind is Kind.REBALANCE:
             return []
@@ -319,10 +292,8 @@ class GroupShard:
                 self._replay_offset(name, row, offset, producer_id)
             case GroupMetadataKey() as name, (GroupMetadataValue() | None) as row:
                 self._replay_group(name.group, row, now)
-            case other, row if isinstance(other, _SHARE_KEYS):
-                replay_share_group(self._core, other, row)
             case other, row:
-                replay_consumer_group(self._core, other, row)
+                kinds.REPLAYS[type(other)](self._core, other, row)
 
     def _replay_offset(
         self, key: OffsetCommitKey, row: OffsetCommitValue | None, offset: int, producer_id: int
@@ -396,10 +367,9 @@ class GroupShard:
             elif group.rebalance_is_due:
                 reason = f"Freshly-loaded group {group.group_id} had not completed its downgrade to classic"
                 effects += prepare(self._core, group, now, reason)
-        for consumer_group in self._core.consumer_groups.values():
-            effects += fencing.loaded(self._core, consumer_group, now)
-        for share_group in self._core.share_groups.values():
-            effects += share_members.loaded(self._core, share_group, now)
+        for kind in KINDS:
+            for modern in kind.groups(self._core).values():
+                effects += kind.loaded(self._core, modern, now)
         return effects
 
     def unload(self, error: ErrorCode, now: Moment) -> Effects:
@@ -441,15 +411,11 @@ class GroupShard:
         for group_id in self._core.offsets.groups():
             core = self._core
             assert core.has_group(group_id), f"{group_id} has only offsets"
-        for group_id, consumer_group in self._core.consumer_groups.items():
+        for modern in chain.from_iterable(kind.groups(self._core).values() for kind in KINDS):
+            group_id = modern.group_id
             assert group_id not in self._core.groups, f"{group_id} has two types"
-            consumer_group.validate()
-            for member_id in consumer_group.members:
-                assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None, f"{member_id} never times out"
-        for group_id, share_group in self._core.share_groups.items():
-            assert group_id not in self._core.groups, f"{group_id} has two types"
-            share_group.validate()
-            for member_id in share_group.members:
+            modern.validate()
+            for member_id in modern.members:
                 assert timers.deadline((Kind.SESSION, group_id, member_id)) is not None, f"{member_id} never times out"
         for group_id, other in self._core.unserved.items():
             assert group_id not in self._core.groups, f"{group_id} has two types"

@@ -10,8 +10,6 @@ session timeout (45 s) after the log was loaded.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply
 from ottla.coordinators.group.core import Core, refuse_join
@@ -22,7 +20,7 @@ from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import join
 from ottla.coordinators.group.offsets import (
     MOST_TOMBSTONES,
-    delete_from,
+    delete_unsubscribed,
     some_tombstones,
 )
 from ottla.coordinators.group.states import State
@@ -146,25 +144,10 @@ def list_groups(core: Core, now: Moment) -> list[ListedGroup]:
     ]
 
 
-def answer(core: Core, call: Call[Any], now: Moment) -> Effects | None:
-    """Answer a request that names one of these groups; None: handle it as if the group did not exist."""
-    match call.request:
-        case JoinGroupRequest() as request:
-            group = core.unserved.get(request.group_id)
-            return None if group is None else _join(core, call, request, group, now)
-        case OffsetDeleteRequest() as request:
-            group = core.unserved.get(request.group_id)
-            return None if group is None else _delete_offsets(core, call, request, group, now)
-        case DeleteGroup(group_id=group_id):
-            group = core.unserved.get(group_id)
-            return None if group is None else _delete(core, call, group, now)
-        case _:
-            return None
-
-
-def _join(
+def join_converted(
     core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, group: UnservedGroup, now: Moment
 ) -> Effects | None:
+    """Convert an empty group to a classic group; None if the join is rejected in any case."""
     if group.kind not in _CONVERTIBLE:
         return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
     if request.member_id or not request.protocols:
@@ -185,17 +168,18 @@ def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorC
     return join(core, call, request, now)
 
 
-def _delete_offsets(
+def delete_offsets(
     core: Core, call: Call[OffsetDeleteRequest], request: OffsetDeleteRequest, group: UnservedGroup, now: Moment
 ) -> Effects | None:
+    """Delete offsets of an empty group; None: answer as if the group did not exist."""
     if group.kind not in _CONVERTIBLE:
         return None
     if group.is_alive(core, now):
         return [refuse(call, ErrorCode.NON_EMPTY_GROUP)]
-    return delete_from(core, call, request, Group(group.group_id, None))
+    return delete_unsubscribed(core, call, request, Group(group.group_id, None), now)
 
 
-def _delete(core: Core, call: Call[DeleteGroup], group: UnservedGroup, now: Moment) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], _request: DeleteGroup, group: UnservedGroup, now: Moment) -> Effects:
     """Delete a group. A group of an unknown type is rejected: it may have state elsewhere."""
     error = ErrorCode.NONE
     if group.kind not in _CONVERTIBLE:

@@ -132,11 +132,6 @@ class SharePartition:
         """When `expire` must be called, at the latest; None if no record is locked."""
         return self._deadline_ms
 
-    @property
-    def has_pending_writes(self) -> bool:
-        """Whether the outcome of a `StateWrite` is still missing."""
-        return bool(self._writes)
-
     # -- acquisition -----------------------------------------------------------------------------------------------
 
     def acquire(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
-from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
+from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.heartbeat import existing_group
 from ottla.coordinators.group.consumer.member import ConsumerMember
@@ -14,9 +14,8 @@ from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup, DescribeConsumerGroup
 from ottla.coordinators.group.modern import Topics
-from ottla.coordinators.group.offsets import MOST_TOMBSTONES, some_tombstones
+from ottla.coordinators.group.modern.requests import delete_group
 from ottla.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
-from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.list_groups import ListedGroup
 
 GROUP_TYPE = "consumer"
@@ -78,16 +77,6 @@ def list_groups(core: Core) -> list[ListedGroup]:
     ]
 
 
-def delete(core: Core, call: Call[DeleteGroup], question: DeleteGroup) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], _request: DeleteGroup, group: ConsumerGroup, _now: Moment) -> Effects:
     """Delete a consumer group that has no members, with its offsets."""
-    group = core.consumer_groups[question.group_id]
-    if not group.is_empty:
-        result = DeletableGroupResult(group_id=group.group_id, error_code=ErrorCode.NON_EMPTY_GROUP)
-        return [Reply(call, result)]
-    records = some_tombstones(core, group.group_id)
-    if len(records) == MOST_TOMBSTONES:
-        return core.reply_after_append(call, records, None)
-    text = "The following groups were deleted: %s. The last %d of its offsets were removed."
-    line = log_line(text, group.group_id, len(records))
-    result = DeletableGroupResult(group_id=group.group_id)
-    return [line, *core.reply_after_append(call, [*records, *group_tombstones(group)], result)]
+    return delete_group(core, call, group, group_tombstones(group))

@@ -41,7 +41,7 @@ class Change(ModernChange[ConsumerGroup]):
         """
         group_id = self.group.group_id
         if after.member_id != before.member_id:
-            self.records += encode.member_tombstones(group_id, before.member_id)
+            self.records += encode.TYPES.member_tombstones(group_id, before.member_id)
         self.records.append(encode.member_record(group_id, after))
         self.records.append(encode.target_record(group_id, after.member_id, self.group.target.of(before.member_id)))
         self.records.append(encode.current_record(group_id, after))
@@ -52,7 +52,7 @@ class Change(ModernChange[ConsumerGroup]):
         left: dict[str, int] = {}
         topics = group.state.topics.copy()
         for member in members:
-            self.records += encode.member_tombstones(group.group_id, member.member_id)
+            self.records += encode.TYPES.member_tombstones(group.group_id, member.member_id)
             topics.replace(member.topic_names, ())
             if member.topic_regex:
                 left[member.topic_regex] = left.get(member.topic_regex, 0) + 1
@@ -102,7 +102,7 @@ class Change(ModernChange[ConsumerGroup]):
         self.log("Computed a new target assignment for epoch %d with '%s' assignor.", self.epoch, name)
         for member_id, part in update.changed.items():
             self.records.append(encode.target_record(group.group_id, member_id, part))
-        self.records.append(encode.target_epoch_record(group.group_id, self.epoch, self.now.wall_ms))
+        self.records.append(encode.TYPES.target_epoch_record(group.group_id, self.epoch, self.now.wall_ms))
         return update.of(after.member_id)
 
     def _spec(self, after: ConsumerMember) -> GroupSpec:

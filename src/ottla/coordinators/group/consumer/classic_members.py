@@ -12,9 +12,9 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.consumer.change import Change
-from ottla.coordinators.group.consumer.fencing import check_static, expect_heartbeat, known_member, removal
+from ottla.coordinators.group.consumer.fencing import CONSUMER, check_static, expect_heartbeat, removal
 from ottla.coordinators.group.consumer.group import ConsumerGroup
-from ottla.coordinators.group.consumer.heartbeat import check_room, return_static_member
+from ottla.coordinators.group.consumer.heartbeat import return_static_member
 from ottla.coordinators.group.consumer.matching import update_expression
 from ottla.coordinators.group.consumer.member import ClassicMember, ConsumerMember, MemberState
 from ottla.coordinators.group.consumer.migration import encode_partitions, replace_last_consumer_member
@@ -22,6 +22,7 @@ from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core, refuse_join, refuse_sync
 from ottla.coordinators.group.follow_ups import AnswerCall, JoinConvertedGroup
 from ottla.coordinators.group.join import MEMBER_ID_REQUIRED_SINCE
+from ottla.coordinators.group.modern.requests import known_member
 from ottla.coordinators.group.session import BATCHED_LEAVE_SINCE
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription, decode_subscription
@@ -57,7 +58,7 @@ def join(
 def _join(
     core: Core, call: Call[JoinGroupRequest], request: JoinGroupRequest, group: ConsumerGroup, now: Moment
 ) -> Effects:
-    check_room(core, group, request.member_id)
+    CONSUMER.check_room(group, request.member_id, core.config.consumer.max_size)
     subscription = _subscription(group, request)
     member_id = request.member_id or core.new_member_id(call.client_id)
     if not request.member_id and request.group_instance_id is None and call.api_version >= MEMBER_ID_REQUIRED_SINCE:

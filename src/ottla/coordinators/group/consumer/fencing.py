@@ -18,14 +18,14 @@ from ottla.coordinators.group.consumer.migration import downgrade_records, membe
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerCall, RebalanceDowngradedGroup
 from ottla.coordinators.group.modern.epochs import STATIC_LEAVE_EPOCH
-from ottla.coordinators.group.modern.settings import group_setting
+from ottla.coordinators.group.modern.requests import GroupType, known_member
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
-SESSION_TIMEOUT = "consumer.session.timeout.ms"
+CONSUMER = GroupType("consumer")
 _REASONS = {
     Kind.SESSION: "the member session expired",
     Kind.JOIN: "the classic member failed to join within the rebalance timeout",
@@ -39,12 +39,11 @@ _KINDS_OF_OTHER_PROTOCOL = {False: (Kind.JOIN, Kind.SYNC), True: (Kind.REBALANCE
 
 def expect_heartbeat(core: Core, group_id: str, member: ConsumerMember, now: Moment) -> None:
     """Remove the member unless a heartbeat arrives within its session timeout."""
-    if member.classic is not None:
-        timeout_ms = member.classic.session_timeout_ms
-    else:
-        default_ms = core.config.consumer.session_timeout_ms
-        timeout_ms = group_setting(core.overrides(group_id), SESSION_TIMEOUT, default_ms)
-    core.timers.set((Kind.SESSION, group_id, member.member_id), now.monotonic_ms + timeout_ms)
+    if member.classic is None:
+        CONSUMER.expect_heartbeat(core, group_id, member.member_id, core.config.consumer.session_timeout_ms, now)
+        return
+    deadline_ms = now.monotonic_ms + member.classic.session_timeout_ms
+    core.timers.set((Kind.SESSION, group_id, member.member_id), deadline_ms)
 
 
 def loaded(core: Core, group: ConsumerGroup, now: Moment) -> Effects:
@@ -65,15 +64,6 @@ def check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> Cons
     if member.member_id != member_id:
         message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
         raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
-    return member
-
-
-def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """Return the member; raises UNKNOWN_MEMBER_ID."""
-    member = group.members.get(member_id)
-    if member is None:
-        message = f"Member {member_id} is not a member of group {group.group_id}."
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
     return member
 
 

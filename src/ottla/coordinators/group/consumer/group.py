@@ -70,10 +70,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         """How many members use the classic protocol. O(members)."""
         return sum(member.classic is not None for member in self.members.values())
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Whether a member subscribes to `topic`."""
-        return topic in self.state.topics
-
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The member with this instance id, or None."""
         member_id = None if instance_id is None else self.static_ids.get(instance_id)
@@ -193,4 +189,4 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         assert self.state.topics.by_regex == matches
         assert +self.expression_counts == Counter(m.topic_regex for m in members if m.topic_regex)
         assert +self.assignors == Counter(m.assignor for m in members if m.assignor is not None)
-        assert self.target.epoch <= self.epoch
+        super().validate()

@@ -14,16 +14,15 @@ from dataclasses import replace
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.consumer.change import Change, owned_partitions
-from ottla.coordinators.group.consumer.fencing import check_static, expect_heartbeat, known_member, leave
+from ottla.coordinators.group.consumer.fencing import CONSUMER, check_static, expect_heartbeat, leave
 from ottla.coordinators.group.consumer.group import ConsumerGroup
 from ottla.coordinators.group.consumer.matching import maybe_start, update_expression
 from ottla.coordinators.group.consumer.member import ConsumerMember
 from ottla.coordinators.group.consumer.migration import upgrade_records
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import JoinUpgradedGroup
-from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from ottla.coordinators.group.modern.settings import group_setting
+from ottla.coordinators.group.modern.requests import known_member, problem_of_ids
 from ottla.coordinators.group.rebalance import fail_joins, fail_syncs
 from ottla.coordinators.group.records import group_tombstone
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -33,7 +32,6 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 
-HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 # Since this version the client creates the member id (KIP-1082).
 CLIENT_MAKES_MEMBER_ID_SINCE = 1
 
@@ -51,27 +49,19 @@ def heartbeat(
         return [Reply(call, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))]
 
 
-def existing_group(core: Core, group_id: str, noun: str = "Consumer group") -> ConsumerGroup:
+def existing_group(core: Core, group_id: str, noun: str | None = None) -> ConsumerGroup:
     """Return the consumer group; raises GROUP_ID_NOT_FOUND. `noun` begins Kafka's message, which differs by request."""
-    group = core.consumer_groups.get(group_id)
-    if group is None:
-        is_other = any(group_id in groups for groups in (core.groups, core.share_groups, core.unserved))
-        message = f"Group {group_id} is not a consumer group." if is_other else f"{noun} {group_id} not found."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
-    return group
+    return CONSUMER.existing(core, core.consumer_groups, group_id, noun)
 
 
 def _validate(core: Core, call: Call[ConsumerGroupHeartbeatRequest], request: ConsumerGroupHeartbeatRequest) -> None:
-    epoch, problem = request.member_epoch, None
+    epoch = request.member_epoch
     needs_id = call.api_version >= CLIENT_MAKES_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    if needs_id and not request.member_id.strip():
-        problem = "MemberId can't be empty."
-    elif not request.group_id.strip():
-        problem = "GroupId can't be empty."
+    problem = problem_of_ids(request, needs_member_id=needs_id)
+    if problem is not None:
+        pass
     elif request.instance_id is not None and not request.instance_id.strip():
         problem = "InstanceId can't be empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
-        problem = "RackId can't be empty."
     elif epoch == JOIN_EPOCH:
         problem = _problem_of_join(request)
     elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
@@ -110,7 +100,7 @@ def _stay(
         group, records = _group_to_join(core, request.group_id)
     else:
         group, records = existing_group(core, request.group_id), []
-    check_room(core, group, request.member_id)
+    CONSUMER.check_room(group, request.member_id, core.config.consumer.max_size)
     change = Change(core, group, now)
     change.records += records
     owned = None
@@ -155,14 +145,6 @@ def upgrade_appended(core: Core, follow_up: JoinUpgradedGroup, error: ErrorCode,
     return [line, *effects, *heartbeat(core, call, request, now)]
 
 
-def check_room(core: Core, group: ConsumerGroup, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED if a member must not join any more."""
-    most = core.config.consumer.max_size
-    if len(group.members) >= most and member_id not in group.members:
-        message = f"The consumer group has reached its maximum capacity of {most} members."
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
-
-
 def _member(
     change: Change, request: ConsumerGroupHeartbeatRequest, owned: dict[bytes, frozenset[int]] | None
 ) -> ConsumerMember:
@@ -203,9 +185,7 @@ def _check_epoch(member: ConsumerMember, received: int, owned: dict[bytes, froze
     is_consistent = owned is not None and all(
         partitions <= member.assigned.get(topic, nothing).keys() for topic, partitions in owned.items()
     )
-    message = check_member_epoch("consumer", received, member.epoch, member.previous_epoch, is_consistent=is_consistent)
-    if message is not None:
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    CONSUMER.check_epoch(member, received, is_consistent=is_consistent)
 
 
 def _described(
@@ -239,7 +219,7 @@ def _response(
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=group_setting(core.overrides(request.group_id), HEARTBEAT_INTERVAL, default_ms),
+        heartbeat_interval_ms=CONSUMER.heartbeat_interval_ms(core, request.group_id, default_ms),
     )
     is_full = (
         request.rebalance_timeout_ms != -1

@@ -96,7 +96,7 @@ def upgrade_records(core: Core, classic: Group) -> list[RecordBytes]:
         *(encode.member_record(group_id, member) for member in members),
         encode.epoch_record(group_id, classic.generation, topics_hash),
         *(encode.target_record(group_id, m.member_id, _partitions(m.assigned)) for m in members),
-        encode.target_epoch_record(group_id, classic.generation, NEVER_COMPUTED),
+        encode.TYPES.target_epoch_record(group_id, classic.generation, NEVER_COMPUTED),
         *(encode.current_record(group_id, member) for member in members),
     ]
 

@@ -8,16 +8,23 @@ from ottla.coordinators.events import RecordBytes
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer.group import ConsumerGroup, ResolvedExpression
 from ottla.coordinators.group.consumer.member import ConsumerMember, Owned
+from ottla.coordinators.group.modern.records import VERSION, RecordTypes, partition_rows
 from ottla.protocol import group_records as g
 from ottla.protocol.group_records import encode_key, encode_value
 
-VERSION = 0
+TYPES = RecordTypes(
+    g.ConsumerGroupMetadataKey,
+    g.ConsumerGroupMemberMetadataKey,
+    g.ConsumerGroupTargetAssignmentMetadataKey,
+    g.ConsumerGroupTargetAssignmentMetadataValue,
+    g.ConsumerGroupTargetAssignmentMemberKey,
+    g.ConsumerGroupCurrentMemberAssignmentKey,
+)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> RecordBytes:
     """The group's epoch."""
-    value = g.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return encode_key(g.ConsumerGroupMetadataKey(group_id=group_id)), encode_value(value, VERSION)
+    return TYPES.epoch_record(group_id, g.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
 
 def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
@@ -38,20 +45,13 @@ def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
         server_assignor=member.assignor,
         classic_member_metadata=classic,
     )
-    return _member_key(group_id, member.member_id), encode_value(value, VERSION)
+    return TYPES.member_record(group_id, member.member_id, value)
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> RecordBytes:
     """A member's part of the target assignment."""
-    rows = [g.TopicPartition(topic_id=topic, partitions=sorted(target[topic])) for topic in sorted(target)]
-    value = g.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=rows)
-    return _target_key(group_id, member_id), encode_value(value, VERSION)
-
-
-def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> RecordBytes:
-    """The epoch of the target assignment."""
-    value = g.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
-    return encode_key(g.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), encode_value(value, VERSION)
+    value = g.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=partition_rows(target))
+    return TYPES.target_record(group_id, member_id, value)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> RecordBytes:
@@ -63,7 +63,7 @@ def current_record(group_id: str, member: ConsumerMember) -> RecordBytes:
         assigned_partitions=_owned(member.assigned),
         partitions_pending_revocation=_owned(member.revoking),
     )
-    return _current_key(group_id, member.member_id), encode_value(value, VERSION)
+    return TYPES.current_record(group_id, member.member_id, value)
 
 
 def _owned(owned: Owned) -> list[g.TopicPartitions]:
@@ -93,35 +93,12 @@ def partition_metadata_tombstone(group_id: str) -> RecordBytes:
     return encode_key(g.ConsumerGroupPartitionMetadataKey(group_id=group_id)), None
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[RecordBytes]:
-    """The records that delete a member. Kafka fails on another order."""
-    return [(key(group_id, member_id), None) for key in (_current_key, _target_key, _member_key)]
-
-
 def group_tombstones(group: ConsumerGroup, member_ids: Iterable[str] | None = None) -> list[RecordBytes]:
     """The records that delete the group with its members (None: its present ones). Kafka fails on another order."""
     group_id = group.group_id
-    ids = list(group.members if member_ids is None else member_ids)
-    records: list[RecordBytes] = [(_current_key(group_id, member_id), None) for member_id in ids]
-    records += [(_target_key(group_id, member_id), None) for member_id in ids]
-    records.append((encode_key(g.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), None))
-    records += [(_member_key(group_id, member_id), None) for member_id in ids]
-    records += [expression_tombstone(group_id, regex) for regex in group.expressions]
-    records.append(partition_metadata_tombstone(group_id))
-    records.append((encode_key(g.ConsumerGroupMetadataKey(group_id=group_id)), None))
-    return records
-
-
-def _member_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(g.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
-
-
-def _target_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(g.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id))
-
-
-def _current_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(g.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id))
+    ids = group.members if member_ids is None else member_ids
+    expressions = [_expression_key(group_id, regex) for regex in group.expressions]
+    return TYPES.tombstones(group_id, ids, *expressions, partition_metadata_tombstone(group_id)[0])
 
 
 def _expression_key(group_id: str, regex: str) -> bytes:

@@ -1,14 +1,10 @@
-"""Applies the records of consumer groups, whether they were just appended or are loaded.
-
-A record that names an unknown group or member is not an error: compaction may have removed what preceded it.
-"""
+"""Applies the records of consumer groups, whether they were just appended or are loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer.group import ConsumerGroup, ResolvedExpression
 from ottla.coordinators.group.consumer.member import (
     NOTHING_OWNED,
@@ -19,7 +15,8 @@ from ottla.coordinators.group.consumer.member import (
 )
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
-from ottla.coordinators.group.modern.replay import delete_group, group_of_record
+from ottla.coordinators.group.modern.records import partitions_of
+from ottla.coordinators.group.modern.replay import cancel_timers, delete_group, group_of_record, replay_target_epoch
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol import group_records as g
 from ottla.protocol.message import Message
@@ -39,10 +36,10 @@ def replay(core: Core, key: Message, value: Message | None) -> None:
             delete_group(core, core.consumer_groups, group, MEMBER_TIMERS)
         case g.ConsumerGroupPartitionMetadataKey(), _:
             group.has_partition_metadata = value is not None
-        case g.ConsumerGroupTargetAssignmentMetadataKey(), g.ConsumerGroupTargetAssignmentMetadataValue():
-            group.target.epoch, group.target.timestamp_ms = value.assignment_epoch, value.assignment_timestamp
-        case g.ConsumerGroupTargetAssignmentMetadataKey(), None:
-            group.target.epoch = LEAVE_EPOCH
+        case g.ConsumerGroupTargetAssignmentMetadataKey(), (
+            g.ConsumerGroupTargetAssignmentMetadataValue() | None
+        ) as row:
+            replay_target_epoch(group, row)
         case g.ConsumerGroupRegularExpressionKey(), g.ConsumerGroupRegularExpressionValue():
             resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
             group.put_expression(key.regular_expression, resolved)
@@ -58,10 +55,9 @@ def _replay_member(core: Core, group: ConsumerGroup, key: Message, value: Messag
             group.put(_described(_member(group, key.member_id), value))
         case g.ConsumerGroupMemberMetadataKey(), None:
             group.remove(key.member_id)
-            for kind in MEMBER_TIMERS:
-                core.timers.cancel((kind, group.group_id, key.member_id))
+            cancel_timers(core, group.group_id, key.member_id, MEMBER_TIMERS)
         case g.ConsumerGroupTargetAssignmentMemberKey(), g.ConsumerGroupTargetAssignmentMemberValue():
-            group.target.by_member[key.member_id] = _partitions(value.topic_partitions)
+            group.target.by_member[key.member_id] = partitions_of(value.topic_partitions)
         case g.ConsumerGroupTargetAssignmentMemberKey(), None:
             group.target.by_member.pop(key.member_id, None)
         case g.ConsumerGroupCurrentMemberAssignmentKey(), g.ConsumerGroupCurrentMemberAssignmentValue():
@@ -116,7 +112,3 @@ def _owned(rows: Iterable[g.TopicPartitions], epoch: int) -> Owned:
         if row.partitions:
             owned[row.topic_id] = dict(zip(row.partitions, known, strict=True))
     return owned
-
-
-def _partitions(rows: Iterable[g.TopicPartition]) -> Partitions:
-    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}

@@ -4,10 +4,10 @@ Both keep members, a group epoch that counts changes of membership, subscription
 that a server-side assignor computes for an epoch. They differ in how a member reaches its target: a partition of a
 consumer group has one owner, so that members give partitions up before others get them (`group.consumer`).
 
-Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`, `settings`, `change`, `replay`.
+Reading order: `topics`, `subscriptions`, `target`, `state`, `epochs`, `settings`, `change`, `records`,
+`replay`, `requests`. `kinds` has what the shard does with the groups of each type.
 """
 
-from ottla.coordinators.group.modern.epochs import check_member_epoch
 from ottla.coordinators.group.modern.state import ModernGroup, ModernState
 from ottla.coordinators.group.modern.subscriptions import TopicCounts
 from ottla.coordinators.group.modern.target import TargetAssignment, TargetUpdate, may_assign_again
@@ -21,7 +21,6 @@ __all__ = [
     "TargetUpdate",
     "TopicCounts",
     "Topics",
-    "check_member_epoch",
     "may_assign_again",
     "metadata_hash",
 ]

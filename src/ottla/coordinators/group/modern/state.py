@@ -73,3 +73,11 @@ class ModernGroup(Generic[M]):
     def is_empty(self) -> bool:
         """Whether it has no members."""
         return not self.members
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member subscribes to `topic`."""
+        return topic in self.state.topics
+
+    def validate(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+        assert self.target.epoch <= self.epoch

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.share.events import DescribeShareGroup
-from ottla.coordinators.group.share.group import ShareMember
+from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.heartbeat import existing_group
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.list_groups import ListedGroup
@@ -54,13 +52,11 @@ def _member(topics: Topics, member: ShareMember) -> Member:
     )
 
 
-def refuse(core: Core, call: Call[Any]) -> Effects | None:
-    """Refuse a request of the classic protocol that names a share group; otherwise None."""
-    match call.request:
-        case JoinGroupRequest() as request if request.group_id in core.share_groups:
-            return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
-        case _:
-            return None
+def refuse_classic(
+    _core: Core, call: Call[JoinGroupRequest], _request: JoinGroupRequest, _group: ShareGroup, _now: Moment
+) -> Effects:
+    """Refuse a member of the classic protocol."""
+    return [refuse_join(call, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
 
 
 def list_groups(core: Core) -> list[ListedGroup]:

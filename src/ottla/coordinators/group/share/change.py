@@ -82,5 +82,5 @@ class Change(ModernChange[ShareGroup]):
         self.log("Computed a new target assignment for epoch %d with 'simple' assignor.", self.epoch)
         for member_id, part in update.changed.items():
             self.records.append(encode.target_record(group.group_id, member_id, part))
-        self.records.append(encode.target_epoch_record(group.group_id, self.epoch, self.now.wall_ms))
+        self.records.append(encode.TYPES.target_epoch_record(group.group_id, self.epoch, self.now.wall_ms))
         return update.of(after.member_id)

@@ -75,7 +75,7 @@ class ShareGroup(ModernGroup[ShareMember]):
             assert all(member.assigned.values()), "a topic without partitions"
         names = Counter(topic for member in self.members.values() for topic in member.topic_names)
         assert self.state.topics.by_name == names
-        assert self.target.epoch <= self.epoch
+        super().validate()
         shares = self.shares
         for topic, partitions in shares.initializing.items():
             assert not partitions & shares.initialized.get(topic, frozenset()), "initialized twice"

@@ -12,12 +12,10 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Call, Effects, Moment, RecordBytes, Reply, log_line
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.follow_ups import AnswerCall, AnswerShareHeartbeat, ReleaseShareRecords
-from ottla.coordinators.group.modern import check_member_epoch
 from ottla.coordinators.group.modern.epochs import JOIN_EPOCH, LEAVE_EPOCH
-from ottla.coordinators.group.modern.settings import group_setting
+from ottla.coordinators.group.modern.requests import GroupType, known_member, problem_of_ids
 from ottla.coordinators.group.share import records as encode
 from ottla.coordinators.group.share.change import Change
-from ottla.coordinators.group.share.config import ShareGroupConfig
 from ottla.coordinators.group.share.events import ReleaseRecords
 from ottla.coordinators.group.share.group import NO_MEMBER, ShareGroup, ShareMember
 from ottla.coordinators.group.share.initialization import begin_initialization, initialize
@@ -29,8 +27,7 @@ from ottla.protocol.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 
-HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
-SESSION_TIMEOUT = "share.session.timeout.ms"
+SHARE = GroupType("share")
 
 
 def heartbeat(
@@ -47,29 +44,18 @@ def heartbeat(
 
 
 def _validate(request: ShareGroupHeartbeatRequest) -> None:
-    problem = None
-    if not request.member_id.strip():
-        problem = "MemberId can't be empty."
-    elif not request.group_id.strip():
-        problem = "GroupId can't be empty."
-    elif request.rack_id is not None and not request.rack_id.strip():
-        problem = "RackId can't be empty."
-    elif request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
+    problem = problem_of_ids(request)
+    if problem is None and request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
         problem = "SubscribedTopicNames must be set in first request."
-    elif request.member_epoch < LEAVE_EPOCH:
+    elif problem is None and request.member_epoch < LEAVE_EPOCH:
         problem = "MemberEpoch is invalid."
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def existing_group(core: Core, group_id: str, noun: str = "Share group") -> ShareGroup:
+def existing_group(core: Core, group_id: str, noun: str | None = None) -> ShareGroup:
     """Return the share group; raises GROUP_ID_NOT_FOUND. `noun` begins Kafka's message, which differs by request."""
-    group = core.share_groups.get(group_id)
-    if group is None:
-        is_other = core.has_group(group_id)
-        message = f"Group {group_id} is not a share group." if is_other else f"{noun} {group_id} not found."
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
-    return group
+    return SHARE.existing(core, core.share_groups, group_id, noun)
 
 
 def group_to_join(core: Core, group_id: str) -> ShareGroup:
@@ -77,39 +63,22 @@ def group_to_join(core: Core, group_id: str) -> ShareGroup:
     return existing_group(core, group_id) if core.has_group(group_id) else ShareGroup(group_id)
 
 
-def _known_member(group: ShareGroup, member_id: str) -> ShareMember:
-    member = group.members.get(member_id)
-    if member is None:
-        message = f"Member {member_id} is not a member of group {group.group_id}."
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-    return member
-
-
 def _member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
     """Return the member as it was, or a new one; raises UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH."""
     if request.member_epoch == JOIN_EPOCH:
         return group.members.get(request.member_id) or ShareMember(request.member_id)
-    member = _known_member(group, request.member_id)
-    message = check_member_epoch("share", request.member_epoch, member.epoch, member.previous_epoch, is_consistent=True)
-    if message is not None:
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    member = known_member(group, request.member_id)
+    SHARE.check_epoch(member, request.member_epoch, is_consistent=True)
     return member
-
-
-def _check_room(config: ShareGroupConfig, group: ShareGroup, member_id: str) -> None:
-    if len(group.members) >= config.max_size and member_id not in group.members:
-        message = f"The share group has reached its maximum capacity of {config.max_size} members."
-        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def _stay(
     core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
 ) -> Effects:
     """Handle the heartbeat of a member that joins or stays."""
-    config = core.config.share
     joins = request.member_epoch == JOIN_EPOCH
     group = (group_to_join if joins else existing_group)(core, request.group_id)
-    _check_room(config, group, request.member_id)
+    SHARE.check_room(group, request.member_id, core.config.share.max_size)
     before = _member(group, request)
     names = request.subscribed_topic_names
     after = replace(
@@ -124,8 +93,8 @@ def _stay(
     topics = group.topics_after(before, after)
     moved = change.advance(after, topics, has_new_subscription=names_changed)
     effect = begin_initialization(change, topics)
-    expect_heartbeat(core, config, group.group_id, request.member_id, now)
-    response = _response(core, config, request, before, moved)
+    _expect_heartbeat(core, group.group_id, request.member_id, now)
+    response = _response(core, request, before, moved)
     if not change.records:
         return [*change.lines, *initialize(core, effect, now), Reply(call, response)]
     return [*change.lines, core.append(change.records, AnswerShareHeartbeat(call, response, effect))]
@@ -139,16 +108,14 @@ def heartbeat_appended(core: Core, follow_up: AnswerShareHeartbeat, error: Error
     return [*initialize(core, effect, now), Reply(call, response)]
 
 
-def expect_heartbeat(core: Core, config: ShareGroupConfig, group_id: str, member_id: str, now: Moment) -> None:
-    """Remove the member unless a heartbeat arrives within its session timeout."""
-    timeout_ms = group_setting(core.overrides(group_id), SESSION_TIMEOUT, config.session_timeout_ms)
-    core.timers.set((Kind.SESSION, group_id, member_id), now.monotonic_ms + timeout_ms)
+def _expect_heartbeat(core: Core, group_id: str, member_id: str, now: Moment) -> None:
+    SHARE.expect_heartbeat(core, group_id, member_id, core.config.share.session_timeout_ms, now)
 
 
 def loaded(core: Core, group: ShareGroup, now: Moment) -> Effects:
     """Start the session timers of a group that was loaded."""
     for member_id in group.members:
-        expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
+        _expect_heartbeat(core, group.group_id, member_id, now)
     return [log_line("Loaded share group %s with %d members.", group.group_id, len(group.members))]
 
 
@@ -156,28 +123,28 @@ def _leave(
     core: Core, call: Call[ShareGroupHeartbeatRequest], request: ShareGroupHeartbeatRequest, now: Moment
 ) -> Effects:
     group = existing_group(core, request.group_id, "Group")
-    member = _known_member(group, request.member_id)
+    member = known_member(group, request.member_id)
     response = ShareGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
     line = log_line("[GroupId %s] Member %s left the share group.", group.group_id, member.member_id)
     # A member that leaves may have acknowledgements under way. Its records are released with its share session.
     return [line, core.append(_removal(core, group, member, now), AnswerCall(call, response))]
 
 
-def session_elapsed(core: Core, group: ShareGroup, member_id: str, now: Moment) -> Effects:
+def timer_elapsed(core: Core, _kind: Kind, group: ShareGroup, member_id: str, now: Moment) -> Effects:
     """Remove a member whose session ended."""
     member = group.members.get(member_id)
     if member is None:
         return []
     text = "[GroupId %s] Member %s fenced from the group because the member session expired."
     # If the append fails, the timer elapses again; if it succeeds, replay cancels the timer.
-    expect_heartbeat(core, core.config.share, group.group_id, member_id, now)
+    _expect_heartbeat(core, group.group_id, member_id, now)
     release = ReleaseShareRecords(ReleaseRecords(group.group_id, member_id))
     return [log_line(text, group.group_id, member_id), core.append(_removal(core, group, member, now), release)]
 
 
 def _removal(core: Core, group: ShareGroup, member: ShareMember, now: Moment) -> list[RecordBytes]:
     change = Change(core, group, now)
-    change.records += encode.member_tombstones(group.group_id, member.member_id)
+    change.records += encode.TYPES.member_tombstones(group.group_id, member.member_id)
     change.next_epoch(group.topics_after(member, NO_MEMBER))
     return change.records
 
@@ -188,18 +155,14 @@ def removal_appended(_core: Core, follow_up: ReleaseShareRecords, error: ErrorCo
 
 
 def _response(
-    core: Core,
-    config: ShareGroupConfig,
-    request: ShareGroupHeartbeatRequest,
-    before: ShareMember,
-    after: ShareMember,
+    core: Core, request: ShareGroupHeartbeatRequest, before: ShareMember, after: ShareMember
 ) -> ShareGroupHeartbeatResponse:
     """The member's epoch; its partitions only if it joins, sent a full request, or they changed."""
-    overrides = core.overrides(request.group_id)
+    default_ms = core.config.share.heartbeat_interval_ms
     response = ShareGroupHeartbeatResponse(
         member_id=after.member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=group_setting(overrides, HEARTBEAT_INTERVAL, config.heartbeat_interval_ms),
+        heartbeat_interval_ms=SHARE.heartbeat_interval_ms(core, request.group_id, default_ms),
     )
     is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
     if is_full or before.assigned != after.assigned:

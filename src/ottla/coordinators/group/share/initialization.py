@@ -80,7 +80,7 @@ def initialized(core: Core, request: InitializeShares, done: Partitions) -> Effe
     return [core.append([encode.states_record(group.group_id, after)])]
 
 
-def delete(core: Core, call: Call[DeleteGroup], group: ShareGroup) -> Effects:
+def delete(core: Core, call: Call[DeleteGroup], _request: DeleteGroup, group: ShareGroup, _now: Moment) -> Effects:
     """Delete an empty share group, after its share state was deleted."""
     if not group.is_empty:
         return [_result(call, group.group_id, ErrorCode.NON_EMPTY_GROUP)]

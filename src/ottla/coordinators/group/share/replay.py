@@ -1,22 +1,20 @@
-"""Applies the records of share groups, whether they were just appended or are loaded.
-
-A record that names an unknown group or member is not an error: compaction may have removed what preceded it.
-"""
+"""Applies the records of share groups, whether they were just appended or are loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
-from ottla.coordinators.group.modern.replay import delete_group, group_of_record
+from ottla.coordinators.group.modern.records import partitions_of
+from ottla.coordinators.group.modern.replay import cancel_timers, delete_group, group_of_record, replay_target_epoch
 from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol import group_records as g
 from ottla.protocol.message import Message
+
+MEMBER_TIMERS = (Kind.SESSION,)
 
 
 def replay(core: Core, key: Message, value: Message | None) -> None:
@@ -28,11 +26,9 @@ def replay(core: Core, key: Message, value: Message | None) -> None:
         case g.ShareGroupMetadataKey(), g.ShareGroupMetadataValue():
             group.state.epoch, group.state.metadata_hash = value.epoch, value.metadata_hash
         case g.ShareGroupMetadataKey(), None:
-            delete_group(core, core.share_groups, group, (Kind.SESSION,))
-        case g.ShareGroupTargetAssignmentMetadataKey(), g.ShareGroupTargetAssignmentMetadataValue():
-            group.target.epoch, group.target.timestamp_ms = value.assignment_epoch, value.assignment_timestamp
-        case g.ShareGroupTargetAssignmentMetadataKey(), None:
-            group.target.epoch = LEAVE_EPOCH
+            delete_group(core, core.share_groups, group, MEMBER_TIMERS)
+        case g.ShareGroupTargetAssignmentMetadataKey(), (g.ShareGroupTargetAssignmentMetadataValue() | None) as row:
+            replay_target_epoch(group, row)
         case g.ShareGroupStatePartitionMetadataKey(), g.ShareGroupStatePartitionMetadataValue():
             group.shares = _states(value)
         case g.ShareGroupStatePartitionMetadataKey(), None:
@@ -49,14 +45,14 @@ def _replay_member(core: Core, group: ShareGroup, key: Message, value: Message |
             group.put(replace(described, topic_names=frozenset(value.subscribed_topic_names)))
         case g.ShareGroupMemberMetadataKey(), None:
             group.remove(key.member_id)
-            core.timers.cancel((Kind.SESSION, group.group_id, key.member_id))
+            cancel_timers(core, group.group_id, key.member_id, MEMBER_TIMERS)
         case g.ShareGroupTargetAssignmentMemberKey(), g.ShareGroupTargetAssignmentMemberValue():
-            group.target.by_member[key.member_id] = _partitions(value.topic_partitions)
+            group.target.by_member[key.member_id] = partitions_of(value.topic_partitions)
         case g.ShareGroupTargetAssignmentMemberKey(), None:
             group.target.by_member.pop(key.member_id, None)
         case g.ShareGroupCurrentMemberAssignmentKey(), g.ShareGroupCurrentMemberAssignmentValue():
             member = replace(_member(group, key.member_id), epoch=value.member_epoch)
-            assigned = _partitions(value.assigned_partitions)
+            assigned = partitions_of(value.assigned_partitions)
             group.put(replace(member, previous_epoch=value.previous_member_epoch, assigned=assigned))
         case g.ShareGroupCurrentMemberAssignmentKey(), None if key.member_id in group.members:
             left = replace(group.members[key.member_id], epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
@@ -67,16 +63,12 @@ def _member(group: ShareGroup, member_id: str) -> ShareMember:
     return group.members.get(member_id) or ShareMember(member_id)
 
 
-def _partitions(rows: Iterable[g.TopicPartition | g.TopicPartitionsInfo]) -> Partitions:
-    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
-
-
 def _states(value: g.ShareGroupStatePartitionMetadataValue) -> ShareStates:
     named = (*value.initializing_topics, *value.initialized_topics)
     names = {row.topic_id: row.topic_name for row in named}
     return ShareStates(
-        _partitions(value.initializing_topics),
-        _partitions(value.initialized_topics),
+        partitions_of(value.initializing_topics),
+        partitions_of(value.initialized_topics),
         frozenset(row.topic_id for row in value.deleting_topics),
         names | {row.topic_id: row.topic_name for row in value.deleting_topics},
     )

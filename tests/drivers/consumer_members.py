@@ -17,7 +17,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from ottla.testing.groups import GroupDriver, Joiner, topic_id
+from tests.drivers.groups import GroupDriver, Joiner, topic_id
 
 INTERVAL_MS = 5_000
 

@@ -1,0 +1,106 @@
+"""What a shard does with the groups of each type other than classic groups: one row of `KINDS` for each type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.coordinators.events import Call, Effects, Moment
+from ottla.coordinators.group import offsets, unserved
+from ottla.coordinators.group.consumer import admin as consumer_admin
+from ottla.coordinators.group.consumer import classic_members, fencing
+from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
+from ottla.coordinators.group.core import Core
+from ottla.coordinators.group.events import DeleteGroup
+from ottla.coordinators.group.modern import ModernGroup
+from ottla.coordinators.group.share import admin as share_admin
+from ottla.coordinators.group.share import heartbeat as share_members
+from ottla.coordinators.group.share import initialization as share_states
+from ottla.coordinators.group.share.replay import replay as replay_share_group
+from ottla.coordinators.group.timer_keys import Kind
+from ottla.protocol.group_records import RECORD_TYPES
+from ottla.protocol.message import Message
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+_Answer: TypeAlias = Callable[[Core, Call[Any], Any, Any, Moment], "Effects | None"]
+
+
+class GroupKind(NamedTuple):
+    """The operations of one type of modern group."""
+
+    groups: Callable[[Core], Mapping[str, ModernGroup[Any]]]
+    record_types: tuple[int, ...]
+    replay: Callable[[Core, Message, Message | None], None]
+    loaded: Callable[[Core, Any, Moment], Effects]
+    """Starts the timers of the members of a group that was loaded."""
+    timer_elapsed: Callable[[Core, Kind, Any, str, Moment], Effects]
+    list_groups: Callable[[Core], list[ListedGroup]]
+    answers: dict[type, _Answer]
+    """Requests that are answered in another way than for a classic group; None: handle it as if it had no group."""
+
+
+CONSUMER = GroupKind(
+    groups=lambda core: core.consumer_groups,
+    record_types=(3, 4, 5, 6, 7, 8, 16),
+    replay=replay_consumer_group,
+    loaded=fencing.loaded,
+    timer_elapsed=fencing.timer_elapsed,
+    list_groups=consumer_admin.list_groups,
+    answers={
+        JoinGroupRequest: classic_members.join,
+        SyncGroupRequest: classic_members.sync,
+        HeartbeatRequest: classic_members.heartbeat,
+        LeaveGroupRequest: classic_members.leave,
+        OffsetDeleteRequest: offsets.delete_unsubscribed,
+        DeleteGroup: consumer_admin.delete,
+    },
+)
+SHARE = GroupKind(
+    groups=lambda core: core.share_groups,
+    record_types=(10, 11, 12, 13, 14, 15),
+    replay=replay_share_group,
+    loaded=share_members.loaded,
+    timer_elapsed=share_members.timer_elapsed,
+    list_groups=share_admin.list_groups,
+    answers={JoinGroupRequest: share_admin.refuse_classic, DeleteGroup: share_states.delete},
+)
+KINDS = (CONSUMER, SHARE)
+
+REPLAYS = {RECORD_TYPES[number][0]: kind.replay for kind in KINDS for number in kind.record_types}
+"""The function that applies a record, by the class of its key."""
+
+_UNSERVED: dict[type, _Answer] = {
+    JoinGroupRequest: unserved.join_converted,
+    OffsetDeleteRequest: unserved.delete_offsets,
+    DeleteGroup: unserved.delete,
+}
+_ANSWERED = frozenset(_UNSERVED).union(*(kind.answers for kind in KINDS))
+
+
+def answer(core: Core, call: Call[Any], now: Moment) -> Effects | None:
+    """Answer a request that names a group of another type than classic, if this type has an answer of its own."""
+    request = call.request
+    if type(request) not in _ANSWERED:
+        return None
+    for kind in KINDS:
+        group = kind.groups(core).get(request.group_id)
+        if group is not None:
+            own = kind.answers.get(type(request))
+            return None if own is None else own(core, call, request, group, now)
+    other = core.unserved.get(request.group_id)
+    own = None if other is None else _UNSERVED.get(type(request))
+    return None if own is None else own(core, call, request, other, now)
+
+
+def modern_group(core: Core, group_id: str) -> tuple[GroupKind, ModernGroup[Any]] | None:
+    """Return the group with its type; None if there is no such group, or only a classic one."""
+    for kind in KINDS:
+        group = kind.groups(core).get(group_id)
+        if group is not None:
+            return kind, group
+    return None

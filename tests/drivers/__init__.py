@@ -1,0 +1,1 @@
+"""Drivers of the coordinators for unit tests, scenarios and simulations: no broker, no network, a manual clock."""
