@@ -32,10 +32,17 @@ def test_each_term_of_the_glossary_is_rejected(term: str) -> None:
         "There is room for 5 bytes, and headroom. The interface faces the network. It left the group.",
         "A mailbox name such as `is_gone` in code is not prose, nor is `made anew`.",
         "The broker told the client nothing.",
+        "It takes a third of Kafka's time, and a module of Spark's launcher with whatever it needs.",
     ],
 )
 def test_plain_sentences_are_accepted(sentence: str) -> None:
     assert not list(check_language.findings(sentence))
+
+
+def test_docstring_that_begins_with_what_is_rejected() -> None:
+    assert list(check_language.findings('"""What the broker returns."""'))
+    assert not list(check_language.findings('"""Return what the broker sent."""'))
+    assert not list(check_language.findings('"What the broker returns"'))
 
 
 def test_findings_name_the_line_of_a_comment_a_string_and_a_test(

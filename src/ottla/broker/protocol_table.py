@@ -10,7 +10,7 @@ HEAD = """\
 
 Generated from the declarations in `src/ottla/protocol/messages/`.
 
-- **Declared**: the versions that Ottla can encode and decode: those of Kafka 4.3. Its clients may use them with Kafka.
+- **Declared**: the versions that Ottla can encode and decode, as in Kafka 4.3. Its clients may use them with Kafka.
 - **Flexible**: the versions with tagged fields (KIP-482).
 - **Served**: the versions that the broker serves and reports in ApiVersions; `-` if it does not serve the API.
 

@@ -12,7 +12,7 @@ from ottla.config.unsupported import reason
 _INTRODUCTION = """\
 # Settings
 
-Names, types, defaults and limits are those of Kafka 4.3. This page is generated from the rows in `src/ottla/config/`.
+Names, types, defaults and limits are as in Kafka 4.3. This page is generated from the rows in `src/ottla/config/`.
 
 - **works**: it does what Kafka's documentation says.
 - **reported**: it is accepted and has no effect; a value other than the default causes a warning in the log.
