@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -23,6 +24,14 @@ SOURCES = ROOT / "src"
 TESTS = ROOT / "tests"
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+PRIVATE_MODULES = re.compile(
+    r"py4j\b|pyspark\.(?:[\w.]+\.)?_|pyspark\.(?:java_gateway|find_spark_home|worker|sql\.worker|sql\.classic)\b"
+)
+PRIVATE_NAMES = re.compile(
+    r"_(?:jvm|jdf|jsc|jsparkSession|gateway|options|cause)$|java_exception$|org\.apache\.spark\.\S+$"
+)
+"""Attributes and Java classes of Spark that its documentation does not mention, as texts."""
+NOT_OF_SPARK = ("_replace", "_exit", "_HANDLER")
 _NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
 
@@ -91,6 +100,22 @@ class SourceFile:
                 if broad and not raises:
                     yield node.lineno
 
+    @property
+    def private_spark_uses(self) -> Iterator[int]:
+        """The lines that use private names of pyspark or import py4j, if all other private names are of `self`."""
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute):
+                is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if re.match("_[^_]", node.attr) and node.attr not in NOT_OF_SPARK and not is_own:
+                    yield node.lineno
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                names = [module, *(f"{module}.{alias.name}" if module else alias.name for alias in node.names)]
+                if any(PRIVATE_MODULES.match(name) for name in names):
+                    yield node.lineno
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PRIVATE_NAMES.match(node.value):
+                yield node.lineno
+
     @cached_property
     def comment_lines(self) -> int:
         """Lines of comments and docstrings."""
@@ -128,6 +153,14 @@ def _package(path: Path) -> str:
     return parts[1] if parts[0] == "ottla" and len(parts) > 2 else parts[0]
 
 
+def divide_spark(sources: list[SourceFile]) -> tuple[list[SourceFile], list[SourceFile]]:
+    """Return the files of the adapter to private API of Spark, and the other files that use Spark."""
+    spark, streams, adapter = (SOURCES / "ottla" / name for name in ("spark", "streams", "spark/internals"))
+    using = [file for file in sources if file.path.is_relative_to(spark) or file.path.is_relative_to(streams)]
+    inside = [file for file in using if file.path.is_relative_to(adapter)]
+    return inside, [file for file in using if not file.path.is_relative_to(adapter)]
+
+
 def _row(name: str, group: list[SourceFile]) -> str:
     functions = [function for file in group for function in file.functions]
     sizes = [function.lines for function in functions] or [0]
@@ -155,6 +188,8 @@ def main() -> int:
     print(_row("tests", tests))
     code = sum(file.lines for file in sources)
     print(f"\nTest lines per code line: {sum(file.lines for file in tests) / code:.2f}")
+    inside, outside = (sum(1 for file in group for _ in file.private_spark_uses) for group in divide_spark(sources))
+    print(f"Uses of private Spark API: {inside} in ottla.spark.internals, {outside} elsewhere")
     broad = sum(1 for file in sources for _ in file.broad_excepts)
     print(f"Broad excepts per 1,000 lines: {1000 * broad / code:.2f}")
     return 0

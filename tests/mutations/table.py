@@ -3563,13 +3563,13 @@ STREAMS = (
     Mutation(
         "a lost worker restarts a query even if the process that aborts its write was lost, too",
         "streams/failures.py",
-        "return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)",
+        "return text_of(cause) if is_abort and cause is not None else str(error)",
         "return str(error)",
         (f"{DECLARATION}/test_failures.py::test_failure_is_that_before_a_write_that_could_not_be_aborted",),
     ),
     Mutation(
         "a process of Spark that is lost at a start is retried, although pyspark has no class for the exception",
-        "streams/spark_errors.py",
+        "spark/internals/errors.py",
         "SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)",
         "SPARK_ERRORS: Final = (PySparkException,)",
         ("tests/streams/test_runner.py::test_process_that_is_lost_at_a_start_is_retried_and_the_status_says_so",),
@@ -3584,7 +3584,7 @@ STREAMS = (
     Mutation(
         "an interrupted write of foreachBatch does not overflow the stack of Spark's thread",
         "streams/outputs.py",
-        "            raise PySparkException(_INTERRUPTED if is_stopped else text) from None\n",
+        "            raise PySparkException(INTERRUPTED if is_stopped else text) from None\n",
         "            raise\n",
         (f"{SIGNALS}::test_interrupted_run_prints_a_few_lines",),
     ),
@@ -3633,7 +3633,7 @@ STREAMS = (
     Mutation(
         "a signal to Java ends a run after the running micro-batch",
         "streams/runtime.py",
-        "    with _signals(stop), java_signals.handled(spark, stop):\n",
+        "    with _signals(stop), java_signals.handled(stop):\n",
         "    with _signals(stop):\n",
         (f"{SIGNALS}::test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch",),
     ),
@@ -3653,8 +3653,8 @@ STREAMS = (
     ),
     Mutation(
         "with exactly once, no invalid record has a task of its own behind a shuffle",
-        "streams/shared_tasks.py",
-        "strict=True) if _is_output(part)] or widths)",
+        "spark/internals/unions.py",
+        "strict=True) if _is_observed(part)] or widths)",
         "strict=True) if part] or widths)",
         (f"{LETTERS}::test_invalid_records_of_many_partitions_are_in_the_only_task",),
     ),
@@ -3675,8 +3675,8 @@ STREAMS = (
     Mutation(
         "the key of an operator behind another one is not guessed",
         "streams/operators.py",
-        "            if any(_operator(*each, _is_sampled) is not None for each in below):\n",
-        "            if not below:\n",
+        "            if any(_operator(each, _is_sampled) is not None for each in _nodes(child, _is_sampled)):\n",
+        "            if False:\n",
         ("tests/streams/test_key_samples.py::test_keys_behind_another_operator_are_not_known",),
     ),
     Mutation(

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import ottla.spark
 from ottla.spark import forked_workers, java_start
+from ottla.spark.internals.names import CASE_CLASSES
 from ottla.spark.session import silent_java, use_java
 
 OWN_PROCESS = """
@@ -106,7 +107,7 @@ def test_classes_are_initialized_ahead_and_unknown_ones_are_ignored(
     assert "NoSuchClass" in caplog.text
     caplog.clear()
     with initializing():
-        java_start.initialize(java_start.CASES)
+        java_start.initialize(CASE_CLASSES)
     assert caplog.text == ""
     assert spark.range(1).selectExpr("upper('stra\u00dfe') AS text").first() == ("STRASSE",)
 

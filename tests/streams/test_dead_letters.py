@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from ottla.clients import Admin
 from ottla.records.batch import iter_batches
 from ottla.records.reader import decode_batch
+from ottla.spark.internals import unions
 from ottla.spark.offsets import FEW_OFFSETS
 from ottla.streams import Output, PipelineFailed, pipeline, run, shared_tasks, stream, to
 
@@ -205,7 +206,7 @@ def test_invalid_records_of_many_partitions_are_in_the_only_task(
 def test_unknown_internals_of_spark_are_logged_once_and_the_write_is_exactly_once(
     ottla_streams: Start, ottla: Ottla, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_tasks, "_EXECUTION", "another class")
+    monkeypatch.setattr(unions, "EXECUTION", "another class")
     ottla.topic("numbers", PARTITIONS)
     test = ottla_streams(checked)
     for _ in range(2):

@@ -159,6 +159,25 @@ def test_nothing_swallows_errors() -> None:
     assert not offences, "catch the narrowest type where you can act on it"
 
 
+def test_only_the_adapter_uses_private_api_of_spark() -> None:
+    """Each version of pyspark may change it; `make spark-versions` tests the adapter alone."""
+    inside, outside = metrics.divide_spark(source_files())
+    offences = [f"{relative(file.path)}:{line}" for file in outside for line in file.private_spark_uses]
+    assert not offences, "add a function to ottla.spark.internals, with a test in tests/spark/test_internals.py"
+    assert sum(1 for file in inside for _ in file.private_spark_uses) > 30, "the pattern finds the uses"
+
+
+def test_adapter_to_spark_names_versions_and_is_tested() -> None:
+    tests = (ROOT / "tests/spark/test_internals.py").read_text()
+    for file in metrics.divide_spark(source_files())[0]:
+        classes = [node for node in file.tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+        for node in [*file.tree.body, *(item for each in classes for item in each.body)]:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                said = ast.get_docstring(node) or ""
+                assert re.search(r"pyspark\s4\.\d\sto\s4\.\d", said), f"{node.name}: state the versions of pyspark"
+                assert re.search(rf"\b{node.name}\b", tests), f"{node.name}: test it against real Spark"
+
+
 def test_tests_wait_with_deadlines() -> None:
     """After the one alarm of pytest-timeout, a wait without a deadline would last for ever."""
     offences = [

@@ -12,6 +12,7 @@ Reading order:
    which lookups of tables use, too: ddl, json_schema, avro_options, protobuf_messages, format_errors.
 5. session: a SparkSession with fast settings. java_start, class_archive and forked_workers (with worker_server and
    worker_launcher) make its start faster.
+6. internals: the adapter to private API of Spark, which nothing else uses.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ python -m ottla.spark.class_program OPTIONS      options of Java; `class_archive
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark.internals import java
 from ottla.spark.session import JAVA_OPTIONS, session
 
 if TYPE_CHECKING:
@@ -113,14 +113,10 @@ def main() -> None:
     """Run the queries in a session of its own, and wait for the end of Java, which writes the archive."""
     options: dict[str, Any] = {JAVA_OPTIONS: sys.argv[1], "spark.log.level": "ERROR"}
     spark = session("classes", "local[2]", **options)
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - it has no public name
     with tempfile.TemporaryDirectory(prefix="ottla-classes-") as directory:
         run_queries(spark, directory)
         spark.stop()
-    gateway.shutdown()
-    with contextlib.suppress(BrokenPipeError):
-        gateway.proc.stdin.close()
-    gateway.proc.wait(JAVA_END_S)
+    java.end(spark, JAVA_END_S)
 
 
 if __name__ == "__main__":

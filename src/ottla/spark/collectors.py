@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ottla.spark.internals import java
+
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _OF_JAVA: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Environment variables with options for each Java."""
@@ -36,9 +38,7 @@ def _environment(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _files() -> Iterator[str]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    directory = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
+    directory = os.environ.get("SPARK_CONF_DIR") or f"{java.spark_home()}/conf"
     for name in _FILES:
         with suppress(OSError, UnicodeDecodeError):
             yield (Path(directory) / name).read_text(encoding="utf-8")

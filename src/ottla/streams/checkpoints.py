@@ -6,13 +6,11 @@ renamed: it is complete or absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql import SparkSession
 
+from ottla.spark.internals import files
 from ottla.spark.offsets import EARLIEST
 from ottla.streams.checkpoint_files import PROGRAM_FILE, START_FILE, StoredProgram, differences, load_starts
 from ottla.streams.errors import StreamsError
@@ -50,30 +48,18 @@ def starting_offsets(spark: SparkSession, directory: str, partitions: Mapping[st
 
 
 def _read(spark: SparkSession, name: str) -> str | None:
-    with _accessible(name):
-        files, path = _file(spark, name)
-        if not files.exists(path):
-            return None
-        opened = files.open(path)
-        try:
-            return str(_jvm(spark).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
-        finally:
-            opened.close()
+    try:
+        return files.read_text(spark, name)
+    except files.FileError as error:
+        raise StreamsError(str(error)) from error
 
 
 def store(spark: SparkSession, directory: str, program: StoredProgram) -> None:
     """Write the description of a program into its new checkpoint. Raises StreamsError."""
-    name = f"{directory}/{PROGRAM_FILE}"
-    with _accessible(name):
-        files, path = _file(spark, name)
-        _, temporary = _file(spark, f"{name}.new")
-        written = files.create(temporary, True)
-        try:
-            written.write(bytearray(program.dumps().encode()))
-        finally:
-            written.close()
-        if not files.rename(temporary, path):
-            raise StreamsError(f"{name} cannot be written")
+    try:
+        files.create_text(spark, f"{directory}/{PROGRAM_FILE}", program.dumps())
+    except files.FileError as error:
+        raise StreamsError(str(error)) from error
 
 
 def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -> None:
@@ -84,22 +70,3 @@ def check_unchanged(before: StoredProgram, now: StoredProgram, directory: str) -
             f"The program does not fit the checkpoint {directory}: {'; '.join(found)}. Restore the program, or start "
             "from the beginning: with another name, or after `ottla stream reset`"
         )
-
-
-@contextmanager
-def _accessible(name: str) -> Iterator[None]:
-    """Raise StreamsError for an error of a file system: no permission, or one that Spark has no classes for."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        reason = str(error.java_exception).splitlines()[0]
-        raise StreamsError(f"{name} cannot be read or written: {reason}") from error
-
-
-def _file(spark: SparkSession, name: str) -> tuple[Any, Any]:
-    path = _jvm(spark).org.apache.hadoop.fs.Path(name)
-    return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path  # noqa: SLF001 - no other access
-
-
-def _jvm(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm  # noqa: SLF001 - no other access

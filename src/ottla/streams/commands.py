@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark import class_archive, collectors
+from ottla.spark.internals import java
+from ottla.spark.internals.exceptions import first_line
 from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, silent_java, use_java
 from ottla.streams.description import Description
 from ottla.streams.errors import Interrupted, StreamsError
-from ottla.streams.late import java_signals, planning, runtime
+from ottla.streams.late import planning, runtime
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
@@ -52,7 +54,7 @@ def run_file(path: Path, names: Sequence[str], settings: Settings, master: str |
         done = runtime.run_in(spark, load_pipelines(path, names), settings, stop)
     finally:
         if stop.is_set():  # tasks that end later would log that they were stopped
-            java_signals.silence(spark)
+            java.set_log_level("OFF")
     if stop.number == signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another one would interrupt the end of Spark
         raise Interrupted(*done)
@@ -63,14 +65,13 @@ def _started(name: str, master: str | None, conf: Mapping[str, Any]) -> SparkSes
     """Start a session of Spark. Raises StreamsError if Java or the master is missing, ImportError without pyspark."""
     from pyspark.errors import PySparkRuntimeError
 
-    # pyspark has it, so it is the second one to be missed.
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore] # isort: skip
+    from ottla.spark.internals.errors import JAVA_EXCEPTION
 
     with _java():
         try:
             return session(name, master, imports=["ottla.streams.runtime"], **conf)
-        except (Py4JJavaError, PySparkRuntimeError) as error:
-            reason = str(getattr(error, "java_exception", error)).splitlines()[0]
+        except (JAVA_EXCEPTION, PySparkRuntimeError) as error:
+            reason = first_line(error)
             chosen = master or os.environ.get("MASTER")
             if not chosen:
                 raise StreamsError(f"Spark did not start: {reason}") from error

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ottla.spark.internals.exceptions import cause_of, java_text
+
 Kind = Literal["data", "program", "retriable"]
 
 _DATA: Final = frozenset({"FormatError"})
@@ -106,11 +108,11 @@ def text_of(error: Exception) -> str:
     Then the exception says only that, and the failure is its cause. Of an exception of Java that pyspark does not know,
     the text begins with the class, and has Java's trace.
     """
-    if hasattr(error, "java_exception"):
-        return str(error).partition("\n: ")[2] or str(error)
-    cause = getattr(error, "_cause", None)  # pyspark has no public name for it
+    text, cause = java_text(error), cause_of(error)
+    if text is not None:
+        return text
     is_abort = _NOT_ABORTED in str(error).partition("\n")[0]
-    return text_of(cause) if is_abort and isinstance(cause, Exception) else str(error)
+    return text_of(cause) if is_abort and cause is not None else str(error)
 
 
 def classify_exception(error: Exception) -> Failure:
@@ -118,9 +120,7 @@ def classify_exception(error: Exception) -> Failure:
     if isinstance(error, ExceptionGroup):
         return min(map(classify_exception, error.exceptions), key=lambda each: each.is_retriable)
     kind = type(error)
-    return classify(
-        text_of(error) if hasattr(error, "java_exception") else f"{kind.__module__}.{kind.__name__}: {error}"
-    )
+    return classify(java_text(error) or f"{kind.__module__}.{kind.__name__}: {error}")
 
 
 def _short(text: str) -> str:

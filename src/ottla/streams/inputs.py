@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from weakref import WeakSet
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,6 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
 from ottla.spark.idle import TICK
+from ottla.spark.internals.errors import SPARK_ERRORS
+from ottla.spark.internals.sessions import knows_format
 from ottla.spark.source import OttlaDataSource
 from ottla.spark.table_source import TableDataSource
 from ottla.streams.batch_reports import COUNT, INVALID
@@ -22,7 +24,6 @@ from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import classify, text_of
 from ottla.streams.resetting import TABLES
 from ottla.streams.settings import Settings, format_options, options_of_table
-from ottla.streams.spark_errors import SPARK_ERRORS
 
 HEADERS: Final = "array<struct<key: string, value: binary>>"
 _ERRORS: Final = "__connect.errors."
@@ -96,9 +97,8 @@ def _ensure_format(spark: SparkSession) -> None:
 
     Spark starts a Python process that lists all formats. If that is lost, Spark finds none, and starts another later.
     """
-    manager: Any = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - pyspark has no access to it
     name = OttlaDataSource.name()
-    if not manager.dataSourceExists(name):
+    if not knows_format(spark, name):
         raise TemporaryError(f"Spark does not find format({name!r}): a process was lost, or its Python has no ottla")
 
 

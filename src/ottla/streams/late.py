@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from ottla.common.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from ottla.streams import java_signals, planning, runtime
+    from ottla.streams import planning, runtime
 else:
-    java_signals = LazyModule("ottla.streams.java_signals")
     planning = LazyModule("ottla.streams.planning")
     runtime = LazyModule("ottla.streams.runtime")
 
-__all__ = ["java_signals", "planning", "runtime"]
+__all__ = ["planning", "runtime"]

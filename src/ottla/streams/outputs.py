@@ -17,6 +17,8 @@ from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
 from ottla.spark.format_errors import FormatError
 from ottla.spark.formats import Encoder, encoder
+from ottla.spark.internals.errors import SPARK_ERRORS
+from ottla.spark.internals.names import INTERRUPTED
 from ottla.spark.options import read_sink_options
 from ottla.streams.batch_reports import COUNT, OUTPUT
 from ottla.streams.declarations import Output, Pipeline
@@ -27,18 +29,9 @@ from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
 from ottla.streams.shared_tasks import SharedTasks
-from ottla.streams.spark_errors import SPARK_ERRORS
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
 _STOPPED: Final = re.compile(r"InterruptedException|ClosedByInterruptException|part of cancelled job group")
-_INTERRUPTED: Final = (
-    "py4j.protocol.Py4JJavaError: An error occurred while calling save: java.lang.InterruptedException"
-)
-"""The text by which Spark knows that a stop has interrupted foreachBatch.
-
-Spark looks for it with a regular expression whose stack grows with the text. The text of py4j, with the traces of Java,
-ends the thread of the query with a StackOverflowError, which Java prints in 1,100 lines.
-"""
 _ENCODED: Final = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, timestamp timestamp"
 )
@@ -91,7 +84,7 @@ def _batch_writer(options: Mapping[str, str], shared: SharedTasks | None) -> Cal
                 raise
             # Of this exception, the query gets the text, but not the cause.
             is_stopped = _STOPPED.search(text) is not None and classify(text).kind != "data"
-            raise PySparkException(_INTERRUPTED if is_stopped else text) from None
+            raise PySparkException(INTERRUPTED if is_stopped else text) from None
 
     return write
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from ottla.spark.internals.errors import SPARK_ERRORS
 from ottla.streams.declarations import Output, Pipeline, Table
 from ottla.streams.description import Description, QueryDescription, describe_inputs, output_line
 from ottla.streams.errors import StreamsError, TemporaryError
@@ -22,7 +23,6 @@ from ottla.streams.operators import AGGREGATE, PROCESSOR, STATE_FUNCTION, Operat
 from ottla.streams.outputs import Query, shape
 from ottla.streams.pickling import reason_of, without_traces
 from ottla.streams.settings import Settings
-from ottla.streams.spark_errors import SPARK_ERRORS
 
 _END: Final = re.compile(r"(?: SQLSTATE: \w+)?;?$")
 """The end of a line of Spark, before a plan."""

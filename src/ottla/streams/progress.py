@@ -1,8 +1,4 @@
-"""What the queries of a session report after each micro-batch: offsets, invalid and late records, state.
-
-Spark calls a listener in Python with objects of Java, and pyspark copies them field by field: 60 ms for a query with
-state. This listener takes the report as JSON, in less than a millisecond.
-"""
+"""What the queries of a session report after each micro-batch: offsets, invalid and late records, state."""
 
 from __future__ import annotations
 
@@ -12,11 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pyspark import SparkContext
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from ottla.common import units
+from ottla.spark.internals.sessions import report_batches
 from ottla.streams.batch_reports import after_batch
 from ottla.streams.status import Status
 
@@ -29,20 +24,15 @@ class Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._statuses: dict[str, Status] = {}
-        self._java: Any = None
+        self._remove: Callable[[], None] = lambda: None
 
     def listen(self, session: SparkSession) -> None:
         """Let Spark report to this object, in a thread of its own."""
-        context: Any = SparkContext  # its gateway to Java has no public name
-        start_callbacks: Callable[[Any], None] = ensure_callback_server_started
-        start_callbacks(context._gateway)  # noqa: SLF001
-        streaming = context._jvm.org.apache.spark.sql.streaming  # noqa: SLF001
-        self._java = streaming.PythonStreamingQueryListenerWrapper(_JavaListener(self))
-        session.streams._jsqm.addListener(self._java)  # noqa: SLF001
+        self._remove = report_batches(session, lambda report: self.take(json.loads(report)))
 
-    def end(self, session: SparkSession) -> None:
+    def end(self) -> None:
         """Let Spark report no more."""
-        session.streams._jsqm.removeListener(self._java)  # noqa: SLF001
+        self._remove()
 
     def begin(self, status: Status) -> None:
         """Collect the reports of a query from this status on."""
@@ -94,28 +84,3 @@ class Progress:
                     "Invalid records in query %s: input=%s, batch=%d, number=%d, total=%d",
                     query, parameter, report["batchId"], total - before.invalid.get(parameter, 0), total,
                 )  # fmt: skip
-
-
-class _JavaListener:
-    """The interface that Spark calls, by py4j's convention."""
-
-    class Java:
-        """The name of the interface."""
-
-        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called before the first micro-batch."""
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called after each micro-batch."""
-        self._progress.take(json.loads(event.progress().json()))
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called while there are no records."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called at the end of a query."""

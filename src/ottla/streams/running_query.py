@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.common import units
+from ottla.spark.internals.errors import SPARK_ERRORS
+from ottla.spark.internals.sessions import ensure_active
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify, text_of
 from ottla.streams.outputs import Query, start_query
@@ -19,7 +21,6 @@ from ottla.streams.planning import Plan
 from ottla.streams.progress import Progress
 from ottla.streams.settings import Settings
 from ottla.streams.slow_tasks import SlowTasks
-from ottla.streams.spark_errors import SPARK_ERRORS
 from ottla.streams.status import RUNS, Phase, Problem, Status
 
 logger = logging.getLogger("ottla.streams")
@@ -210,14 +211,6 @@ class RunningQuery:
         self.problem = Problem(units.now_ms(), failure.kind, failure.reason, self.restarts.count)
         restarts = f" (after {self.restarts.count} restarts)" if self.restarts.count else ""
         return PipelineFailed(f"Pipeline {self.plan.pipeline.name!r} failed{restarts}: {failure.reason}")
-
-
-def ensure_active(spark: SparkSession) -> None:
-    """Let Spark find `format("ottla")` in this thread: it looks in the active session of the thread."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - as pyspark itself does
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
-    if not sessions.getActiveSession().isDefined():
-        sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _stop_after_batch(query: StreamingQuery, deadline_s: float) -> None:

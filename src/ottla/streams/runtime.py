@@ -19,11 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql import SparkSession
 
 from ottla.common import units
 from ottla.spark import java_start
+from ottla.spark.internals import java
+from ottla.spark.internals.errors import JAVA_ERRORS
+from ottla.spark.internals.names import CASE_CLASSES, TRIGGERS
+from ottla.spark.internals.sessions import ensure_active
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
 from ottla.streams import checkpoints, java_signals
@@ -40,7 +43,7 @@ from ottla.streams.pacing import Pace
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
 from ottla.streams.publishing import Publisher, commit_offsets
-from ottla.streams.running_query import RunningQuery, ensure_active
+from ottla.streams.running_query import RunningQuery
 from ottla.streams.settings import Settings, default_bootstrap
 from ottla.streams.starting import Start
 from ottla.streams.status import INTERVAL_MS, Run, Status, at_start
@@ -61,10 +64,6 @@ BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
 STOP_TIMEOUT: Final = "30s"
 """How long the stop of a query waits for its end, after `BATCH_END_S`."""
-
-
-TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
-"""The logger of Spark's triggers."""
 
 
 def run(
@@ -109,17 +108,17 @@ def run_in(
     publisher = Publisher(settings.client)
     runner = Runner(spark, pipelines, settings, publisher)
     # Not before the session exists: its start sets a handler of SIGINT.
-    with _signals(stop), java_signals.handled(spark, stop):
+    with _signals(stop), java_signals.handled(stop):
         try:
             runner.start(stop)
             runner.watch(stop)
-        except (Py4JError, OSError) as error:
-            if java_start.is_running():
+        except JAVA_ERRORS as error:
+            if java.is_running():
                 raise
             if not stop.is_set():
                 raise runner.fail("Spark's Java process has ended") from error
         finally:
-            with java_signals.quiet(spark) if stop.is_set() else nullcontext():
+            with java_signals.quiet() if stop.is_set() else nullcontext():
                 runner.stop()
             publisher.close()
     return runner.statuses()
@@ -178,7 +177,7 @@ class Runner:
         self._identity = Run("", "", secrets.token_hex(4), socket.gethostname(), os.getpid(), units.now_ms())
         self._queries: list[RunningQuery] = []
         self._ended_queries: list[RunningQuery] = []
-        self._sessions: list[tuple[SparkSession, Progress]] = []
+        self._listeners: list[Progress] = []
 
     def start(self, stop: threading.Event | None = None) -> None:
         """Check all pipelines, then start their queries. Restarts as `watch` does, unless `stop` is set.
@@ -188,9 +187,9 @@ class Runner:
         ensure_active(self._spark)
         stop = stop or threading.Event()
         start = Start([self._status_before(each) for each in self._pipelines], self._publisher)
-        queries = start.repeat(self._checked, self._end_sessions, stop) or []
+        queries = start.repeat(self._checked, self._end_reports, stop) or []
         if any(changes_case(output.rows) for each in queries for output in each.query.outputs):
-            java_start.initialize(java_start.CASES)
+            java_start.initialize(CASE_CLASSES)
         for query in queries if not stop.is_set() else ():
             query.problem = start.problem
             self._queries.append(query)
@@ -250,19 +249,19 @@ class Runner:
         for each in self._queries:
             try:
                 each.stop(deadline_s)
-            except (Py4JError, OSError) as error:  # Java has ended, or does so
+            except JAVA_ERRORS as error:  # Java has ended, or does so
                 logger.warning("Stopped query %s in a micro-batch: %s", each.query.name, error)
         self._offer_statuses()
         commit_offsets(self._settings.client, [each.status(units.now_ms()) for each in self._queries])
         self._ended_queries += self._queries
         self._queries.clear()
-        self._end_sessions()
+        self._end_reports()
 
-    def _end_sessions(self) -> None:
-        for session, progress in self._sessions:
-            with suppress(Py4JError, OSError):  # Java has ended
-                progress.end(session)
-        self._sessions.clear()
+    def _end_reports(self) -> None:
+        for progress in self._listeners:
+            with suppress(*JAVA_ERRORS):  # Java has ended
+                progress.end()
+        self._listeners.clear()
 
     def fail(self, reason: str) -> PipelineFailed:
         """Note that all queries have ended, and return the exception for it."""
@@ -326,7 +325,7 @@ class Runner:
             checkpoints.check_unchanged(before, now, directory)
         progress = Progress()
         progress.listen(session)
-        self._sessions.append((session, progress))
+        self._listeners.append(progress)
         return _Planned(plan, progress, starts, now if before is None else None)
 
 
@@ -379,6 +378,5 @@ def _session(spark: SparkSession, shuffle_partitions: int, pace: Pace) -> SparkS
     # Spark changes it for each query, with a warning.
     session.conf.set("spark.sql.adaptive.enabled", "false")
     # It warns about each micro-batch that takes longer than the interval. The next one follows at once, as it should.
-    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr] # noqa: SLF001 - as pyspark itself does
-    log4j.core.config.Configurator.setLevel(TRIGGERS, log4j.Level.ERROR)
+    java.set_log_level("ERROR", TRIGGERS)
     return session

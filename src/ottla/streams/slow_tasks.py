@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkStageInfo
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ottla.clients.errors import ClientError
+from ottla.spark.internals.errors import JAVA_ERRORS
+from ottla.spark.internals.stages import longest_task, shuffle_records
 from ottla.streams.declarations import Pipeline
 from ottla.streams.errors import StreamsError
 from ottla.streams.failures import classify
@@ -99,68 +101,54 @@ class SlowTasks:
             self._thread = None
 
     def _cancel(self) -> None:
-        with suppress(Py4JError, OSError):  # Java has ended, and the sample with it
+        with suppress(*JAVA_ERRORS):  # Java has ended, and the sample with it
             self._spark.sparkContext.cancelJobGroup(self._group)
 
     def _sample(self, status: Status, slow: SlowTask) -> None:
         try:
             self._spark.sparkContext.setJobGroup(self._group, self._group)
             self._sampled = sample_keys(self._query, self._pipeline, self._settings, status, slow)
-        except (PySparkException, Py4JError, OSError, ClientError, StreamsError) as error:
+        except (PySparkException, *JAVA_ERRORS, ClientError, StreamsError) as error:
             reason = classify(str(error)).reason
             logger.warning("Keys of a slow task of query %s not sampled: %s", self._query.name, reason)
             self._sampled = replace(slow, unknown=f"the sample failed: {reason}")
 
 
 def find_slow_task(spark: SparkSession, run_id: str, now_ms: int) -> SlowTask | None:
-    """Return the task for which the micro-batch of a run of a query waits, if the other ones took less than half."""
+    """Return the task for which the micro-batch of a run of a query waits, if the others took less than half."""
     tracker = spark.sparkContext.statusTracker()
-    store: Any = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001 - Spark has no other access to tasks
     active = set(tracker.getActiveStageIds())
-    try:
-        for job in tracker.getActiveJobsIds():
-            data = store.job(job)
-            if not data.jobGroup().isDefined() or data.jobGroup().get() != run_id:
-                continue
-            stages = sorted(data.stageIds().apply(index) for index in range(data.stageIds().size()))
-            for number in active.intersection(stages):
-                found = _slow_task(spark, store.lastStageAttempt(number), now_ms)
-                if found is not None:
-                    return _with_kind(found, store, stages)
-    except Py4JError as error:  # Spark has removed the job or the stage in the meantime
-        logger.debug("Tasks of run %s not read: %s", run_id, error)
+    for job in set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(run_id)):
+        data = tracker.getJobInfo(job)
+        stages = [] if data is None else sorted(data.stageIds)
+        for number in active.intersection(stages):
+            found = _slow_task(spark, number, tracker.getStageInfo(number), now_ms)
+            if found is not None:
+                return _with_kind(found, {each: shuffle_records(spark, each) for each in stages})
     return None
 
 
-def _slow_task(spark: SparkSession, stage: Any, now_ms: int) -> SlowTask | None:
-    tasks, running, done = stage.numTasks(), stage.numActiveTasks(), stage.numCompleteTasks()
+def _slow_task(spark: SparkSession, number: int, stage: SparkStageInfo | None, now_ms: int) -> SlowTask | None:
+    if stage is None:  # Spark has removed it in the meantime
+        return None
+    tasks, running, done = stage.numTasks, stage.numActiveTasks, stage.numCompletedTasks
     # While tasks wait for a core, the running ones are not the last ones.
     if not done or not 1 <= running <= max(1, tasks // FEW) or running + done < tasks:
         return None
-    context: Any = spark.sparkContext
-    jvm, store = context._jvm, context._jsc.sc().statusStore()  # noqa: SLF001
-    api = jvm.org.apache.spark.status.api.v1
-    statuses = jvm.java.util.ArrayList()
-    statuses.add(api.TaskStatus.RUNNING)
-    place = (stage.stageId(), stage.attemptId())
-    first = store.taskList(*place, 0, 1, api.TaskSorting.DECREASING_RUNTIME, statuses)
-    half = context._gateway.new_array(jvm.double, 1)  # noqa: SLF001
-    half[0] = 0.5
-    summary = store.taskSummary(*place, half)
-    if not first.size() or not summary.isDefined():
+    task = longest_task(spark, number, stage.currentAttemptId)
+    if task is None:
         return None
-    task = first.apply(0)
-    running_ms = now_ms - task.launchTime().getTime()
-    median_ms = round(summary.get().duration().apply(0))
-    if running_ms < max(SLOW_MS, SLOW_FACTOR * median_ms):
+    running_ms = now_ms - task.launched_ms
+    if running_ms < max(SLOW_MS, SLOW_FACTOR * task.median_ms):
         return None
-    return SlowTask(now_ms, stage.stageId(), task.partitionId(), tasks, running_ms, median_ms, task.host())
+    return SlowTask(now_ms, number, task.partition, tasks, running_ms, task.median_ms, task.host)
 
 
-def _with_kind(slow: SlowTask, store: Any, stages: list[int]) -> SlowTask:
-    """Add whether the stage reads topics, or the rows of an operator. `stages` are those of the job, sorted."""
-    shuffled = {number for number in stages if store.lastStageAttempt(number).shuffleReadRecords()}
-    # The last stage of several reads what the other ones have written, also if Spark has not counted its rows yet.
+def _with_kind(slow: SlowTask, shuffled_records: Mapping[int, int]) -> SlowTask:
+    """Add whether the stage reads topics, or the rows of an operator. `shuffled_records` are by stage of the job."""
+    stages = sorted(shuffled_records)
+    shuffled = {number for number in stages if shuffled_records[number]}
+    # The last stage of several reads what the others have written, also if Spark has not counted its rows yet.
     if len(stages) > 1:
         shuffled.add(stages[-1])
     if slow.stage not in shuffled:

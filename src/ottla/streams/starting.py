@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from ottla.clients.errors import ClientError
 from ottla.common import units
+from ottla.spark.internals.errors import SPARK_ERRORS
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify_exception
 from ottla.streams.publishing import Publisher
-from ottla.streams.spark_errors import SPARK_ERRORS
 from ottla.streams.status import Phase, Problem, Status
 
 logger = logging.getLogger("ottla.streams")

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester as TwsTester  # noqa: PLC
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.spark import collectors
 from ottla.spark.idle import TICK
+from ottla.spark.internals.java import process_of
 from ottla.spark.session import QUICK_JAVA
 from ottla.spark.session import session as spark_session
 from ottla.streams.declarations import Input, Pipeline
@@ -53,12 +54,12 @@ def stop(session: SparkSession) -> None:
     """Stop a session. Raises StreamsError, after its Java was killed, if that takes longer than a minute."""
     # A thread has a connection to Java of its own, also if a timeout of a test interrupted the last call of this one.
     stopping = threading.Thread(target=session.stop, name="ottla-streams-stop", daemon=True)
-    java: Any = session.sparkContext._gateway  # noqa: SLF001 - pyspark has no public name for it
+    java = process_of(session)
     stopping.start()
     stopping.join(STOP_S)
     if stopping.is_alive():
-        java.proc.kill()
-        raise StreamsError(f"Spark did not stop within {STOP_S:g} s; its Java {java.proc.pid} was killed")
+        java.kill()
+        raise StreamsError(f"Spark did not stop within {STOP_S:g} s; its Java {java.pid} was killed")
 
 
 class Result(NamedTuple):

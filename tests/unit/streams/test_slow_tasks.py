@@ -139,10 +139,7 @@ def test_close_cancels_a_sample(fake: Fake) -> None:
     ],
 )
 def test_stage_of_a_slow_task(slow_stage: int, shuffled: dict[int, int], reads_inputs: bool, unknown: str) -> None:
-    def stage(number: int) -> Any:
-        return SimpleNamespace(shuffleReadRecords=lambda: shuffled.get(number, 0))
-
-    store = SimpleNamespace(lastStageAttempt=stage)
-    found = slow_tasks._with_kind(replace(SLOW, stage=slow_stage), store, [1, 2, 3])
+    records = {number: shuffled.get(number, 0) for number in (3, 1, 2)}
+    found = slow_tasks._with_kind(replace(SLOW, stage=slow_stage), records)
     assert (found.reads_inputs, found.unknown) == (reads_inputs, unknown)
-    assert slow_tasks._with_kind(replace(SLOW, stage=1), store, [1]).reads_inputs
+    assert slow_tasks._with_kind(replace(SLOW, stage=1), {1: 0}).reads_inputs

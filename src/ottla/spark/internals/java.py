@@ -1,0 +1,204 @@
+"""The Java process of the driver: its start, end, signals and log. pyspark is imported when a function is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+
+def has_context() -> bool:
+    """Whether this process has a running SparkContext.
+
+    Uses `SparkContext._active_spark_context` (pyspark 4.2 to 4.3).
+    """
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None  # noqa: SLF001
+
+
+def is_connected() -> bool:
+    """Whether pyspark has started Java, or was started by it.
+
+    Uses `SparkContext._gateway` (pyspark 4.2 to 4.3).
+    """
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None  # noqa: SLF001
+
+
+def is_running() -> bool:
+    """Whether Java answers.
+
+    Uses `SparkContext._jvm` (pyspark 4.2 to 4.3).
+    """
+    from ottla.spark.internals.errors import JAVA_ERRORS
+
+    try:
+        return _jvm().java.lang.System.nanoTime() is not None
+    except JAVA_ERRORS:
+        return False
+
+
+def builder_options(builder: SparkSession.Builder) -> Mapping[str, object]:
+    """Return the settings of a builder.
+
+    Uses `SparkSession.Builder._options` (pyspark 4.2 to 4.3).
+    """
+    return dict(builder._options)  # noqa: SLF001
+
+
+def spark_home() -> str:
+    """Return the directory of Spark's jars and scripts.
+
+    Uses `pyspark.find_spark_home._find_spark_home` (pyspark 4.2 to 4.3).
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    return str(_find_spark_home())
+
+
+def launch(conf: SparkConf, process_options: Mapping[str, Any]) -> None:
+    """Start Java with these options of `Popen`, and connect pyspark to it. Kills Java if the start is interrupted.
+
+    Java would not find the file of pyspark otherwise, and print a trace. Uses `pyspark.java_gateway.launch_gateway`,
+    its `Popen`, and `SparkContext._ensure_initialized` (pyspark 4.2 to 4.3).
+    """
+    java_gateway: Any = importlib.import_module("pyspark.java_gateway")
+    begun: list[subprocess.Popen[bytes]] = []
+    before = java_gateway.Popen
+
+    def begin(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(before(*arguments, **options))
+        return begun[-1]
+
+    java_gateway.Popen = begin
+    try:
+        gateway = java_gateway.launch_gateway(conf, dict(process_options))
+    except BaseException:
+        for process in begun:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        java_gateway.Popen = before
+    _context()._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as pyspark's own constructor does
+
+
+def end(spark: SparkSession, wait_s: float) -> None:
+    """End the Java that pyspark has started, after its session was stopped, and wait for it.
+
+    Raises subprocess.TimeoutExpired. Uses `SparkContext._gateway` and its `proc` (pyspark 4.2 to 4.3).
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    gateway.shutdown()
+    with suppress(BrokenPipeError):
+        gateway.proc.stdin.close()
+    gateway.proc.wait(wait_s)
+
+
+def process_of(spark: SparkSession) -> subprocess.Popen[bytes]:
+    """Return the Java process that pyspark has started for a session.
+
+    Uses `SparkContext._gateway` and its `proc` (pyspark 4.2 to 4.3).
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    process: subprocess.Popen[bytes] = gateway.proc
+    return process
+
+
+def load_classes(names: Sequence[str]) -> None:
+    """Let Java compute the static fields of classes. Raises an exception of JAVA_ERRORS for a class that is missing.
+
+    Uses `SparkContext._jvm` (pyspark 4.2 to 4.3).
+    """
+    for name in names:
+        _jvm().java.lang.Class.forName(name)
+
+
+# --- signals and log --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def handled_signals(names: Sequence[str], handle: Callable[[str], None]) -> Iterator[None]:
+    """Call `handle` with the name of each signal that Java receives, in a thread of its own, until the block ends.
+
+    A signal is skipped if the user has started Java with -Xrs. Uses `SparkContext._jvm` and `_gateway`, and
+    `pyspark.java_gateway.ensure_callback_server_started` (pyspark 4.2 to 4.3).
+    """
+    from ottla.spark.internals.errors import JAVA_ERRORS, JAVA_EXCEPTION
+
+    signals = _jvm().sun.misc
+    start_callbacks()
+    handler = _SignalHandler(handle)
+    before: list[tuple[Any, Any]] = []
+    for name in names:
+        with suppress(JAVA_EXCEPTION):
+            number = signals.Signal(name)
+            before.append((number, signals.Signal.handle(number, handler)))
+    try:
+        yield
+    finally:
+        with suppress(*JAVA_ERRORS):  # Java has ended
+            for number, previous in before:
+                signals.Signal.handle(number, previous)
+
+
+def set_log_level(level: str, name: str | None = None) -> str | None:
+    """Set the level of a logger of Java, by default of all; returns the previous one, None if Java has ended.
+
+    Spark's own `setLogLevel` would also show what its shells hide. Uses `SparkContext._jvm` (pyspark 4.2 to 4.3).
+    """
+    from ottla.spark.internals.errors import JAVA_ERRORS
+
+    try:
+        logs = _jvm().org.apache.logging.log4j
+        logger = logs.LogManager.getRootLogger() if name is None else logs.LogManager.getLogger(name)
+        before = str(logger.getLevel().name())
+        logs.core.config.Configurator.setLevel(logger.getName(), logs.Level.valueOf(level))
+    except JAVA_ERRORS:
+        return None
+    return before
+
+
+def start_callbacks() -> None:
+    """Let Java call objects of Python.
+
+    Uses `pyspark.java_gateway.ensure_callback_server_started` and `SparkContext._gateway` (pyspark 4.2 to 4.3).
+    """
+    java_gateway: Any = importlib.import_module("pyspark.java_gateway")
+    java_gateway.ensure_callback_server_started(_context()._gateway)  # noqa: SLF001
+
+
+class _SignalHandler:
+    """A SignalHandler of Java, by py4j's convention."""
+
+    class Java:
+        """The name of the interface."""
+
+        implements = ["sun.misc.SignalHandler"]
+
+    def __init__(self, handle: Callable[[str], None]) -> None:
+        self._handle = handle
+
+    def handle(self, received: Any) -> None:
+        """Called by Java."""
+        self._handle(str(received.getName()))
+
+
+def _context() -> Any:
+    from pyspark import SparkContext
+
+    return SparkContext
+
+
+def _jvm() -> Any:
+    return _context()._jvm  # noqa: SLF001
