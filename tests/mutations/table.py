@@ -3514,7 +3514,7 @@ STREAMS = (
     Mutation(
         "the lag of a running pipeline includes records that its last micro-batch did not see",
         "cli/stream_status.py",
-        "        return observing.with_present_ends(connect(options), statuses)\n",
+        "        return late.observing.with_present_ends(connect(options), statuses)\n",
         "        return statuses\n",
         ("tests/streams/test_observing.py::test_lag_of_a_running_pipeline_is_the_present_one",),
     ),

@@ -153,7 +153,7 @@ def site_without_compiler(wheel_without_compiler: Path, tmp_path_factory: pytest
 @pytest.fixture(scope="module")
 def sources(checkout: Path) -> set[str]:
     """The files of the packages, relative to src."""
-    kinds = ("*.py", "*.pxd", "py.typed", "*.properties")
+    kinds = ("*.py", "*.pyi", "*.pxd", "py.typed", "*.properties")
     return {path.relative_to(checkout / "src").as_posix() for kind in kinds for path in (checkout / "src").rglob(kind)}
 
 

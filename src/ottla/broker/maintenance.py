@@ -157,7 +157,7 @@ class MaintenanceTasks:
 
     def _compact(self) -> None:
         if self._cleaner is None:
-            self._cleaner = late.cleaner.Cleaner(self._broker.logs, **cleaner_settings(self._broker.config))
+            self._cleaner = late.Cleaner(self._broker.logs, **cleaner_settings(self._broker.config))
         self._cleaner.step(self._clock.wall_ms())
 
     def _flush(self) -> None:

@@ -7,11 +7,11 @@ from ottla.cli.connect import connect, connection_options
 from ottla.cli.moving import move, moving_options
 from ottla.cli.names import confirm
 from ottla.cli.output import Output, output_options
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools.admin import placement
 from ottla.tools.admin.replicas import replicas_of, targets_of
-from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.late import completion, foreign_words
+from ottla.cli import late
 from ottla.common.failure import Failure
 from ottla.tools.suggestions import nearest
 
@@ -95,7 +95,7 @@ def _completion(metavar: str, attributes: dict[str, Any]) -> Any:
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
         del parameter
-        return completion.values(metavar, context, incomplete)
+        return late.completion.values(metavar, context, incomplete)
 
     return complete
 
@@ -135,7 +135,7 @@ def _hint(option: str, parameters: Sequence[click.Parameter]) -> str:
     """Return the end of the error about an unknown option: its name here, a similar option, or a setting."""
     own = [name for parameter in parameters for name in parameter.opts if isinstance(parameter, click.Option)]
     arguments = [(parameter.metavar or "").strip("[].") for parameter in parameters if isinstance(parameter, Argument)]
-    if text := foreign_words.of_option(option, [*own, *arguments]):
+    if text := late.foreign_words.of_option(option, [*own, *arguments]):
         return f": {text}"
     settings = {
         f"--{name.replace('.', '-')}": f"{parameter.opts[-1]} {name}=VALUE"
@@ -287,7 +287,7 @@ class Group(click.Group, _Page):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args[0] not in names and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            near = foreign_words.COMMANDS.get(f"{ctx.command_path} {args[0]}") or nearest(args[0], names)
+            near = late.foreign_words.COMMANDS.get(f"{ctx.command_path} {args[0]}") or nearest(args[0], names)
             raise click.UsageError(
                 f"unknown command {args[0]!r}; "
                 + (f"did you mean {near}?" if near else f"there are {', '.join(names)}"),

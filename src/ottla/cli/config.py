@@ -17,10 +17,10 @@ from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import all_topics, check_broker, check_exists
 from ottla.cli.output import Column, Output, output_options
+from ottla.clients import admin as api
 from ottla.common.failure import Failure
 from ottla.tools import values
 from ottla.tools.admin.configs import Changes, default_of, described_after, was_set
-from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean
 
 COMMAND = Group(

@@ -8,9 +8,9 @@ from typing import Any
 from ottla.cli.commands import Options
 from ottla.cli.connect import connect
 from ottla.cli.output import Column, Output
+from ottla.clients import admin as api
 from ottla.common.failure import Failure
 from ottla.tools import values
-from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean
 
 KINDS = ("user", "client", "ip")

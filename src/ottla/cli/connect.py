@@ -15,10 +15,10 @@ import click
 
 from ottla.cli.commands import Option, Options, section
 from ottla.cli.terminal import warn_of_clients
+from ottla.clients import admin as api
 from ottla.clients.errors import BrokerUnavailable
 from ottla.common.failure import Failure
 from ottla.tools import client_kinds, profile_file
-from ottla.tools.late import api
 from ottla.tools.values import read_properties
 
 DEFAULT_PORT = 9092

@@ -20,13 +20,13 @@ from ottla.cli.names import (
     report_deletions,
 )
 from ottla.cli.output import Column, Output, number, output_options
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition, by_topic
 from ottla.tools.admin.group_lag import read_lag
 from ottla.tools.admin.group_offsets import delete_offsets, is_share_group, read_offsets
 from ottla.tools.admin.outcomes import outcomes
-from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,

@@ -10,10 +10,10 @@ from ottla.cli.commands import Option, Options
 from ottla.cli.connect import connect
 from ottla.cli.names import existing_groups, name_parameters
 from ottla.cli.output import Column, Output, number, one_line
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools.admin.group_lag import GroupLag, read_lag
-from ottla.tools.late import api
 
 _LONGEST_INTERVAL_S = 86_400
 PARAMETERS = [

@@ -9,13 +9,13 @@ from ottla.cli.commands import Argument, Option, Options, require_one, section, 
 from ottla.cli.connect import connect
 from ottla.cli.names import all_topics, check_exists
 from ottla.cli.output import Column, Output, number
+from ottla.clients import admin as api
 from ottla.clients.errors import GroupNotFound
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.group_offsets import read_offsets, write_offsets
 from ottla.tools.admin.group_reset import Places, find_places, read_offsets_file
-from ottla.tools.late import api
 from ottla.tools.offsets import target_moment
 from ottla.tools.suggestions import nearest
 

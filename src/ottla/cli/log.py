@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ottla.cli import late
 from ottla.cli.commands import Argument, Choice, Group, Option, Options
 from ottla.cli.output import output_options
 from ottla.common.failure import Failure, reading
-from ottla.tools.late import dump
 from ottla.tools.progress import Progress, output_is_a_file
 
 COMMAND = Group(
@@ -43,11 +43,11 @@ def _dump(options: Options) -> int:
 
     The files of a running broker may end in an incomplete batch, which is reported as damage.
     """
-    found: list[dump.Found] = []
+    found: list[late.Found] = []
     for path in options.paths:
         with reading(path):
             Path(path).stat()
-            below = list(dump.files_below(Path(path)))
+            below = list(late.files_below(Path(path)))
         if not below:
             raise Failure(f"{path} is not a file of a log", exit_code=2)
         found += below
@@ -55,7 +55,7 @@ def _dump(options: Options) -> int:
     # Batches that are printed at a terminal show the progress themselves.
     shown = (options.verify and not options.deep and sys.stdout.isatty()) or output_is_a_file()
     bar = Progress("B", shown=shown, total=sum(sizes))
-    files = dump.Files(bar, deep=options.deep, verify=options.verify, as_json=options.json, kind=options.kind)
+    files = late.Files(bar, deep=options.deep, verify=options.verify, as_json=options.json, kind=options.kind)
     with bar.cleared():
         try:
             for each, size in zip(found, sizes, strict=True):

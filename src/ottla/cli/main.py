@@ -6,7 +6,7 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.late import failures, root, serve
+from ottla.cli import late
 from ottla.cli.terminal import open_closed_streams, quiet_pipe
 from ottla.common.failure import Failure
 from ottla.common.style import Style
@@ -29,15 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clients = sys.modules.get("ottla.clients.errors")
             if clients is None or not isinstance(error, clients.ClientError):
                 raise
-            return _report(failures.explain(error))
+            return _report(late.failures.explain(error))
 
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["up"]:
-        options = serve.plain_options(words[1:])
+        options = late.serve.plain_options(words[1:])
         if options is not None:
-            return serve.run(options)
-    return root.run(words)
+            return late.serve.run(options)
+    return late.root.run(words)
 
 
 def _report(failure: Failure) -> int:

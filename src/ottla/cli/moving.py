@@ -10,6 +10,7 @@ from typing import Any
 from ottla.cli.commands import Option, Options, require_positive, yes_option
 from ottla.cli.names import confirm
 from ottla.cli.output import Column, Output, number
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
@@ -17,7 +18,6 @@ from ottla.tools import values
 from ottla.tools.admin.cluster_facts import reassignment_rows
 from ottla.tools.admin.placement import Moves
 from ottla.tools.admin.replicas import finished_moves, throttled
-from ottla.tools.late import api
 
 POLL_S = 0.3
 

@@ -13,9 +13,9 @@ import click
 
 from ottla.cli.commands import Argument, Option, Options, usage_error
 from ottla.cli.output import Output
+from ottla.clients import admin as api
 from ottla.clients.errors import ClientError
 from ottla.common.failure import Failure, failing_on
-from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean, nearest
 
 _WILD = re.compile(r"[*?\[]")

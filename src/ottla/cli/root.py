@@ -13,8 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ottla import __version__
+from ottla.cli import late
 from ottla.cli.commands import Group, Option
-from ottla.cli.late import completion
 from ottla.common.failure import Failure
 
 # Heading -> name of the command and its module -> one line for --help.
@@ -108,7 +108,7 @@ def run(words: Sequence[str]) -> int:
     """Run the command of these words; returns the exit code. Raises Failure for invalid words."""
     instruction = os.environ.get("_OTTLA_COMPLETE")
     if instruction:
-        return completion.complete(ROOT, instruction)
+        return late.completion.complete(ROOT, instruction)
     try:
         if not words:
             click.echo(ROOT.get_help(click.Context(ROOT, info_name="ottla")))

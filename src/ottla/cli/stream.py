@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.cli import stream_get, stream_reset, stream_status
+from ottla.cli import late, stream_get, stream_reset, stream_status
 from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connect import connection_options, spark_settings
-from ottla.cli.late import streams
 from ottla.cli.output import Output, output_options
 from ottla.cli.terminal import log_warnings_only
 from ottla.common import units
@@ -83,7 +82,7 @@ def _run(options: Options) -> int:
         latency_ms = None if options.latency is None else milliseconds("--latency", options.latency)
         settings = Settings(client, options.checkpoints, options.once, latency_ms=latency_ms)
         try:
-            ended = streams.run_file(file, options.pipelines, settings, options.master)
+            ended = late.run_file(file, options.pipelines, settings, options.master)
         except Interrupted as interrupted:
             ended, code = interrupted.args, INTERRUPTED
     for each in ended:
@@ -124,7 +123,7 @@ def _explain(options: Options) -> int:
     output.note("Starting Spark, which takes some seconds")
     file = Path(options.file)
     with _explained(file):
-        found = streams.explain_file(file, options.pipelines)
+        found = late.explain_file(file, options.pipelines)
     if options.mermaid or options.svg:
         output.line((svg if options.svg else mermaid)(found))
     elif output.json:
@@ -147,7 +146,7 @@ def _prepare(_: Options) -> None:
     repeat it with another Java or pyspark.
     """
     with _explained():
-        print(streams.prepare())
+        print(late.prepare())
 
 
 _SHARED = (*output_options(), *connection_options("consumer"))

@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from ottla.cli import late
 from ottla.cli.commands import Argument, Choice, Option, Options
 from ottla.cli.connect import connection_options, spark_settings
-from ottla.cli.late import lookup
 from ottla.cli.output import Output, output_options
 from ottla.common.failure import Failure
 from ottla.streams.declarations import Table, table
@@ -46,8 +46,8 @@ def get(options: Options) -> int:
     as_of = parse_past(options.as_of) + 1 if options.as_of else None
     place = replace(_table(options), as_of=as_of)
     try:
-        found = lookup.find(place, options.key, client, all_partitions=options.all_partitions)
-    except (lookup.TableError, lookup.OptionError, lookup.FormatError, ImportError) as error:
+        found = late.lookup.find(place, options.key, client, all_partitions=options.all_partitions)
+    except (late.lookup.TableError, late.lookup.OptionError, late.lookup.FormatError, ImportError) as error:
         raise Failure(str(error)) from error
     output = Output(options)
     if found is None or found.value is None:

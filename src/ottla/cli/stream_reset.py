@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ottla.cli import late
 from ottla.cli.commands import Argument, Option, Options, section, yes_option
 from ottla.cli.connect import client_settings, connect
-from ottla.cli.late import observing, resetting
 from ottla.cli.names import confirm
 from ottla.cli.output import Column, Output, number
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.streams.errors import StreamsError
 from ottla.streams.status import TOPIC, Status
-from ottla.tools.late import api
 from ottla.tools.offsets import target_moment
 
 _TARGETS = (
@@ -47,11 +47,11 @@ def reset(options: Options) -> None:
     output = Output(options)
     at = _target(options)
     settings = client_settings(options, "consumer")
-    statuses = [each for each in observing.read_statuses(settings) if each.run.pipeline == options.name]
+    statuses = [each for each in late.observing.read_statuses(settings) if each.run.pipeline == options.name]
     _check_ended(options.name, statuses)
     try:
         checkpoint = _checkpoint(options, statuses)
-        remembered = resetting.remember(checkpoint)
+        remembered = late.resetting.remember(checkpoint)
     except StreamsError as error:
         raise Failure(str(error)) from error
     topics = frozenset(topic for each in statuses for topic in each.run.streams.values())
@@ -59,20 +59,20 @@ def reset(options: Options) -> None:
     if remembered is not None:
         topics, groups = topics or remembered.topics, groups | remembered.groups
     admin = connect(options)
-    planned = resetting.Reset(
+    planned = late.resetting.Reset(
         options.name,
         checkpoint,
         checkpoint.exists(),
         sorted(groups),
-        resetting.find_table_groups(admin, options.name),
+        late.resetting.find_table_groups(admin, options.name),
         sorted({topic for each in statuses for topic in each.run.outputs}),
-        {} if at is None else resetting.find_starts(admin, sorted(topics), at),
+        {} if at is None else late.resetting.find_starts(admin, sorted(topics), at),
     )
     if not options.dry_run:
         question = f"Delete the checkpoint {checkpoint}, with the state and offsets of {options.name}?"
         confirm(question, "nothing was changed", "--yes resets without asking.", yes=options.yes)
-        resetting.execute(admin, planned)
-        observing.forget(client_settings(options, "producer"), statuses)
+        late.resetting.execute(admin, planned)
+        late.observing.forget(client_settings(options, "producer"), statuses)
     _show(output, planned, executed=not options.dry_run)
 
 
@@ -101,7 +101,7 @@ def _checkpoint(options: Options, statuses: Sequence[Status]) -> Path:
     """Return the directory of the pipeline's checkpoint. Raises Failure, StreamsError."""
     if options.checkpoints:
         found: Path = Path(options.checkpoints) / options.name
-        if not statuses and not found.exists() and resetting.remember(found) is None:
+        if not statuses and not found.exists() and late.resetting.remember(found) is None:
             raise Failure(
                 f"There is no pipeline {options.name!r}: it has no status in {TOPIC}, and no checkpoint {found}"
             )
@@ -112,7 +112,7 @@ def _checkpoint(options: Options, statuses: Sequence[Status]) -> Path:
             "`ottla stream list` shows the pipelines; --checkpoints names the directory of one without a status.",
         )
     run = max(statuses, key=lambda each: each.at_ms).run
-    found = resetting.local_path(run.checkpoint)
+    found = late.resetting.local_path(run.checkpoint)
     if not found.parent.exists():
         raise Failure(
             f"The checkpoint {found} of the last run, on {run.host}, is not on this machine",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ottla.cli import late
 from ottla.cli.commands import Argument, Option, Options
 from ottla.cli.connect import client_settings, connect
-from ottla.cli.late import observing
 from ottla.cli.output import Column, Output, moment, number, one_line, size
 from ottla.clients.errors import ClientError
 from ottla.common import units
@@ -42,7 +42,7 @@ def names_argument() -> Argument:
 def statuses_of(options: Options, names: Sequence[str]) -> list[Status]:
     """Return the statuses of these pipelines or queries, or all. Raises Failure for an unknown one."""
     settings = client_settings(options, "consumer")
-    found = observing.read_statuses(settings)
+    found = late.observing.read_statuses(settings)
     if not names:
         return found
     known = sorted({name for each in found for name in (each.run.pipeline, each.run.query)})
@@ -59,7 +59,7 @@ def _present(options: Options, output: Output) -> list[Status]:
     if not any(each.inputs for each in statuses):
         return statuses
     try:
-        return observing.with_present_ends(connect(options), statuses)
+        return late.observing.with_present_ends(connect(options), statuses)
     except ClientError as error:
         output.warn(f"The ends of the inputs are not known; the lag is that of the last status: {error}")
         return statuses
@@ -265,8 +265,8 @@ def explain_progress(options: Options) -> int:
         now_ms = units.now_ms()
         # The topics of a run that has ended are of no interest, except for one with --once.
         needs_facts = status.is_alive(now_ms) or status.phase == "done"
-        facts = observing.gather_facts(admin, status, now_ms) if needs_facts else Facts(now_ms)
-        facts = observing.with_keys(client_settings(options, "consumer"), status, facts)
+        facts = late.observing.gather_facts(admin, status, now_ms) if needs_facts else Facts(now_ms)
+        facts = late.observing.with_keys(client_settings(options, "consumer"), status, facts)
         findings = diagnose(status, facts)
         has_problem = has_problem or any(each.is_problem for each in findings)
         _show_findings(output, status, findings)

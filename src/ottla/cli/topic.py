@@ -31,6 +31,7 @@ from ottla.cli.names import (
 )
 from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.cli.topic_describe import selectable
+from ottla.clients import admin as api
 from ottla.clients.errors import ClientError, InvalidConfig, TopicAlreadyExists
 from ottla.common import units
 from ottla.common.failure import Failure
@@ -39,7 +40,6 @@ from ottla.config import TOPIC_SETTINGS
 from ottla.tools import values
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import facts_of
-from ottla.tools.late import api
 from ottla.tools.suggestions import did_you_mean
 
 COMMAND = Group(

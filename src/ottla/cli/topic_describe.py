@@ -13,11 +13,11 @@ from ottla.cli.commands import Option, Options
 from ottla.cli.connect import connect
 from ottla.cli.names import all_topics, choose, if_exists_option, name_parameters, names_of
 from ottla.cli.output import Column, Output, number, size
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.tools import values
 from ottla.tools.admin.leaderless import PAGE
 from ottla.tools.admin.topic_facts import Facts, facts_of
-from ottla.tools.late import api
 
 _FILTERS = {
     "under_replicated_partitions": "with replicas that are not in sync",

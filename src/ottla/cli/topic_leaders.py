@@ -7,6 +7,7 @@ from ottla.cli.connect import connect
 from ottla.cli.moving import move, moving_options, show_moving
 from ottla.cli.names import all_topics, choose, name_parameters, names_of
 from ottla.cli.output import Output
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import MAX_INT32, TopicPartition
@@ -14,7 +15,6 @@ from ottla.tools.admin import placement
 from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.placement import Target
 from ottla.tools.admin.replicas import replicas_of, targets_of
-from ottla.tools.late import api
 
 REASSIGN = [
     *name_parameters("topic", optional=True),

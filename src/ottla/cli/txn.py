@@ -9,12 +9,12 @@ from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, r
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import all_topics, check_broker, check_exists, confirm, members_of
 from ottla.cli.output import Column, Output, moment, number, output_options
+from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import MAX_INT32, TopicPartition, by_topic
 from ottla.tools import values
 from ottla.tools.admin.hanging import active_producers, hanging
-from ottla.tools.late import api
 
 COMMAND = Group(
     __doc__,

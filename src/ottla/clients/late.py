@@ -4,19 +4,6 @@
 `setting_owners` knows the settings of all clients, topics and groups, for errors about unknown settings.
 """
 
-from typing import TYPE_CHECKING
+from ottla.common.lazy import lazy_names
 
-from ottla.common.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from ottla.clients import sasl, setting_owners, tls
-    from ottla.clients.consumer import arrow
-    from ottla.clients.producer import columns
-else:
-    arrow = LazyModule("ottla.clients.consumer.arrow")
-    columns = LazyModule("ottla.clients.producer.columns")
-    sasl = LazyModule("ottla.clients.sasl")
-    setting_owners = LazyModule("ottla.clients.setting_owners")
-    tls = LazyModule("ottla.clients.tls")
-
-__all__ = ["arrow", "columns", "sasl", "setting_owners", "tls"]
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -13,9 +13,8 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Final
 
-from ottla.clients import foreign_settings
+from ottla.clients import foreign_settings, late
 from ottla.clients.errors import ConfigurationError
-from ottla.clients.late import setting_owners
 from ottla.common.settings import Setting
 
 REQUIRED: Final[Any] = type("_Required", (), {"__repr__": lambda _: "REQUIRED"})()
@@ -300,10 +299,10 @@ def unknown_setting(name: str, rows: Iterable[Option]) -> str:
     theirs = foreign_settings.find(name)
     if theirs is not None:
         return foreign_settings.message(name, theirs, is_known=theirs.here.replace(".", "_") in by_name)
-    of_others = setting_owners.hint(name, [row.name for row in by_name.values()])
+    of_others = late.setting_owners.hint(name, [row.name for row in by_name.values()])
     if of_others is not None:
         return of_others
-    close = get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=setting_owners.SIMILAR)
+    close = get_close_matches(name.lower().replace(".", "_"), by_name, n=1, cutoff=late.setting_owners.SIMILAR)
     if not close:
         return f"There is no setting {name!r}"
     row = by_name[close[0]]

@@ -1,43 +1,37 @@
-"""Package attributes that are imported on first use, and that `dir`, `help`, `import *` and completion see.
+"""Modules whose names are imported on first use, and that `dir`, `help`, `import *` and completion see.
 
-    __getattr__, __dir__ = lazy_names(__name__, {"Producer": "ottla.clients.producer"})
+A stub beside the module declares each name once. Type checkers read it, and so does `lazy_names`:
 
-The package lists the same names in `__all__`, for type checkers.
+    __init__.pyi:  from ottla.clients.producer import Producer as Producer
+    __init__.py:   __getattr__, __dir__, __all__ = lazy_names(__name__)
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package whose names are defined in these modules."""
+def lazy_names(module: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a module whose stub declares one name on each line."""
+    namespace = vars(sys.modules[module])
+    spec = namespace["__spec__"]
+    stub = spec.origin.rpartition(".")[0] + ".pyi"
+    lines = [line.split() for line in spec.loader.get_data(stub).decode().splitlines()]
+    sources = {name: source for _, source, _, _, _, name in lines}
 
     def get(name: str) -> object:
-        module = modules.get(name)
-        if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in sources:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+        source = sources[name]
         try:
-            loaded = importlib.import_module(module)
+            value: object = getattr(__import__(source, fromlist=[name]), name)
         except AttributeError as error:  # an AttributeError would mean that the name does not exist
-            raise ImportError(f"{module} cannot be imported: {error}") from error
-        value: object = getattr(loaded, name)
-        vars(sys.modules[package])[name] = value
+            raise ImportError(f"{source} cannot be imported: {error}") from error
+        namespace[name] = value
         return value
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules})
-
-    return get, names
-
-
-class LazyModule:
-    """A module that is imported when one of its names is first used. Type checkers need the import in addition."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(importlib.import_module(self._name), name)
+    for name, source in sources.items():
+        if source == f"{module}.{name}":  # a later import of the submodule would hide its namesake
+            get(name)
+    return get, lambda: sorted({*namespace, *sources}), sorted(sources)

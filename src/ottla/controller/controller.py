@@ -20,16 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.slices import Slices, finish
-from ottla.controller import brokers, features, leaders
-from ottla.controller.late import (
-    alter_partition,
-    balancing,
-    configs,
-    directories,
-    heartbeats,
-    reassignment,
-    topics,
-)
+from ottla.controller import brokers, features, late, leaders
 from ottla.controller.rules import ConfigRules
 from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
 from ottla.metadata.delta import MetadataDelta
@@ -122,17 +113,17 @@ class Controller:
 
     def create_topics(self, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
         """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
-        return topics.create_topics(self._state, request)
+        return late.topics.create_topics(self._state, request)
 
     def create_partitions(self, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
         """Add partitions to topics."""
-        return topics.create_partitions(self._state, request)
+        return late.topics.create_partitions(self._state, request)
 
     def delete_topics(
         self, request: DeleteTopicsRequest, api_version: int = 6
     ) -> Slices[Outcome[DeleteTopicsResponse]]:
         """Delete topics by name or id."""
-        return topics.delete_topics(self._state, request, api_version)
+        return late.topics.delete_topics(self._state, request, api_version)
 
     # -- settings ----------------------------------------------------------------------------------------------
 
@@ -140,13 +131,13 @@ class Controller:
         self, request: AlterConfigsRequest, *, is_direct: bool = False
     ) -> Slices[Outcome[AlterConfigsResponse]]:
         """Replace the settings of resources. `is_direct`: no broker has checked those about its own directories."""
-        return configs.alter(self._state, request, is_direct=is_direct)
+        return late.configs.alter(self._state, request, is_direct=is_direct)
 
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, is_direct: bool = False
     ) -> Slices[Outcome[IncrementalAlterConfigsResponse]]:
         """Change single settings of resources. `is_direct`: no broker has checked those about its own directories."""
-        return configs.incremental_alter(self._state, request, is_direct=is_direct)
+        return late.configs.incremental_alter(self._state, request, is_direct=is_direct)
 
     def update_features(
         self, request: UpdateFeaturesRequest, api_version: int = 2, kraft_version: int = 0
@@ -185,15 +176,15 @@ class Controller:
 
     def heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Slices[Outcome[BrokerHeartbeatResponse]]:
         """Extend a broker's session; fence, unfence or stop it. Raises STALE_BROKER_EPOCH."""
-        return heartbeats.heartbeat(self._state, request, now_ms)
+        return late.heartbeats.heartbeat(self._state, request, now_ms)
 
     def fence_one_expired_broker(self, now_ms: int) -> Slices[Outcome[bool]]:
         """Fence one broker without a heartbeat for `broker.session.timeout.ms`; True if the caller must call again."""
-        return heartbeats.fence_one_expired(self._state, now_ms)
+        return late.heartbeats.fence_one_expired(self._state, now_ms)
 
     def fence_dead_broker(self, broker_id: int, epoch: int) -> Slices[Outcome[bool]]:
         """Fence a broker whose process has evidently ended, and end its session; False if it is not registered so."""
-        return heartbeats.fence_dead(self._state, broker_id, epoch)
+        return late.heartbeats.fence_dead(self._state, broker_id, epoch)
 
     def note_disconnected(self, broker_id: int) -> Outcome[None]:
         """Note that the broker's connection was closed: its next process may register before the session expires."""
@@ -214,7 +205,7 @@ class Controller:
 
     def balance_leaders(self) -> Slices[Outcome[bool]]:
         """Return leadership to preferred replicas; True if the caller must call again."""
-        return balancing.balance_leaders(self._state)
+        return late.balancing.balance_leaders(self._state)
 
     def write_nothing(self) -> Outcome[bool]:
         """Append a record without a change, which shows that the quorum commits records. KIP-835."""
@@ -222,7 +213,7 @@ class Controller:
 
     def elect_unclean_leaders(self) -> Slices[Outcome[bool]]:
         """Elect out-of-sync leaders where `unclean.leader.election.enable` allows it; True to call again."""
-        return balancing.elect_unclean_leaders(self._state)
+        return late.balancing.elect_unclean_leaders(self._state)
 
     def fence_broker(self, broker_id: int) -> Slices[Outcome[None]]:
         """Fence a broker that is not available: it loses its leaderships."""
@@ -244,7 +235,7 @@ class Controller:
         self, request: AssignReplicasToDirsRequest
     ) -> Slices[Outcome[AssignReplicasToDirsResponse]]:
         """Change the log directories of a broker's replicas. Raises STALE_BROKER_EPOCH and UNSUPPORTED_VERSION."""
-        return directories.assign_replicas(self._state, request)
+        return late.directories.assign_replicas(self._state, request)
 
     def allocate_producer_ids(self, broker_id: int, epoch: int) -> Outcome[AllocateProducerIdsResponse]:
         """Allocate a block of producer ids. Raises STALE_BROKER_EPOCH."""
@@ -254,7 +245,7 @@ class Controller:
         self, request: AlterPartitionRequest, api_version: int = 3
     ) -> Slices[Outcome[AlterPartitionResponse]]:
         """Change the in-sync replicas of partitions as their leader asks. Raises STALE_BROKER_EPOCH."""
-        return alter_partition.alter_partition(self._state, request, api_version)
+        return late.alter_partition.alter_partition(self._state, request, api_version)
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Slices[Outcome[ElectLeadersResponse]]:
         """Elect preferred or unclean leaders."""
@@ -264,10 +255,10 @@ class Controller:
         self, request: AlterPartitionReassignmentsRequest
     ) -> Slices[Outcome[AlterPartitionReassignmentsResponse]]:
         """Start or cancel reassignments of partitions."""
-        return reassignment.alter(self._state, request)
+        return late.reassignment.alter(self._state, request)
 
     def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> Slices[Outcome[ListPartitionReassignmentsResponse]]:
         """List reassignments in progress."""
-        return reassignment.ongoing(self._state, request)
+        return late.reassignment.ongoing(self._state, request)

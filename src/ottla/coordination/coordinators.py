@@ -61,15 +61,13 @@ class Coordinators:
         """The group coordinator."""
         broker = self._broker
         config = broker.static_config
-        groups = self._groups = late.group_runtime.GroupRuntime(
-            late.group_config.GroupConfig.from_settings(config.__getitem__),
+        groups = self._groups = late.GroupRuntime(
+            late.GroupConfig.from_settings(config.__getitem__),
             self._internal_topic(OFFSETS_TOPIC),
-            late.group_runtime.GroupPorts(
-                broker.topic_id, late.share_effects.ShareEffects(lambda: self.shares, broker.worker.submit)
-            ),
+            late.GroupPorts(broker.topic_id, late.ShareEffects(lambda: self.shares, broker.worker.submit)),
             clock=broker.clock,
             call_later=self._call_later,
-            options=late.coordinator_shards.CoordinatorOptions(
+            options=late.CoordinatorOptions(
                 codec=Codec(config.int("offsets.topic.compression.codec")),
                 commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
                 node_id=broker.node_id,
@@ -82,7 +80,7 @@ class Coordinators:
     @cached_property
     def shares(self) -> ShareGroups:
         """What this node does for share groups."""
-        shares = self._shares = late.share_groups.ShareGroups(
+        shares = self._shares = late.ShareGroups(
             self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later
         )
         self._running[SHARE_STATE_TOPIC] = shares.coordinator.shards
@@ -92,20 +90,20 @@ class Coordinators:
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
         broker = self._broker
-        transactions = late.transaction_runtime.TransactionRuntime(
-            late.transaction_config.TransactionConfig.from_settings(broker.static_config.__getitem__),
+        transactions = late.TransactionRuntime(
+            late.TransactionConfig.from_settings(broker.static_config.__getitem__),
             self._internal_topic(TRANSACTIONS_TOPIC),
-            late.transaction_runtime.TransactionPorts(
+            late.TransactionPorts(
                 next_producer_id=broker.producer_ids.next_id,
                 write_markers=lambda end, partitions: broker.worker.submit(
-                    late.markers.write_everywhere(broker, end, partitions)
+                    late.write_everywhere(broker, end, partitions)
                 ),
                 add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
                 transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
             ),
             clock=broker.clock,
             call_later=self._call_later,
-            options=late.coordinator_shards.CoordinatorOptions(node_id=broker.node_id),
+            options=late.CoordinatorOptions(node_id=broker.node_id),
         )
         self._running[TRANSACTIONS_TOPIC] = transactions.shards
         return transactions
@@ -115,12 +113,10 @@ class Coordinators:
         """What this broker asks of other brokers. A broker that is alone never needs it."""
         broker = self._broker
         listener = broker.static_config.inter_broker_listener
-        connections = self._connections = late.peer_requests.PeerConnections(
+        connections = self._connections = late.PeerConnections(
             broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
         )
-        return late.peer_requests.PeerRequests(
-            connections.connect, broker.static_config.int("request.timeout.ms") / 1000
-        )
+        return late.PeerRequests(connections.connect, broker.static_config.int("request.timeout.ms") / 1000)
 
     def _internal_topic(self, name: str) -> InternalTopic:
         broker = self._broker

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from ottla.common.errors import KafkaError
 from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
+from ottla.launch import late
 from ottla.launch import settings as broker_settings
 from ottla.launch.console import NOT_COMPILED, announce, start_logging
-from ottla.launch.late import server, supervise
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 from ottla.launch.storage import cannot_listen, unusable
 from ottla.log.storage import StorageError
@@ -61,7 +61,7 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
 def run(options: SimpleNamespace) -> int:
     """Run a node until a signal arrives, or a cluster of several nodes."""
     if options.brokers is not None and options.brokers != "1":
-        return supervise.run(options)
+        return late.supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
     start_logging(options.log_level)
     config = broker_settings.broker_config(options)
@@ -118,7 +118,9 @@ async def _serve(config: BrokerConfig) -> None:
 
     if os.environ.get(SUPERVISED):
         loop.add_reader(sys.stdin.fileno(), stop_with_cluster)
-    await server.serve(config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends)
+    await late.server.serve(
+        config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends
+    )
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)

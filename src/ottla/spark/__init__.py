@@ -15,33 +15,6 @@ Reading order:
 6. internals: the adapter to private API of Spark, which nothing else uses.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from ottla.common.lazy import lazy_names
 
-# Imported at once: after its first import, the module `session` would hide the function. It does not import pyspark.
-from ottla.spark.session import JavaMissing, session, settings
-
-if TYPE_CHECKING:
-    from ottla.spark.avro_values import avro_schema
-    from ottla.spark.options import OptionError
-    from ottla.spark.source import OttlaDataSource
-
-_MODULES = {
-    "OptionError": "ottla.spark.options",
-    "OttlaDataSource": "ottla.spark.source",
-    "avro_schema": "ottla.spark.avro_values",
-}
-
-__all__ = [
-    "JavaMissing",
-    "OptionError",
-    "OttlaDataSource",
-    "avro_schema",
-    "session",
-    "settings",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -14,43 +14,6 @@ Reading order:
 5. resetting: another start; lookup: one key of a table; testing: a pipeline in a test.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from ottla.common.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from ottla.streams.declarations import Output, Pipeline, Stream, Table, pipeline, stream, table, to
-    from ottla.streams.errors import PipelineFailed, StreamsError
-    from ottla.streams.runtime import run
-
-_MODULES = {
-    "Output": "ottla.streams.declarations",
-    "Pipeline": "ottla.streams.declarations",
-    "PipelineFailed": "ottla.streams.errors",
-    "Stream": "ottla.streams.declarations",
-    "StreamsError": "ottla.streams.errors",
-    "Table": "ottla.streams.declarations",
-    "pipeline": "ottla.streams.declarations",
-    "run": "ottla.streams.runtime",
-    "stream": "ottla.streams.declarations",
-    "table": "ottla.streams.declarations",
-    "to": "ottla.streams.declarations",
-}
-
-__all__ = [
-    "Output",
-    "Pipeline",
-    "PipelineFailed",
-    "Stream",
-    "StreamsError",
-    "Table",
-    "pipeline",
-    "run",
-    "stream",
-    "table",
-    "to",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

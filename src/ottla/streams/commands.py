@@ -17,9 +17,9 @@ from ottla.spark import class_archive, collectors
 from ottla.spark.internals import java
 from ottla.spark.internals.exceptions import first_line
 from ottla.spark.session import JAVA_OPTIONS, JavaMissing, java_options, session, silent_java, use_java
+from ottla.streams import late
 from ottla.streams.description import Description
 from ottla.streams.errors import Interrupted, StreamsError
-from ottla.streams.late import planning, runtime
 from ottla.streams.loading import find_neighbours, load_pipelines
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
@@ -49,9 +49,9 @@ def run_file(path: Path, names: Sequence[str], settings: Settings, master: str |
     conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if settings.once else "")
     spark = _started(path.stem, master, conf)
     _silence_errors()
-    stop = runtime.Stop()
+    stop = late.runtime.Stop()
     try:
-        done = runtime.run_in(spark, load_pipelines(path, names), settings, stop)
+        done = late.runtime.run_in(spark, load_pipelines(path, names), settings, stop)
     finally:
         if stop.is_set():  # tasks that end later would log that they were stopped
             java.set_log_level("OFF")
@@ -133,5 +133,5 @@ def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
     _silence_errors()
     pipelines = load_pipelines(path, names)
     settings = Settings({"bootstrap.servers": "explained:9092"}, "checkpoints")
-    plans = [planning.make_plan(spark, each, settings) for each in pipelines]
-    return [each.description for each in planning.with_loops(plans)]
+    plans = [late.planning.make_plan(spark, each, settings) for each in pipelines]
+    return [each.description for each in late.planning.with_loops(plans)]

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
-from ottla.common.lazy import LazyModule
-from ottla.streams import schemas
+from ottla.streams import late, schemas
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import DEFAULT_MAX_FUTURE, milliseconds
 from ottla.streams.pacing import DEFAULT_LATENCY
@@ -30,10 +29,6 @@ from ottla.streams.schemas import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from ottla.streams import lookup
-else:
-    lookup = LazyModule("ottla.streams.lookup")
 
 Format = Literal["text", "bytes", "json", "avro", "protobuf"]
 Mode = Literal["append", "updates", "final"]
@@ -95,7 +90,7 @@ class Table:
         TableError if records before `as_of` may be compacted away, OptionError for an unusable schema, FormatError,
         ClientError.
         """
-        return lookup.get(self, key, bootstrap, client)
+        return late.lookup.get(self, key, bootstrap, client)
 
 
 Input: TypeAlias = Stream | Table

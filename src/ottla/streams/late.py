@@ -1,13 +1,5 @@
-"""Modules that take a second to import, with pyspark, pyarrow, numpy and clients: Java can start meanwhile."""
+"""Modules that the declarations do not need: they take a second to import, with pyspark, pyarrow, numpy and clients."""
 
-from typing import TYPE_CHECKING
+from ottla.common.lazy import lazy_names
 
-from ottla.common.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from ottla.streams import planning, runtime
-else:
-    planning = LazyModule("ottla.streams.planning")
-    runtime = LazyModule("ottla.streams.runtime")
-
-__all__ = ["planning", "runtime"]
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.clients.admin import Admin, OffsetSpec
 from ottla.common.ids import TopicPartition
-from ottla.common.lazy import LazyModule
 from ottla.records.murmur2 import partition_for_key
 from ottla.spark.format_errors import FormatError as FormatError  # noqa: PLC0414 - re-exported
 from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
@@ -23,18 +22,13 @@ from ottla.spark.offsets import OffsetRange, Positions
 from ottla.spark.options import SourceOptions, common_settings, read_source_options
 from ottla.spark.range_columns import read_columns
 from ottla.spark.table_ends import TableError as TableError  # noqa: PLC0414 - re-exported
+from ottla.streams import late
 from ottla.streams.declarations import AsOf, Table
 from ottla.streams.errors import StreamsError
 from ottla.streams.settings import default_bootstrap, options_of_table
 
 if TYPE_CHECKING:
     from ottla.records.columns import BinaryColumn, RecordColumns
-    from ottla.spark import table_history
-    from ottla.streams import lookup_values
-else:
-    # The command needs the decoders only for values with a schema. A table as it was needs pyarrow.
-    lookup_values = LazyModule("ottla.streams.lookup_values")
-    table_history = LazyModule("ottla.spark.table_history")
 
 FIRST_PIECE: Final = 1_000
 LARGEST_PIECE: Final = 1_000_000
@@ -89,7 +83,7 @@ def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_parti
         found = []
         for tp in places:
             if table.as_of is not None:
-                table_history.check_history(admin, source, tp, firsts[tp].offset, ends[tp])
+                late.table_history.check_history(admin, source, tp, firsts[tp].offset, ends[tp])
             record = _latest(dict(source.client), wanted, tp, firsts[tp].offset, ends[tp])
             if record is not None:
                 found.append(record)
@@ -155,5 +149,5 @@ def _value(record: Stored, table: Table, source: SourceOptions) -> Any:
     if record.value is None:
         return None
     if source.value_format != "raw":
-        return lookup_values.decode_value(record, source)
+        return late.lookup_values.decode_value(record, source)
     return record.value.decode("utf-8", "replace") if table.value == "text" else record.value

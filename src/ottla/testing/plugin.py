@@ -102,7 +102,7 @@ def _option(config: pytest.Config, name: str, ini: str) -> str:
 def _check_names(names: Iterable[str]) -> None:
     """Raise UsageError for misspelt settings. A broker only logs a warning, which tests do not show."""
     for name in names:
-        meant = None if name in late.config.BROKER_SETTINGS else late.broker_config.suggest(name)
+        meant = None if name in late.config.BROKER_SETTINGS else late.suggest(name)
         if meant:
             raise pytest.UsageError(f"A broker has no setting {name!r}; did you mean {meant!r}?")
 

@@ -15,7 +15,6 @@ from ottla.cli.main import main
 from ottla.cli.names import choose
 from ottla.cli.output import Column, Output, number
 from ottla.common.failure import Failure
-from ottla.common.lazy import LazyModule
 
 
 def parsed(option: Option, *words: str) -> Any:
@@ -179,16 +178,14 @@ def test_name_without_a_match_is_an_error_unless_it_may_be_missing() -> None:
         choose(["("], ["orders"], "topic", regex=True)
 
 
-def test_late_module_is_imported_at_its_first_use() -> None:
+def test_command_imports_no_client_before_it_needs_one() -> None:
     program = (
-        "import sys; from ottla.tools.late import api\n"
-        "before = 'ottla.clients.admin' in sys.modules\n"
-        "print(before, api.Admin.__name__, 'ottla.clients.admin' in sys.modules)"
+        "import sys; from ottla.cli import topic\n"
+        "before = 'ottla.clients.network' in sys.modules\n"
+        "print(before, topic.api.Admin.__name__, 'ottla.clients.network' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "False Admin True"
-    with pytest.raises(AttributeError, match="Nothing"):
-        _ = LazyModule("json").Nothing
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,6 @@ Reading order:
 6. ranges and range_core: a reader of ranges for Spark, on the same fetch core and runner.
 """
 
-from ottla.clients.consumer.asynchronous import AsyncConsumer
-from ottla.clients.consumer.blocking import Consumer
-from ottla.clients.consumer.record import Record, TimestampType
-from ottla.clients.consumer.subscription import SubscriptionPattern
-from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
+from ottla.common.lazy import lazy_names
 
-__all__ = [
-    "AsyncConsumer",
-    "Consumer",
-    "GroupMetadata",
-    "OffsetAndMetadata",
-    "Record",
-    "SubscriptionPattern",
-    "TimestampType",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__)

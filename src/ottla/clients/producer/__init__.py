@@ -7,10 +7,6 @@ transactions (KIP-98, KIP-890), sender (I/O), requests, waiting, columns (Arrow)
 statement of a transaction).
 """
 
-from ottla.clients.producer._encoder import BlockingDelivery as Delivery
-from ottla.clients.producer.asynchronous import AsyncProducer
-from ottla.clients.producer.delivery import AsyncDelivery
-from ottla.clients.producer.producer import Producer
-from ottla.clients.producer.record_metadata import AppendedRange, RecordMetadata
+from ottla.common.lazy import lazy_names
 
-__all__ = ["AppendedRange", "AsyncDelivery", "AsyncProducer", "Delivery", "Producer", "RecordMetadata"]
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -21,7 +21,8 @@ from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped
 from ottla.clients.errors import ClientError, Closed, RequestTimedOut
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
-from ottla.clients.producer._encoder import NO_HEADERS, BlockingDelivery, FastSend
+from ottla.clients.producer._encoder import NO_HEADERS, FastSend
+from ottla.clients.producer._encoder import BlockingDelivery as Delivery
 from ottla.clients.producer.base import CLOSE_TIMEOUT_S, ArrowRows, K, ProducerBase, V, checked_timestamp
 from ottla.clients.producer.batch import COMPILED, Batch
 from ottla.clients.producer.delivery import BlockingBatches
@@ -41,10 +42,12 @@ from ottla.common.ids import TopicPartition
 if TYPE_CHECKING:
     from ottla.clients.consumer import Consumer
 
+__all__ = ["Delivery", "Producer"]
+
 T = TypeVar("T")
 
 
-class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
+class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
     """Sends records to topics. Settings have Kafka's names or Python's.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -53,7 +56,7 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
     May be shared by threads, not across a fork. Raises ConfigurationError; connects when the first record is sent.
     """
 
-    _delivery = BlockingDelivery
+    _delivery = Delivery
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
         super().__init__(config, **settings)
@@ -82,8 +85,8 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
             partition: int | None = None,
             timestamp_ms: int | datetime | None = None,
             headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
-            callback: Callable[[BlockingDelivery], object] | None = None,
-        ) -> BlockingDelivery: ...
+            callback: Callable[[Delivery], object] | None = None,
+        ) -> Delivery: ...
 
     def _disable_after_fork(self) -> None:
         """Make every call raise in a forked child (`fork_and_exit`)."""
@@ -109,8 +112,8 @@ class Producer(FastSend, ProducerBase[BlockingDelivery], Generic[K, V]):
         partition: int | None,
         timestamp_ms: Any,
         headers: Any,
-        callback: Callable[[BlockingDelivery], object] | None,
-    ) -> BlockingDelivery:
+        callback: Callable[[Delivery], object] | None,
+    ) -> Delivery:
         """Serialize, create a batch, wait for memory or metadata: all that `send` does not do itself."""
         if not self._is_fast or type(value) is not bytes or headers is not NO_HEADERS or self._closed:
             record = self._prepare(topic, key, value, headers, timestamp_ms)

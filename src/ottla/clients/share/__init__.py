@@ -5,8 +5,6 @@ that no poll has returned yet. core joins them without I/O; the membership is th
 interface, blocking and asynchronous are the public classes on the consumer's effect runner.
 """
 
-from ottla.clients.share.acknowledgements import AcknowledgeType
-from ottla.clients.share.asynchronous import AsyncShareConsumer
-from ottla.clients.share.blocking import ShareConsumer
+from ottla.common.lazy import lazy_names
 
-__all__ = ["AcknowledgeType", "AsyncShareConsumer", "ShareConsumer"]
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ottla.clients import admin as api
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
 from ottla.metadata.features import METADATA_VERSION_NAMES
 from ottla.tools.admin.leaderless import cannot_lead, way_out
-from ottla.tools.late import api
 
 
 def cluster_facts(admin: api.Admin) -> dict[str, Any]:

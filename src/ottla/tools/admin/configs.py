@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from ottla.tools.late import api
+from ottla.clients import admin as api
 
 Changes: TypeAlias = "Mapping[api.ConfigResource, Mapping[str, object]]"
 Described: TypeAlias = "Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]]"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ottla.clients import admin as api
 from ottla.tools.admin.group_offsets import read_offsets
 from ottla.tools.admin.outcomes import outcomes
-from ottla.tools.late import api
 
 
 class GroupLag(NamedTuple):

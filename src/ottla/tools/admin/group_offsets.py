@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ottla.clients import admin as api
 from ottla.clients.errors import GroupNotFound
 from ottla.common.ids import TopicPartition
-from ottla.tools.late import api
 
 
 def read_offsets(admin: api.Admin, group: str, *, is_share: bool) -> dict[TopicPartition, int]:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.clients import admin as api
 from ottla.common.failure import Failure, reading
 from ottla.common.ids import TopicPartition
-from ottla.tools.late import api
 
 
 class Places(NamedTuple):

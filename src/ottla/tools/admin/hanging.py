@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ottla.clients import admin as api
 from ottla.clients.errors import TransactionalIdNotFound
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.outcomes import outcomes
-from ottla.tools.late import api
 
 
 def active_producers(admin: api.Admin, partitions: Iterable[TopicPartition]) -> list[tuple[dict[str, Any], Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ottla.tools.late import api
+from ottla.clients import admin as api
 
 PAGE = 'docs/cluster.md, "No leader"'
 

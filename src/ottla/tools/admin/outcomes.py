@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.clients import admin as api
 from ottla.clients.errors import ClientError
-from ottla.tools.late import api
 
 
 def outcomes(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, Mapping[Any, ClientError]]:

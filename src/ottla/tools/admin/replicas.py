@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from ottla.clients import admin as api
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.placement import Moves, Target
-from ottla.tools.late import api
 
 # Records of a throttled replica, and which of them are throttled.
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

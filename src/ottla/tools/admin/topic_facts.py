@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ottla.clients import admin as api
 from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.leaderless import active_brokers, cannot_lead, way_out
-from ottla.tools.late import api
 
 
 class Facts(NamedTuple):

@@ -1,0 +1,14 @@
+from ottla.cli import completion as completion
+from ottla.cli import failures as failures
+from ottla.cli import foreign_words as foreign_words
+from ottla.cli import root as root
+from ottla.launch import serve as serve
+from ottla.streams import lookup as lookup
+from ottla.streams import observing as observing
+from ottla.streams import resetting as resetting
+from ottla.streams.commands import explain_file as explain_file
+from ottla.streams.commands import prepare as prepare
+from ottla.streams.commands import run_file as run_file
+from ottla.tools.dump.printer import Files as Files
+from ottla.tools.dump.printer import Found as Found
+from ottla.tools.dump.printer import files_below as files_below

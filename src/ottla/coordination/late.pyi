@@ -1,0 +1,13 @@
+from ottla.coordination.group_runtime import GroupPorts as GroupPorts
+from ottla.coordination.group_runtime import GroupRuntime as GroupRuntime
+from ottla.coordination.peers.markers import write_everywhere as write_everywhere
+from ottla.coordination.peers.requests import PeerConnections as PeerConnections
+from ottla.coordination.peers.requests import PeerRequests as PeerRequests
+from ottla.coordination.shards import CoordinatorOptions as CoordinatorOptions
+from ottla.coordination.shares.effects import ShareEffects as ShareEffects
+from ottla.coordination.shares.groups import ShareGroups as ShareGroups
+from ottla.coordination.transactions.runtime import TransactionPorts as TransactionPorts
+from ottla.coordination.transactions.runtime import TransactionRuntime as TransactionRuntime
+from ottla.coordinators.group.config import GroupConfig as GroupConfig
+from ottla.coordinators.transaction.config import TransactionConfig as TransactionConfig
+from ottla.log.cleaner import Cleaner as Cleaner

@@ -1,0 +1,2 @@
+from ottla.broker import server as server
+from ottla.launch import supervise as supervise

@@ -1,0 +1,11 @@
+from ottla.streams.declarations import Output as Output
+from ottla.streams.declarations import Pipeline as Pipeline
+from ottla.streams.declarations import Stream as Stream
+from ottla.streams.declarations import Table as Table
+from ottla.streams.declarations import pipeline as pipeline
+from ottla.streams.declarations import stream as stream
+from ottla.streams.declarations import table as table
+from ottla.streams.declarations import to as to
+from ottla.streams.errors import PipelineFailed as PipelineFailed
+from ottla.streams.errors import StreamsError as StreamsError
+from ottla.streams.runtime import run as run

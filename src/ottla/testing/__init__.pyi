@@ -1,0 +1,11 @@
+from ottla.testing.base import BrokerError as BrokerError
+from ottla.testing.cluster import ClusterBroker as ClusterBroker
+from ottla.testing.cluster import OttlaCluster as OttlaCluster
+from ottla.testing.faults import Fault as Fault
+from ottla.testing.faults import Faults as Faults
+from ottla.testing.process import ProcessBroker as ProcessBroker
+from ottla.testing.record import Record as Record
+from ottla.testing.running import ThreadBroker as ThreadBroker
+from ottla.testing.view import GroupState as GroupState
+from ottla.testing.view import Ottla as Ottla
+from ottla.testing.waiting import NotInTime as NotInTime
