@@ -1,22 +1,29 @@
-"""Common checks of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
 
-As in Kafka, a request may change the settings and log levels of the broker that receives it and the cluster-wide
-defaults, but not those of another broker. The broker checks what only it knows: its own log directories.
+Each resource changes on its own, completely or not at all. As in Kafka, a request may change the settings and log
+levels of the broker that receives it and the cluster-wide defaults, but not those of another broker. The broker checks
+what only it knows: its own log directories.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.broker.envelope import Client
+from ottla.broker.forwarding import decide_or_forward
 from ottla.cluster.config_rules import check_changes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.slices import Slices
+from ottla.common.slices import Slices, result_of
 from ottla.config import BrokerConfig, check_cordoned
 from ottla.controller.configs import CORDONED
 from ottla.metadata.image import BROKER
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import ConfigPorts
+    from ottla.controller.controller import Controller
 
 
 class Config(Protocol):
@@ -33,41 +40,72 @@ class Resource(Protocol):
     resource_name: str
 
 
-R = TypeVar("R", bound=Resource)
-A = TypeVar("A")
+class Alteration(NamedTuple):
+    """A request of either kind, and how to handle and answer it."""
+
+    request: Any
+    response: Any
+    """A response without rows."""
+    row: Callable[..., Any]
+    """The class of a row of the response."""
+    is_done_here: Callable[[Any, int | None], bool]
+    """Changes a resource that does not belong to the controller and returns True; may raise KafkaError."""
+    decide: Callable[[Controller, bool], Any]
+    """Has the controller change the resources. True: no broker has checked those about its own directories."""
 
 
-def separate_resources(
-    node_id: int | None,
-    resources: Collection[R],
-    is_done_here: Callable[[R], bool],
-    answer: Callable[[R, KafkaError | None], A],
-) -> Slices[tuple[list[R], list[A]]]:
-    """Return (resources for the controller to decide, responses for the others).
+def alter(broker: ConfigPorts, context: RequestContext, alteration: Alteration) -> Slices[Any]:
+    """Return the response: with the result of each resource, decided here or by the controller."""
+    request = alteration.request
+    # The settings of every broker can be changed on a controller's listener.
+    node_id = None if broker.is_controller_listener(context.listener) else broker.node_id
+    is_direct = node_id is None and not isinstance(context.connection, Client)
+    request.resources, answered = yield from _separate(node_id, alteration)
+    try:
+        decided = decide_or_forward(
+            broker, context, request, lambda controller: alteration.decide(controller, is_direct)
+        )
+        response = yield from result_of(decided)
+    except KafkaError as error:
+        response = alteration.response
+        for resource in request.resources:
+            response.responses.append(_answer(alteration, resource, error))
+            yield
+    response.responses += answered
+    return response
 
-    `node_id` is None on a controller's listener, where the settings of every broker can be changed.
-    `is_done_here` changes a resource that does not belong to the controller and returns True; it may raise KafkaError.
-    """
+
+def _separate(node_id: int | None, alteration: Alteration) -> Slices[tuple[list[Any], list[Any]]]:
+    """Return (resources for the controller to decide, responses for the others)."""
     times: Counter[tuple[int, str]] = Counter()
-    for resource in resources:
+    for resource in alteration.request.resources:
         times[resource.resource_type, resource.resource_name] += 1
         yield
-    left: list[R] = []
-    answers: list[A] = []
-    for resource in resources:
+    left: list[Any] = []
+    answers: list[Any] = []
+    for resource in alteration.request.resources:
         yield
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if node_id is not None and resource.resource_type == BROKER and resource.resource_name:
                 check_changes_this_node(node_id, resource.resource_name)
-            if is_done_here(resource):
-                answers.append(answer(resource, None))
+            if alteration.is_done_here(resource, node_id):
+                answers.append(_answer(alteration, resource, None))
             else:
                 left.append(resource)
         except KafkaError as error:
-            answers.append(answer(resource, error))
+            answers.append(_answer(alteration, resource, error))
     return left, answers
+
+
+def _answer(alteration: Alteration, resource: Resource, error: KafkaError | None) -> Any:
+    return alteration.row(
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=error.message if error is not None else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def check_directories(config: BrokerConfig, resource: Resource, added: Iterable[Config]) -> None:
@@ -76,8 +114,3 @@ def check_directories(config: BrokerConfig, resource: Resource, added: Iterable[
         for change in added:
             if change.name == CORDONED and change.value:
                 check_cordoned(change.value, config)
-
-
-def is_direct(node_id: int | None, connection: object) -> bool:
-    """Whether the request came to the controller from a client, and not through a broker; `node_id` as above."""
-    return node_id is None and not isinstance(connection, Client)
