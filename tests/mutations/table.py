@@ -2292,9 +2292,9 @@ TRANSACTIONS_SIMULATED = (
 PRODUCER_TRANSACTIONS = (
     Mutation(
         "a consumer that commits by itself takes no part in a transaction",
-        "clients/producer/transaction_calls.py",
-        "    if consumer is not None and consumer.auto_commits:\n",
-        "    if consumer is not None and not consumer.auto_commits:\n",
+        "clients/producer/base.py",
+        "        if consumer is not None and consumer.auto_commits:\n",
+        "        if consumer is not None and not consumer.auto_commits:\n",
         ("tests/clients/test_ottla_transactions.py::test_consumer_that_commits_by_itself_is_refused[ottla]",),
     ),
     Mutation(

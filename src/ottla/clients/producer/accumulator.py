@@ -15,25 +15,57 @@ from random import Random
 from typing import TypeAlias, TypeVar
 
 from ottla.clients.cluster import check_topics
-from ottla.clients.errors import ClientError, MessageTooLarge
+from ottla.clients.errors import (
+    BrokerUnavailable,
+    BufferExhausted,
+    ClientError,
+    MessageTooLarge,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from ottla.clients.producer._encoder import Delivery, Encoded, Headers, RecordEncoder, size_limit
-from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.completed import CompletedBatches
+from ottla.clients.producer.batch import Batch, Runtime
 from ottla.clients.producer.effects import Effect, Wake
-from ottla.clients.producer.metadata_refresh import MetadataRefresh, View
+from ottla.clients.producer.metadata import MetadataRefresh, TopicPartitions, View
 from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
-from ottla.clients.producer.runtime import Runtime
-from ottla.clients.producer.send_errors import immediate_error, timeout_error
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.clients.producer.splitting import in_place_of, split
-from ottla.clients.producer.topics import TopicPartitions
 from ottla.clients.producer.transactions import Transactions
+from ottla.common.errors import ErrorCode
 from ottla.records.batch import HEADER_SIZE
 
 D = TypeVar("D", bound=Delivery)
 SerializedRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp in ms, serialized and checked."""
+LEAST_WAITING = 16
+
+
+class CompletedBatches:
+    """Counts of acknowledged and failed records, and the batches whose callbacks may not have run yet.
+
+    `_waiting` is cleaned when it has twice as many batches as after the last cleaning: the cost per batch is constant.
+    """
+
+    def __init__(self) -> None:
+        self.acknowledged = self.failed = 0
+        self._waiting: list[Batch] = []
+        self._limit = 2 * LEAST_WAITING
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch that is done."""
+        if batch.error is None:
+            self.acknowledged += batch.count
+        else:
+            self.failed += batch.count
+        if not batch.announced:
+            if len(self._waiting) > self._limit:
+                self._limit = 2 * max(len(self.unannounced()), LEAST_WAITING)
+            self._waiting.append(batch)
+
+    def unannounced(self) -> list[Batch]:
+        """The batches that are done and not announced."""
+        self._waiting = [batch for batch in self._waiting if not batch.announced]
+        return self._waiting
 
 
 class RecordAccumulator:
@@ -193,13 +225,34 @@ class RecordAccumulator:
 
         `since` is the metadata version of the first attempt.
         """
-        code = self._view.topic_errors.get(topic, 0)
-        return immediate_error(topic, partition, since, self._count(topic), code, self._refresh)
+        code, partitions, refresh = self._view.topic_errors.get(topic, 0), self._count(topic), self._refresh
+        if code and not (error := error_for(code, f"{topic}: {ErrorCode(code).text}")).retriable:
+            return error
+        if refresh.problem is not None and not refresh.problem.retriable and not partitions:
+            return refresh.problem
+        if partition is not None and partitions and not 0 <= partition < partitions and refresh.version > since:
+            return UnknownTopicOrPartition(f"{topic} has no partition {partition}, only 0 to {partitions - 1}")
+        return None
 
     def timeout_error(self, topic: str, partition: int | None) -> ClientError:
         """The error to raise when max.block.ms has passed."""
-        used, limit = self.encoder.memory_used, self.encoder.memory_limit
-        return timeout_error(topic, partition, self._count(topic), self._refresh, used, limit)
+        partitions, refresh, encoder = self._count(topic), self._refresh, self.encoder
+        if refresh.problem is not None and not partitions:
+            return BrokerUnavailable(
+                f"{refresh.problem} (send() waited for max.block.ms; delivery.timeout.ms starts when a record is "
+                "appended)",
+                retriable=refresh.problem.retriable,
+            )
+        if not partitions or (partition or 0) >= partitions:
+            name = topic if partition is None else f"{topic}-{partition}"
+            return UnknownTopicOrPartition(
+                f"{name} is not known to the cluster after max.block.ms; does it exist, may we see it, and is the "
+                "address of the cluster right?"
+            )
+        return BufferExhausted(
+            f"The record does not fit into buffer.memory after max.block.ms: {encoder.memory_used} of "
+            f"{encoder.memory_limit} bytes wait for brokers; send less, or raise buffer.memory"
+        )
 
     # --- outcomes -----------------------------------------------------------------------------------------------
 
@@ -246,10 +299,12 @@ class RecordAccumulator:
 
     def split(self, batch: Batch) -> Batch:
         """Replace a closed, waiting batch by smaller ones; returns the first. They keep its place in every order."""
-        pieces = split(batch.queue, batch)
-        batch.queue.replace(batch, pieces)
+        pieces = batch.queue.split(batch)
         self.encoder.release(batch.size - sum(piece.size for piece in pieces))
-        self.unfinished = in_place_of(batch, pieces, self.unfinished)
+        unfinished: dict[Batch, None] = {}
+        for other in self.unfinished:
+            unfinished.update(dict.fromkeys(pieces if other is batch else (other,)))
+        self.unfinished = unfinished
         return pieces[0]
 
     def sent(self, queue: PartitionQueue) -> None:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.errors import ClientError
 from ottla.clients.producer import _encoder
 from ottla.clients.producer._encoder import HEADER_SIZE, UNKNOWN_OFFSET, BatchRecords, Delivery, Encoded, in_callback
 from ottla.clients.producer.record_metadata import AppendedRange
@@ -32,6 +34,30 @@ NOT_YET_MS: float = 1 << 62
 
 # Held while callbacks are added or taken, so that none is missed. One lock for all batches: it is rarely contended.
 _callbacks_lock = threading.Lock()
+
+
+def _nothing(*_: object) -> None:
+    """Without a runtime this is neither necessary nor possible."""
+
+
+def _impossible(*arguments: object) -> None:
+    raise ClientError(f"This core has no runtime that could handle {arguments}")
+
+
+@dataclass(slots=True)
+class Runtime:
+    """Functions that the sender and the producer set, called without the lock of the core. A core alone cannot wait."""
+
+    hurry: Callable[[], object] = _nothing
+    """A caller waits for a batch: let the core `step` soon."""
+    wait: Callable[[Any, float | None], object] = _impossible
+    """Wait until a batch is announced, at most so many seconds."""
+    add_callback: Callable[[Any, Callable[[Any], object]], object] = _impossible
+    """Add a callback to a delivery."""
+    run_coroutines: Callable[[list[Coroutine[Any, Any, object]], Callable[[], object]], object] = _impossible
+    """Run the coroutines that callbacks returned, and then call the function."""
+    report_unread_error: Callable[[Any], object] = _nothing
+    """The batch failed, and the program did not ask for the outcome."""
 
 
 class State(IntEnum):

@@ -10,7 +10,7 @@ Events come in as method calls, effects go out as return values. The caller
 Promises: with idempotence, an acknowledged record is in its partition once, and in the order of the `append` calls.
 Every batch is done (acknowledged, or failed with a typed error) within `delivery_timeout_ms`. Records without an
 outcome take at most `buffer_memory` bytes. KIP-91 (timeouts), KIP-98, KIP-360 (idempotence), KIP-219 (throttling),
-KIP-480 (sticky partitions). `batch_outcomes` decides what a response means for a batch, `transactions` when a
+KIP-480 (sticky partitions). `outcomes` decides what a response means for a batch, `transactions` when a
 transactional producer may send.
 """
 
@@ -32,22 +32,22 @@ from ottla.clients.errors import (
 )
 from ottla.clients.producer.accumulator import RecordAccumulator
 from ottla.clients.producer.batch import Batch
-from ottla.clients.producer.batch_outcomes import BatchOutcomes
 from ottla.clients.producer.effects import (
+    NO_ID,
     Effect,
     Finished,
+    InFlight,
     Outcome,
+    ProducerId,
     RequestMetadata,
     RequestProducerId,
     Send,
     Wake,
 )
-from ottla.clients.producer.in_flight import InFlight
-from ottla.clients.producer.metadata_refresh import FOREVER_MS, MetadataRefresh, View
+from ottla.clients.producer.metadata import FOREVER_MS, MetadataRefresh, View
+from ottla.clients.producer.outcomes import BatchOutcomes, expired_after
 from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
-from ottla.clients.producer.producer_id import NO_ID, ProducerId
-from ottla.clients.producer.send_errors import expired_after
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.transaction_states import State
 from ottla.clients.producer.transactions import Call, Transactions
@@ -386,3 +386,19 @@ class ProducerCore:
         self._in_flight.validate()
         if self.transactions is not None:
             self.transactions.validate()
+
+
+def metrics(core: ProducerCore) -> dict[str, float]:
+    """Counts of records and memory. Needs no lock."""
+    pending = core.pending_records()
+    completed = core.accumulator.completed
+    encoder = core.accumulator.encoder
+    return {
+        "record-send-total": completed.acknowledged + completed.failed + pending,
+        "record-acknowledged-total": completed.acknowledged,
+        "record-error-total": completed.failed,
+        "batch-retry-total": core.outcomes.retried,
+        "records-pending": pending,
+        "buffer-total-bytes": encoder.memory_limit,
+        "buffer-available-bytes": encoder.memory_limit - encoder.memory_used,
+    }

@@ -1,16 +1,44 @@
-"""The futures that `send` and `send_batch` return. Those of `send` in the blocking producer are in `_encoder`."""
+"""The futures that `send` and `send_batch` return, and waiting for their batches, which ends the linger of a batch.
+
+The futures of `send` in the blocking producer are in `_encoder`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from _thread import allocate_lock
 from collections.abc import Generator
 from typing import Any
 
+from ottla.clients.errors import RequestTimedOut
 from ottla.clients.producer._encoder import Delivery
-from ottla.clients.producer.batch import Batches
+from ottla.clients.producer.batch import Batch, Batches
 from ottla.clients.producer.record_metadata import AppendedRange, RecordMetadata
-from ottla.clients.producer.waiting import wait, wait_async
+
+
+def wait(batch: Batch, timeout_s: float | None) -> None:
+    """Block until the batch is announced. Raises RequestTimedOut after `timeout_s` seconds."""
+    lock = allocate_lock()
+    lock.acquire()
+    if not batch.wait_with(lock.release):
+        return
+    batch.queue.runtime.hurry()
+    if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        raise RequestTimedOut(f"The records for {batch.queue} are neither acknowledged nor failed after {timeout_s} s")
+
+
+async def wait_async(batch: Batch) -> None:
+    """Wait until the batch is announced, on the producer's loop."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle() -> None:
+        if not done.done():  # its waiter may have been cancelled
+            done.set_result(None)
+
+    if batch.wait_with(settle):
+        batch.queue.runtime.hurry()
+        await done
 
 
 class BlockingBatches(Batches):

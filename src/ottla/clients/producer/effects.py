@@ -1,4 +1,4 @@
-"""What the core asks of the sender, and the outcome of a sent batch.
+"""What the core asks of the sender, the outcome of a sent batch, and the requests without a response.
 
 The sender executes effects in their order, after it has released the lock of the core. An effect that expects an answer
 says which method of the core takes it.
@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.clients.producer.batch import Batch
+from ottla.clients.producer.metadata import FOREVER_MS
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.protocol.message import Message
 
+NO_ID = -1
 # Plain classes: dataclasses would take a tenth of the import time of a producer.
 
 
@@ -127,3 +129,80 @@ STALE_METADATA = frozenset(
 )
 # The broker expects another sequence number than that of the batch. KIP-98.
 SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class InFlight:
+    """At most `limit` requests to each broker, and none while a broker throttles the producer."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sent: dict[int, Send] = {}
+        self._counts: dict[int, int] = {}
+        self._throttled_until_ms: dict[int, int] = {}  # empty until a broker throttles
+        self._next_id = 0
+
+    def send(self, node: int, batches: list[Batch]) -> Send:
+        """A new request, in flight from now on."""
+        send = Send(self._next_id, node, batches)
+        self._next_id += 1
+        self._sent[send.request_id] = send
+        self._counts[node] = self._counts.get(node, 0) + 1
+        return send
+
+    def take(self, request_id: int) -> Send:
+        """Remove and return a request that is in flight."""
+        send = self._sent.pop(request_id)
+        self._counts[send.node_id] -= 1
+        return send
+
+    def is_empty(self) -> bool:
+        """Whether no request waits for a response."""
+        return not self._sent
+
+    def throttle(self, node: int, until_ms: int) -> None:
+        """Send nothing to the broker until then."""
+        self._throttled_until_ms[node] = max(until_ms, self._throttled_until_ms.get(node, 0))
+
+    def free_at_ms(self, node: int, now_ms: int) -> int | None:
+        """When the broker can take a request: `now_ms` or later; None until the next response."""
+        if self._counts.get(node, 0) >= self._limit:
+            return None
+        return max(now_ms, self._throttled_until_ms.get(node, 0)) if self._throttled_until_ms else now_ms
+
+    def validate(self) -> None:
+        """Check the invariants, for tests."""
+        flying = [batch for send in self._sent.values() for batch in send.batches]
+        assert len(flying) == len(set(flying)), "a batch is in two requests"
+        for node, count in self._counts.items():
+            assert 0 <= count <= self._limit, f"{count} requests in flight to node {node}"
+
+
+class ProducerId:
+    """The id and epoch of the producer. At most one request is in flight; a failed one is retried after a backoff."""
+
+    def __init__(self) -> None:
+        self.producer_id = self.epoch = NO_ID
+        self.failures = 0  # in a row
+        self.is_refused = False  # by the broker, before any record needed the id: retry when a record does
+        self._is_requesting = False
+        self._not_before_ms = 0
+
+    def next_ms(self) -> int:
+        """When the next request is due; `FOREVER_MS` while one is in flight."""
+        return FOREVER_MS if self._is_requesting else self._not_before_ms
+
+    def sent(self) -> None:
+        """A request is in flight."""
+        self._is_requesting = True
+
+    def received(self, producer_id: int, epoch: int) -> None:
+        """The broker assigned this id."""
+        self._is_requesting = False
+        self.failures = 0
+        self.producer_id, self.epoch = producer_id, epoch
+
+    def failed(self, retry_at_ms: int) -> None:
+        """The request failed; the next one is due at `retry_at_ms`."""
+        self._is_requesting = False
+        self._not_before_ms = retry_at_ms
+        self.failures += 1

@@ -23,8 +23,10 @@ from __future__ import annotations
 from collections import deque
 
 from ottla.clients.producer._encoder import OpenQueue
-from ottla.clients.producer.batch import Batch, Event
-from ottla.clients.producer.runtime import Runtime
+from ottla.clients.producer.batch import Batch, Event, Runtime
+from ottla.records.batch import HEADER_SIZE, EncodedRecords
+from ottla.records.kernels import append_record, decode_records
+from ottla.records.reader import Record
 
 MAX_EPOCH = 0x7FFF
 SEQUENCE_MASK = 0x7FFFFFFF
@@ -105,7 +107,57 @@ class PartitionQueue(OpenQueue):
             position += 1
         self.waiting.insert(position, batch)
 
-    def replace(self, batch: Batch, pieces: list[Batch]) -> None:
+    def split(self, batch: Batch) -> list[Batch]:
+        """Split a waiting batch, which must not be open, into at least two pieces that replace it (KIP-126).
+
+        The timestamp and offset of a record are encoded relative to the first record of its batch, so all records are
+        decoded and encoded again. This is rare: the core splits batches of at least `too_large` before it sends them.
+
+        The records of a piece take at most half of the batch's bytes, and at most half of the smallest size that the
+        broker refused. A single record may take more. Pieces of a numbered batch get its sequence numbers, one range
+        after the other, so the numbers of later batches stay valid. They inherit deadline, attempts and urgency;
+        callbacks move to the piece with their record, and futures find their record with `BatchRecords.leaf`.
+
+        Cost: linear in the records. A batch that is still too large is split again, so in the end each record is
+        encoded at most about log2(size / limit) times.
+        """
+        most = min(batch.size, self.too_large) // 2
+        pieces: list[Batch] = []
+        out = batch.out
+        encoded = EncodedRecords(out, HEADER_SIZE, len(out), batch.count, base_timestamp=batch.base_timestamp)
+        records: list[Record] = decode_records(encoded, Record)
+        piece: Batch | None = None
+        for record in records:
+            if piece is not None:
+                length = len(piece.out)
+                delta = record.timestamp - piece.base_timestamp
+                append_record(piece.out, delta, piece.count, record.key, record.value, record.headers)
+                if len(piece.out) - HEADER_SIZE <= most:
+                    piece.max_timestamp = max(piece.max_timestamp, record.timestamp)
+                    piece.count += 1
+                    continue
+                del piece.out[length:]
+            piece = Batch(self, batch.ordinal + len(pieces))
+            pieces.append(piece)
+            append_record(piece.out, 0, 0, record.key, record.value, record.headers)
+            piece.base_timestamp = piece.max_timestamp = record.timestamp
+            piece.count = 1
+        first = 0
+        for piece in pieces:
+            piece.size = len(piece.out) - HEADER_SIZE
+            piece.deadline_ms = batch.deadline_ms
+            piece.attempts = batch.attempts
+            piece.unsure_until_ms = batch.unsure_until_ms
+            piece.urgent = batch.urgent
+            if batch.sequence >= 0:
+                piece.producer_id, piece.epoch = batch.producer_id, batch.epoch
+                piece.sequence = (batch.sequence + first) & SEQUENCE_MASK
+            first += piece.count
+        batch.replace_by(pieces)
+        self._replace(batch, pieces)
+        return pieces
+
+    def _replace(self, batch: Batch, pieces: list[Batch]) -> None:
         """Put `pieces` in the place of a waiting batch. The ordinals of later batches increase accordingly."""
         position = self.waiting.index(batch)
         more = len(pieces) - 1

@@ -1,50 +1,74 @@
-"""The public class `Producer`, which blocks, and which threads may share; `asynchronous` has the one for asyncio.
+"""The blocking producer, which threads may share: most methods are those of `AsyncProducer`, waiting in the caller.
 
-Both append records to the core and wait for their batches; the core makes all decisions. `Producer.send` appends to an
-open batch itself (`_encoder.FastSend`), and wakes the loop in the producer's thread only for a new batch.
+`Producer.send` appends to an open batch itself (`_encoder.FastSend`), and wakes the loop in the producer's thread only
+for a new batch.
 """
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 import threading
-import time
-from _thread import allocate_lock
-from collections.abc import Callable, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
-from ottla.clients import late
-from ottla.clients.cluster import PartitionInfo
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped
-from ottla.clients.errors import ClientError, Closed, RequestTimedOut
-from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
+from ottla.clients.errors import ClientError, Closed
 from ottla.clients.producer._encoder import NO_HEADERS, FastSend
 from ottla.clients.producer._encoder import BlockingDelivery as Delivery
-from ottla.clients.producer.base import CLOSE_TIMEOUT_S, ArrowRows, K, ProducerBase, V, checked_timestamp
-from ottla.clients.producer.batch import COMPILED, Batch
-from ottla.clients.producer.delivery import BlockingBatches
-from ottla.clients.producer.fork_and_exit import open_producers, unacknowledged
-from ottla.clients.producer.serializers import as_bytes
-from ottla.clients.producer.transaction_calls import (
+from ottla.clients.producer.asynchronous import AsyncProducer
+from ottla.clients.producer.base import (
+    ArrowRows,
+    K,
+    ProducerBase,
     TransactionScope,
-    offsets_of_group,
-    wait_for_call,
-    wait_for_last_call,
+    V,
+    checked_timestamp,
+    unacknowledged,
 )
-from ottla.clients.producer.transactions import Call, Transactions
-from ottla.clients.producer.waiting import BlockingWaits, wait
+from ottla.clients.producer.batch import COMPILED, Batch
+from ottla.clients.producer.delivery import BlockingBatches, wait
+from ottla.clients.producer.serializers import as_bytes
 from ottla.clients.typed_settings import ProducerConfig
-from ottla.common.ids import TopicPartition
+from ottla.clients.waits import BlockingWaits, blocking, finish
 
 if TYPE_CHECKING:
     from ottla.clients.consumer import Consumer
+    from ottla.clients.producer.sender import Sender
 
 __all__ = ["Delivery", "Producer"]
 
-T = TypeVar("T")
+R = TypeVar("R")
+logger = logging.getLogger("ottla.clients.producer")
+
+
+class _Waiters:
+    """Lets threads of the program wait for batches. Does not refer to the producer, so that it can be collected."""
+
+    def __init__(self, sender: Sender, driver: Driver) -> None:
+        self._sender = sender
+        self._driver = driver
+
+    def hurry(self) -> None:
+        """End the linger of batches that a caller waits for. Raises Closed, and ClientError in a callback."""
+        if self._driver.is_current_thread:
+            raise ClientError("A callback must not wait for a delivery: it would wait for itself")
+        self._driver.check()
+        self._sender.wake()
+
+    def wait(self, batch: Batch, timeout_s: float | None) -> None:
+        """Block until the batch is announced. Raises RequestTimedOut, Closed, and ClientError in a callback."""
+        if self._driver.closed:
+            self._driver.check_fork()
+        if not batch.announced:
+            wait(batch, timeout_s)
 
 
 class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
@@ -59,20 +83,23 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
     _delivery = Delivery
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **settings: Unpack[ProducerConfig]) -> None:
-        super().__init__(config, **settings)
-        self._driver = Driver("ottla-producer")
+        waits = BlockingWaits()
+        super().__init__(waits, config, **settings)
+        self._driver = waits.driver = Driver("ottla-producer")
         self._sender.call_soon = self._driver.call_soon
-        # The core must not refer to the producer, or a dropped producer would never be collected.
-        self._waits = BlockingWaits(self._sender, self._driver)
-        self._core.runtime.hurry = self._waits.hurry
-        self._core.runtime.wait = self._waits.wait
+        waiters = _Waiters(self._sender, self._driver)
+        self._core.runtime.hurry = waiters.hurry
+        self._core.runtime.wait = waiters.wait
         sender = self._sender
         self._dropped = when_dropped(self, sender.describe, self._driver, lambda: sender.finish(unacknowledged()))
         self._encoder = self._accumulator.encoder
         self._clock = time_ns
-        open_producers.add(self)
+        _open.add(self)
         # Records go straight to the encoder unless a function of the program must see them, or a lock is needed.
         self._is_fast = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
+
+    def _run(self, method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> R:
+        return finish(method(self, *args, **kwargs))
 
     if TYPE_CHECKING:
 
@@ -87,22 +114,6 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
             headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = NO_HEADERS,
             callback: Callable[[Delivery], object] | None = None,
         ) -> Delivery: ...
-
-    def _disable_after_fork(self) -> None:
-        """Make every call raise in a forked child (`fork_and_exit`)."""
-        self._is_fast = False
-        self._closed = True
-        # A thread that does not exist in the child may have held the old lock.
-        self._lock = self._sender.lock = threading.Lock()
-
-    def _unacknowledged_records(self) -> int:
-        """The number of records without an outcome; 0 after `close`."""
-        return 0 if self._closed else self._core.pending_records()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            self._driver.check()
-            raise Closed("The producer was closed")
 
     def _send_slowly(
         self,
@@ -122,7 +133,8 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
         with self._lock:
             delivery = self._append(topic, partition, record, callback)
         if delivery is None:
-            return self._append_or_wait(topic, partition, lambda: self._append(topic, partition, record, callback))
+            attempt = partial(self._append, topic, partition, record, callback)
+            return finish(self._append_or_wait(topic, partition, attempt))
         if self._accumulator.needs_step:
             self._sender.wake()
         return delivery
@@ -136,137 +148,17 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
         Serializers are not used; a `partitioner` is. Blocks and raises as `send`, and ValueError for other columns,
         TypeError for other rows.
         """
-        self._check_open()
-        rows = late.columns.as_arrow(rows)
+        return BlockingBatches(finish(self._send_batch(topic, rows)))
 
-        count = self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
-        pieces = self._encode_rows(topic, rows, count)
-        window = late.columns.Window(self._sender.window(topic, count))
-        batches: list[Batch] = []
-        for group in pieces:
-            start = len(batches)
-            self._append_or_wait(topic, None, lambda todo=group: self._append_encoded(topic, todo, batches))  # type: ignore[misc]
-            awaited = window.add(batches[start:])
-            if awaited is not None and not awaited.announced and not self._driver.is_current_thread:
-                wait(awaited, self._settings.delivery_timeout_ms / 1000 + 1)
-        return BlockingBatches(batches)
-
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of the topic with their leaders and replicas. Blocks and raises as `send`."""
-        self._check_open()
-        self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
-        return self._sender.cluster.view.partition_infos(topic)
-
-    def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> None:
-        """Fail records that are not sent yet (`in_queue`) or sent but not acknowledged (`in_flight`) with Purged.
-
-        Their callbacks run in the producer's thread. Records in flight may be written all the same.
-        """
-        self._check_open()
-        self._driver.call_soon(self._sender.execute, self._purged(in_queue=in_queue, in_flight=in_flight))
-
-    def flush(self, timeout_s: float | None = None) -> int:
-        """Wait until all records sent so far are acknowledged or failed. Blocks.
-
-        Returns the number of records that are still pending: 0 unless time ran out. The callbacks of the others have
-        run.
-        """
-        self._driver.check()
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._lock:
-            batches = self._core.begin_flush()
-        self._sender.wake()
-        try:
-            for batch in batches:
-                if not batch.announced:
-                    self._waits.wait(batch, None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except RequestTimedOut:
-            return sum(batch.count for batch in batches if not batch.announced)
-        finally:
-            with self._lock:
-                self._core.end_flush()
-        return 0
-
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Flush for at most `timeout_s` seconds, and fail the remaining records with Closed. Blocks.
-
-        A second call does nothing. Raises ClientError in a callback.
-        """
-        if self._closed:
-            return
-        if self._driver.is_current_thread:  # checked first: a half-closed producer would strand other waiters
-            raise ClientError("A callback must not close its producer: it would wait for itself")
-        self._closed = True
-        self._dropped.detach()
-        deadline = time.monotonic() + timeout_s
-        try:
-            if (call := self._begin_close()) is not None:
-                wait_for_last_call(call, self._lock, timeout_s)
-            self.flush(max(0.0, deadline - time.monotonic()))
-        finally:  # after Ctrl-C too: other threads may wait for remaining records
-            try:
-                self._driver.run(self._sender.close(unacknowledged()))
-            finally:
-                self._driver.close()
-
-    def init_transactions(self, timeout_s: float | None = None, *, transactional_id: str | None = None) -> None:
-        """Begin to use the transactional id: fence its earlier producer, and end what that one left open. Blocks.
-
-        Call this before the first `begin_transaction`. Unlike in Java, it may be called again between two transactions:
-        a program that shares the transactional id with others then fences them. `transactional_id` replaces that of
-        the settings, for a program that has several in turn. Waits at most `timeout_s` (max.block.ms), then raises
-        RequestTimedOut: call it again to wait longer. Raises TransactionalIdAuthorizationFailed and other BrokerErrors,
-        after which it may be called again; and InvalidTransactionState without a transactional.id.
-        """
-        self._wait_for(lambda transactions: transactions.initialize(transactional_id), timeout_s)
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction: the records sent from now on become visible together. Does not wait.
-
-        Raises InvalidTransactionState, TransactionFailed, ProducerUnusable.
-        """
-        self._call(lambda transactions: transactions.begin())
-
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        group: str | GroupMetadata,
-        timeout_s: float | None = None,
-    ) -> None:
-        """Commit offsets of a group together with the transaction (KIP-447). Blocks.
-
-        `group` is the `group_metadata()` of the consumer that read the records, so that a member whose partitions were
-        reassigned cannot commit; or a group id, for offsets that no consumer manages. Raises as `commit_transaction`.
-        """
-        row = offsets_of_group(offsets, group)
-        if row.offsets:
-            self._wait_for(lambda transactions: transactions.send_offsets(row), timeout_s)
-
-    def commit_transaction(
-        self,
-        timeout_s: float | None = None,
-        *,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
-        group: str | GroupMetadata = "",
-    ) -> None:
-        """Wait until all records and offsets are acknowledged, and make them visible together. Blocks.
-
-        `offsets` and `group` are those of `send_offsets_to_transaction`, committed after the records without a call and
-        a wait of their own.
-
-        Raises TransactionFailed (call `abort_transaction`, then repeat the transaction), ProducerFenced and
-        ProducerUnusable (close the producer), InvalidTransactionState. Raises RequestTimedOut after `timeout_s`
-        (max.block.ms): the outcome is not known yet, call it again.
-        """
-        row = offsets_of_group(offsets, group) if offsets else None
-        self._wait_for(lambda transactions: transactions.commit(row), timeout_s)
-
-    def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """Drop the records of the transaction: those not sent yet fail with TransactionAborted. Blocks.
-
-        Raises as `commit_transaction`.
-        """
-        self._wait_for(lambda transactions: transactions.abort(), timeout_s)
+    partitions_for = blocking(AsyncProducer.partitions_for)
+    purge = blocking(AsyncProducer.purge)
+    flush = blocking(AsyncProducer.flush)
+    close = blocking(AsyncProducer.close)
+    init_transactions = blocking(AsyncProducer.init_transactions)
+    begin_transaction = blocking(AsyncProducer.begin_transaction)
+    send_offsets_to_transaction = blocking(AsyncProducer.send_offsets_to_transaction)
+    commit_transaction = blocking(AsyncProducer.commit_transaction)
+    abort_transaction = blocking(AsyncProducer.abort_transaction)
 
     def transaction(self, consumer: Consumer[Any, Any] | None = None) -> TransactionScope:
         """Begin a transaction in a with statement, which commits it; an exception aborts it and is raised again.
@@ -274,42 +166,35 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
         The offsets of `consumer` are committed with it. After an abort the consumer reads the same records again.
         Raises ConfigurationError if it commits by itself: `enable_auto_commit` must be False.
         """
-        return TransactionScope(self, consumer)
+        return TransactionScope(*self._transaction(consumer))
 
-    def _wait_for(self, begin: Callable[[Transactions], Call], timeout_s: float | None) -> None:
+    def _check_open(self) -> None:
+        if self._closed:
+            self._driver.check()
+            raise Closed("The producer was closed")
+
+    def _check_may_wait(self, what: str) -> None:
         if self._driver.is_current_thread:
-            raise ClientError("A callback must not wait for a transaction: it would wait for itself")
-        call = self._call(begin)
-        self._sender.wake()
-        wait_for_call(call, self._lock, self._limit_s(timeout_s))
+            raise ClientError(f"A callback must not {what}: it would wait for itself")
+        self._driver.check()
 
-    def _append_or_wait(self, topic: str, partition: int | None, attempt: Callable[[], T | None]) -> T:
-        """Call `attempt` under the lock until it returns something other than None; returns that.
+    @property
+    def _may_wait(self) -> bool:
+        return not self._driver.is_current_thread
 
-        Between attempts the caller sleeps until memory is released or the metadata changes. Raises immediately if that
-        cannot help, and after max.block.ms.
-        """
-        deadline = time.monotonic() + self._settings.max_block_ms / 1000
-        since = self._core.refresh.version
-        while True:
-            changed = allocate_lock()
-            changed.acquire()
-            with self._lock:
-                made = attempt()
-                if made is None:
-                    self._raise_immediate_error(topic, partition, since)
-                    self._accumulator.wait_for_change(changed.release)
-            if self._accumulator.needs_step:
-                self._sender.wake()
-            if made is not None:
-                return made
-            if self._driver.is_current_thread:
-                raise ClientError(
-                    "send() in a callback would have to wait for memory or metadata, and a callback must not wait"
-                )
-            if not changed.acquire(timeout=max(0.0, deadline - time.monotonic())):
-                with self._lock:
-                    raise self._accumulator.timeout_error(topic, partition)
+    async def _wait_for_batch(self, batch: Batch, timeout_s: float | None) -> None:
+        self._core.runtime.wait(batch, timeout_s)
+
+    def _disable_after_fork(self) -> None:
+        """Make every call raise in a forked child."""
+        self._is_fast = False
+        self._closed = True
+        # A thread that does not exist in the child may have held the old lock.
+        self._lock = self._sender.lock = threading.Lock()
+
+    def _unacknowledged_records(self) -> int:
+        """The number of records without an outcome; 0 after `close`."""
+        return 0 if self._closed else self._core.pending_records()
 
     def __enter__(self) -> Self:
         return self
@@ -318,3 +203,28 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_open: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()
+
+
+def _disable_producers() -> None:
+    """In a forked child: the parent's threads do not exist there, so its producers cannot work."""
+    for producer in list(_open):
+        producer._disable_after_fork()  # noqa: SLF001 - not part of the public interface
+
+
+os.register_at_fork(after_in_child=_disable_producers)
+
+
+@atexit.register
+def _report_lost_records() -> None:
+    """Log how many records are lost because the program ends before they are acknowledged."""
+    for producer in list(_open):
+        records = producer._unacknowledged_records()  # noqa: SLF001
+        if records:
+            logger.error(
+                "%d records were not acknowledged when the program ended, and may be lost: call flush() or close(), or "
+                "use the producer in a with statement",
+                records,
+            )

@@ -23,7 +23,7 @@ from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import read_network_settings
 from ottla.clients.producer._encoder import Delivery, in_callback
 from ottla.clients.producer.batch import Batch, call_back
-from ottla.clients.producer.core import ProducerCore
+from ottla.clients.producer.core import ProducerCore, metrics
 from ottla.clients.producer.effects import (
     AskCoordinator,
     Effect,
@@ -34,7 +34,6 @@ from ottla.clients.producer.effects import (
     Send,
     Wake,
 )
-from ottla.clients.producer.metrics import metrics
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings

@@ -41,9 +41,8 @@ from ottla.clients.errors import (
     UnsupportedByBroker,
     error_for,
 )
-from ottla.clients.producer.effects import AskCoordinator
-from ottla.clients.producer.metadata_refresh import FOREVER_MS
-from ottla.clients.producer.producer_id import NO_ID
+from ottla.clients.producer.effects import NO_ID, AskCoordinator
+from ottla.clients.producer.metadata import FOREVER_MS
 from ottla.clients.producer.transaction_requests import (
     Identity,
     OffsetsOfGroup,

@@ -1,4 +1,4 @@
-"""What the outcome of a sent batch means: it is done, it is sent again, or it is split.
+"""What the outcome of a sent batch means: it is done, it is sent again, or it is split. Errors of records and batches.
 
 `ProducerCore` asks after each response and each lost connection. A batch that is sent again returns to the front of its
 queue, and its queue waits for the backoff. KIP-126 (splitting), KIP-360 (sequence gaps), KIP-580 (backoff).
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.clients.errors import ClientError, ConnectionLost, DeliveryTimedOut, error_for
+from ottla.clients.errors import ClientError, ConnectionLost, DeliveryTimedOut, MessageTooLarge, error_for
 from ottla.clients.producer.accumulator import RecordAccumulator
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.effects import SEQUENCE_GAPS, STALE_METADATA, Outcome
-from ottla.clients.producer.metadata_refresh import MetadataRefresh
+from ottla.clients.producer.metadata import MetadataRefresh
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.clients.producer.splitting import too_large
 from ottla.common.errors import ErrorCode
+from ottla.records.batch import HEADER_SIZE
 
 
 class BatchOutcomes:
@@ -99,9 +99,28 @@ class BatchOutcomes:
         """
         queue = batch.queue
         if batch.count == 1:
-            return self._accumulator.finish(batch, too_large(batch, message))
+            return self._accumulator.finish(batch, _too_large(batch, message))
         queue.too_large = min(queue.too_large, batch.size)
         queue.put_back(batch)
         self._accumulator.active[queue] = None
         self._accumulator.split(batch)
         return False
+
+
+def _too_large(batch: Batch, message: str | None) -> MessageTooLarge:
+    """The error of a single record that is too large."""
+    size = batch.size + HEADER_SIZE if batch.wire is None else len(batch.wire[0])
+    return MessageTooLarge(
+        f"A record for {batch.queue} takes {size} bytes as a batch of its own, more than max.message.bytes of the "
+        f"topic (or message.max.bytes of the broker) allows{': ' + message if message else ''}"
+    )
+
+
+def expired_after(seconds: float, batch: Batch) -> DeliveryTimedOut:
+    """The error of a batch without an outcome after delivery.timeout.ms. Its cause is the error of the last attempt."""
+    sent = f"sent {batch.attempts} times without an answer" if batch.attempts else "never sent"
+    if batch.error is not None:
+        sent = f"sent {batch.attempts} times, the last error: {batch.error}"
+    late = DeliveryTimedOut(f"{batch.count} records for {batch.queue} are not acknowledged after {seconds} s ({sent})")
+    late.__cause__ = batch.error
+    return late
