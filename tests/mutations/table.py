@@ -2106,7 +2106,7 @@ SHARES = (
     ),
     Mutation(
         "share groups are refused without their feature",
-        "broker/broker.py",
+        "cluster/node/settings.py",
         "return self.feature_level(SHARE_VERSION) >= 1",
         "return True",
         (f"{SHARE_REQUESTS}::test_nothing_is_served_without_the_feature",),

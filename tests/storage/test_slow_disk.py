@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.broker import FLUSH_THREADS
 from ottla.broker.server import Node
+from ottla.cluster.node.schedulers import FLUSH_THREADS
 from ottla.common.clock import SystemClock
 from ottla.config import BrokerConfig
 from ottla.log import Files

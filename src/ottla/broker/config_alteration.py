@@ -58,7 +58,7 @@ def alter(broker: ConfigPorts, context: RequestContext, alteration: Alteration) 
     """Return the response: with the result of each resource, decided here or by the controller."""
     request = alteration.request
     # The settings of every broker can be changed on a controller's listener.
-    node_id = None if broker.is_controller_listener(context.listener) else broker.node_id
+    node_id = None if broker.endpoints.is_controller_listener(context.listener) else broker.node_id
     is_direct = node_id is None and not isinstance(context.connection, Client)
     request.resources, answered = yield from _separate(node_id, alteration)
     try:

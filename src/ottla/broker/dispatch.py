@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.context import RequestContext
 from ottla.broker.envelope import FORWARDABLE, FORWARDED, Client
 from ottla.broker.forwarding import handled_by_controller
-from ottla.broker.handlers.api_versions import served_apis
-from ottla.broker.served import ANSWERED, HANDLERS
+from ottla.broker.served import ANSWERED, CONTROLLER_ANSWERED, HANDLERS, api_rows
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
@@ -63,7 +62,7 @@ class Dispatcher:
     ) -> None:
         self._broker = broker
         self._handlers = handlers
-        self._worker = broker.worker
+        self._worker = broker.schedulers.worker
         self._served = served
         self._monotonic_ms = broker.clock.monotonic_ms
         # By API key and version; loaded at the first request.
@@ -73,23 +72,7 @@ class Dispatcher:
         """Load the code of those APIs that are served, so that their first requests need not wait for it."""
         for key in keys:
             if key in self._served:
-                self._load(key, self._served[key][1])
-
-    def handle_forwarded(self, client: Client, data: bytes) -> tuple[frames.RequestHeader, Any]:
-        """Handle the request in an Envelope; returns its header and what its handler returns.
-
-        Raises DecodeError, and KafkaError if the API cannot be forwarded.
-        """
-        frame = memoryview(bytearray(data))
-        header, position = frames.decode_request_header(frame)
-        key, version, correlation_id, client_id = header
-        if key not in FORWARDABLE:
-            text = f"API {key} is not enabled or is not eligible for forwarding"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        decode, most, handle = self._load(key, version)
-        connection = cast("Connection", client)
-        context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
-        return header, handle(self._broker, context, decode(frame, position, most)[0])
+                _load(self._served, self._handlers, key, self._served[key][1])
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
         """Handle one request; raises KafkaError or DecodeError if the connection must be closed."""
@@ -97,9 +80,9 @@ class Dispatcher:
         key, version, correlation_id, client_id = header
         api = self._apis.get(header[:2])
         if api is None:
-            if key == API_VERSIONS and not self._is_served(key, version):
+            if key == API_VERSIONS and not _is_served(self._served, key, version):
                 return _unsupported_api_versions(header, self._served)
-            api = self._apis[header[:2]] = self._load(key, version)
+            api = self._apis[header[:2]] = _load(self._served, self._handlers, key, version)
         decode, most, handle = api
         context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
         is_large = len(frame) > LARGE_FRAME_BYTES
@@ -152,21 +135,40 @@ class Dispatcher:
         finally:
             self._worker.charge(began_ms)
 
-    def _is_served(self, key: int, version: int) -> bool:
-        lowest, highest = self._served[key]
-        return lowest <= version <= highest
 
-    def _load(self, key: int, version: int) -> _Api:
-        if key not in self._served:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unexpected api key: {key}")
-        if not self._is_served(key, version):
-            name = registry.API[key].name
-            text = f"Received request for api with key {key} ({name}) and unsupported version {version}"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        module = importlib.import_module(f"ottla.broker.handlers.{self._handlers[key]}")
-        request_class = registry.request_class(key)
-        handle = handled_by_controller(module.handle) if key in FORWARDED else module.handle
-        return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle
+def handle_forwarded(broker: Broker, client: Client, data: bytes) -> tuple[frames.RequestHeader, Any]:
+    """Handle the request in an Envelope; returns its header and what its handler returns.
+
+    Raises DecodeError, and KafkaError if the API cannot be forwarded.
+    """
+    frame = memoryview(bytearray(data))
+    header, position = frames.decode_request_header(frame)
+    key, version, correlation_id, client_id = header
+    if key not in FORWARDABLE:
+        text = f"API {key} is not enabled or is not eligible for forwarding"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    decode, most, handle = _load(CONTROLLER_ANSWERED, HANDLERS, key, version)
+    connection = cast("Connection", client)
+    context = RequestContext(connection, key, version, correlation_id, client_id, broker.clock.monotonic_ms())
+    return header, handle(broker, context, decode(frame, position, most)[0])
+
+
+def _is_served(served: Mapping[int, tuple[int, int]], key: int, version: int) -> bool:
+    lowest, highest = served[key]
+    return lowest <= version <= highest
+
+
+def _load(served: Mapping[int, tuple[int, int]], handlers: Mapping[int, str], key: int, version: int) -> _Api:
+    if key not in served:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unexpected api key: {key}")
+    if not _is_served(served, key, version):
+        name = registry.API[key].name
+        text = f"Received request for api with key {key} ({name}) and unsupported version {version}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    module = importlib.import_module(f"ottla.broker.handlers.{handlers[key]}")
+    request_class = registry.request_class(key)
+    handle = handled_by_controller(module.handle) if key in FORWARDED else module.handle
+    return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle
 
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:
@@ -179,6 +181,6 @@ def _encode_result(header: frames.RequestHeader, done: Completion[Answer]) -> Fr
 
 def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:
     """The response to an unknown version of ApiVersions: its versions, in version 0 (KIP-511)."""
-    own = served_apis({API_VERSIONS: served[API_VERSIONS]})
+    own = api_rows({API_VERSIONS: served[API_VERSIONS]})
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
     return frames.encode_response(header._replace(api_version=0), answer)

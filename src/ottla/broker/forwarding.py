@@ -14,10 +14,10 @@ from ottla.common.slices import Slices, result_of
 from ottla.protocol.message import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
     from ottla.cluster.controller_channel import ControllerChannel
     from ottla.cluster.metadata.log import MetadataShell, Operation
+    from ottla.cluster.node.endpoints import NodeEndpoints
     from ottla.metadata.image import MetadataImage
 
 # Kafka's clients wait 30 seconds for a response.
@@ -37,22 +37,33 @@ class Forwarding:
         return sent.then(lambda response: envelope.decode_response(context, response))
 
 
+class Forwards(Protocol):
+    """The part of `ControllerClient` that is used here."""
+
+    @property
+    def forwarding(self) -> Forwarding: ...
+
+
 class DecisionPorts(Protocol):
-    """What decides where a request is handled."""
+    """What decides where a request is handled, and what its handler finds if no controller is reached."""
 
     @property
     def metadata(self) -> MetadataShell: ...
 
     @property
-    def forwarding(self) -> Forwarding: ...
+    def endpoints(self) -> NodeEndpoints: ...
 
-    def is_controller_listener(self, listener: str) -> bool: ...
+    @property
+    def controller(self) -> Forwards: ...
+
+    @property
+    def node_id(self) -> int: ...
 
 
 def handled_by_controller(handle: Handle) -> Handle:
     """Return a handler that forwards the request, unless this node is the active controller or was asked as one."""
 
-    def handle_or_forward(broker: Broker, context: RequestContext, request: Message) -> Any:
+    def handle_or_forward(broker: DecisionPorts, context: RequestContext, request: Message) -> Any:
         if decides_here(broker, context):
             return handle(broker, context, request)
         return _forward(broker, context, request, handle)
@@ -62,7 +73,7 @@ def handled_by_controller(handle: Handle) -> Handle:
 
 def decides_here(broker: DecisionPorts, context: RequestContext) -> bool:
     """Whether the controller of this node decides the request: on its listener it does, or answers NOT_CONTROLLER."""
-    return broker.metadata.is_active_controller or broker.is_controller_listener(context.listener)
+    return broker.metadata.is_active_controller or broker.endpoints.is_controller_listener(context.listener)
 
 
 def decide_or_forward(
@@ -71,12 +82,12 @@ def decide_or_forward(
     """Decide the request by `operation` here, or by the active controller; fails with KafkaError."""
     if decides_here(broker, context):
         return broker.metadata.submit(operation)
-    return broker.forwarding.send(context, request)
+    return broker.controller.forwarding.send(context, request)
 
 
-def _forward(broker: Broker, context: RequestContext, request: Message, handle: Handle) -> Slices[Any]:
+def _forward(broker: DecisionPorts, context: RequestContext, request: Message, handle: Handle) -> Slices[Any]:
     try:
-        return (yield from result_of(broker.forwarding.send(context, request)))
+        return (yield from result_of(broker.controller.forwarding.send(context, request)))
     except KafkaError as error:
         answer = handle(_Unreachable(broker, error), context, request)
         if isinstance(answer, GeneratorType):
@@ -87,9 +98,9 @@ def _forward(broker: Broker, context: RequestContext, request: Message, handle: 
 class _Unreachable:
     """A node whose controller fails each operation, so that the handler builds the response with the error."""
 
-    def __init__(self, broker: Broker, error: KafkaError) -> None:
+    def __init__(self, broker: DecisionPorts, error: KafkaError) -> None:
         self.node_id = broker.node_id
-        self.controller_endpoints = broker.controller_endpoints
+        self.endpoints = broker.endpoints
         self.metadata = _FailingMetadata(broker.metadata.image, error)
 
 

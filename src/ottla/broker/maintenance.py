@@ -18,7 +18,7 @@ from ottla.common.work import SLICE_MS
 from ottla.coordination import late
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker, FlushThreads
+    from ottla.broker.broker import Broker
     from ottla.broker.housekeeping import Housekeeping
     from ottla.config import BrokerConfig
     from ottla.log.cleaner import Cleaner
@@ -55,10 +55,9 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 class MaintenanceTasks:
     """Schedules the tasks from `start` on. The caller stops `housekeeping` and then calls `close`."""
 
-    def __init__(self, broker: Broker, housekeeping: Housekeeping, threads: FlushThreads) -> None:
+    def __init__(self, broker: Broker, housekeeping: Housekeeping) -> None:
         self._broker = broker
         self._housekeeping = housekeeping
-        self._threads = threads
         self._clock = broker.clock
         self._cleaner: Cleaner | None = None
         # The sum of all high watermarks at the last checkpoint.
@@ -70,7 +69,7 @@ class MaintenanceTasks:
 
     def start(self) -> None:
         """Schedule all tasks."""
-        config, logs = self._broker.static_config, self._broker.logs
+        config, logs = self._broker.settings.static, self._broker.logs
         first_ms = config.int("log.initial.task.delay.ms")
 
         def every(name: str, setting: str, task: Callable[[], object], first_ms: int | None = first_ms) -> None:
@@ -122,7 +121,7 @@ class MaintenanceTasks:
             nonlocal last
             if not last.done:
                 return False
-            last = self._threads.run(work)
+            last = self._broker.schedulers.flush_threads.run(work)
             last.on_done(lambda done: done.result())
             return True
 
@@ -157,7 +156,7 @@ class MaintenanceTasks:
 
     def _compact(self) -> None:
         if self._cleaner is None:
-            self._cleaner = late.Cleaner(self._broker.logs, **cleaner_settings(self._broker.config))
+            self._cleaner = late.Cleaner(self._broker.logs, **cleaner_settings(self._broker.settings.current))
         self._cleaner.step(self._clock.wall_ms())
 
     def _flush(self) -> None:

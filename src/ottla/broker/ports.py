@@ -7,35 +7,30 @@ only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.broker.forwarding import DecisionPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from ottla.broker.auto_topic_creation import AutoTopicCreation
-    from ottla.broker.broker import FlushThreads
-    from ottla.broker.envelope import Client
-    from ottla.broker.forwarding import Forwarding
+    from ottla.broker.broker import ConnectionsOfBrokers
+    from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
-    from ottla.cluster.control.connections import BrokerConnections
-    from ottla.cluster.lost_brokers import LostBrokers
     from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.metadata.options import NodeIdentity
+    from ottla.cluster.node.endpoints import NodeEndpoints
+    from ottla.cluster.node.schedulers import Schedulers
+    from ottla.cluster.node.settings import NodeSettings
     from ottla.common.clock import Clock
-    from ottla.common.work import Worker
-    from ottla.config import BrokerConfig, Listener, TopicResolver
     from ottla.coordination.group_runtime import GroupRuntime
     from ottla.coordination.peers.requests import PeerRequests
     from ottla.coordination.shares.groups import ShareGroups
     from ottla.coordination.transactions.producer_ids import ProducerIds
     from ottla.coordination.transactions.runtime import TransactionRuntime
     from ottla.log import LogManager
-    from ottla.metadata.image import Endpoint, MetadataImage
-    from ottla.network.closing_order import ClosedFirst
     from ottla.partitions.fetch_session import FetchSessionCache
     from ottla.partitions.partitions import Partitions
     from ottla.partitions.replication.directory_moves import DirectoryMoves
     from ottla.partitions.replication.quotas import ReplicationQuotas
-    from ottla.protocol.frames import RequestHeader
 
 
 class HasMetadata(Protocol):
@@ -45,64 +40,18 @@ class HasMetadata(Protocol):
     def metadata(self) -> MetadataShell: ...
 
 
-class HasGroups(Protocol):
-    """The group coordinator."""
+class HasSettings(Protocol):
+    """The node's settings and the levels of features."""
 
     @property
-    def groups(self) -> GroupRuntime: ...
+    def settings(self) -> NodeSettings: ...
 
 
-class ConsumerGroupPorts(HasGroups, Protocol):
-    """The group coordinator, and whether it serves groups of the consumer protocol."""
-
-    def serves_consumer_groups(self) -> bool: ...
-
-
-class HasShares(Protocol):
-    """What this node does for share groups."""
+class HasEndpoints(Protocol):
+    """The addresses of the nodes."""
 
     @property
-    def shares(self) -> ShareGroups: ...
-
-
-class HasPartitions(Protocol):
-    """The partitions that this node leads."""
-
-    @property
-    def partitions(self) -> Partitions: ...
-
-
-class ShareGroupPorts(HasGroups, HasShares, Protocol):
-    """The group coordinator, what this node does for share groups, and whether it serves them."""
-
-    def serves_share_groups(self) -> bool: ...
-
-
-class ShareLeaderPorts(ShareGroupPorts, HasPartitions, Protocol):
-    """For the requests of members to the leaders of their partitions."""
-
-    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None: ...
-
-
-class HasTransactions(Protocol):
-    """The transaction coordinator."""
-
-    @property
-    def transactions(self) -> TransactionRuntime: ...
-
-
-class HasNodeId(Protocol):
-    """This node's id."""
-
-    @property
-    def node_id(self) -> int: ...
-
-
-class HasConfig(Protocol):
-    """The broker's settings."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
+    def endpoints(self) -> NodeEndpoints: ...
 
 
 class HasClock(Protocol):
@@ -112,11 +61,39 @@ class HasClock(Protocol):
     def clock(self) -> Clock: ...
 
 
+class HasSchedulers(Protocol):
+    """The threads, the timers, and the worker of long requests."""
+
+    @property
+    def schedulers(self) -> Schedulers: ...
+
+
+class HasNodeId(Protocol):
+    """This node's id."""
+
+    @property
+    def node_id(self) -> int: ...
+
+
+class HasIdentity(Protocol):
+    """This node and its cluster."""
+
+    @property
+    def identity(self) -> NodeIdentity: ...
+
+
 class HasLogs(Protocol):
     """The log manager."""
 
     @property
     def logs(self) -> LogManager: ...
+
+
+class HasPartitions(Protocol):
+    """The partitions that this node leads."""
+
+    @property
+    def partitions(self) -> Partitions: ...
 
 
 class HasResponseCache(Protocol):
@@ -126,83 +103,90 @@ class HasResponseCache(Protocol):
     def response_cache(self) -> ResponseCache: ...
 
 
-class HasClusterId(Protocol):
-    """The cluster's id."""
+class HasController(Protocol):
+    """The way to the active controller."""
 
     @property
-    def cluster_id(self) -> str: ...
+    def controller(self) -> ControllerClient: ...
 
 
-class HasControllerListeners(Protocol):
-    """The listeners of the controller."""
+class HasConnections(Protocol):
+    """The connections that other brokers opened."""
 
     @property
-    def controller_endpoints(self) -> list[Listener]: ...
+    def connections(self) -> ConnectionsOfBrokers: ...
 
 
-class ApiVersionsPorts(HasMetadata, HasResponseCache, Protocol):
+class HasGroups(Protocol):
+    """The group coordinator."""
+
+    @property
+    def groups(self) -> GroupRuntime: ...
+
+
+class HasShares(Protocol):
+    """What this node does for share groups."""
+
+    @property
+    def shares(self) -> ShareGroups: ...
+
+
+class HasTransactions(Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> TransactionRuntime: ...
+
+
+class HasPeers(Protocol):
+    """The requests to other brokers."""
+
+    @property
+    def peers(self) -> PeerRequests: ...
+
+
+class ConsumerGroupPorts(HasGroups, HasSettings, Protocol):
+    """The group coordinator, and whether it serves groups of the consumer protocol."""
+
+
+class ShareGroupPorts(HasGroups, HasShares, HasSettings, Protocol):
+    """The group coordinator, what this node does for share groups, and whether it serves them."""
+
+
+class ShareLeaderPorts(ShareGroupPorts, HasPartitions, HasEndpoints, Protocol):
+    """For the requests of members to the leaders of their partitions."""
+
+
+class ApiVersionsPorts(HasMetadata, HasResponseCache, HasEndpoints, Protocol):
     """For `handlers/api_versions.py`."""
-
-    @property
-    def supported_features(self) -> Mapping[str, tuple[int, int]]: ...
-
-    def is_controller_listener(self, listener: str) -> bool: ...
 
 
 class BrokerRequestPorts(HasMetadata, HasClock, Protocol):
     """For the handlers of requests from brokers and controllers."""
 
 
-class BrokerSessionPorts(BrokerRequestPorts, Protocol):
+class BrokerSessionPorts(BrokerRequestPorts, HasConnections, Protocol):
     """For `handlers/broker_registration.py` and `handlers/broker_heartbeat.py`."""
-
-    @property
-    def broker_connections(self) -> BrokerConnections: ...
-
-
-class EnvelopePorts(HasMetadata, Protocol):
-    """For `handlers/envelope.py`."""
-
-    def handle_forwarded(self, client: Client, data: bytes) -> tuple[RequestHeader, Any]: ...
 
 
 class ControllerPorts(HasMetadata, HasNodeId, Protocol):
     """For handlers that change topics."""
 
 
-class ConfigPorts(ControllerPorts, Protocol):
+class ConfigPorts(DecisionPorts, HasSettings, Protocol):
     """For handlers that change settings."""
 
-    @property
-    def static_config(self) -> BrokerConfig: ...
 
-    @property
-    def forwarding(self) -> Forwarding: ...
-
-    def is_controller_listener(self, listener: str) -> bool: ...
-
-
-class DeleteRecordsPorts(HasPartitions, HasLogs, Protocol):
+class DeleteRecordsPorts(HasPartitions, HasLogs, HasSchedulers, Protocol):
     """For `handlers/delete_records.py`."""
 
-    @property
-    def flush_threads(self) -> FlushThreads: ...
 
-
-class DescribeClusterPorts(HasMetadata, HasNodeId, HasClusterId, HasControllerListeners, Protocol):
+class DescribeClusterPorts(HasMetadata, HasNodeId, HasIdentity, HasEndpoints, Protocol):
     """For `handlers/describe_cluster.py`."""
 
-    def is_controller_listener(self, listener: str) -> bool: ...
 
-    def endpoint(self, node_id: int, listener: str) -> Endpoint | None: ...
-
-    def controller_id(self, available: Collection[int]) -> int: ...
-
-
-class DescribeConfigsPorts(HasMetadata, HasNodeId, HasConfig, Protocol):
+class DescribeConfigsPorts(HasMetadata, HasNodeId, HasSettings, Protocol):
     """For `handlers/describe_configs.py`."""
-
-    def topic_resolver(self, image: MetadataImage) -> TopicResolver: ...
 
 
 class AlterReplicaLogDirsPorts(Protocol):
@@ -216,36 +200,22 @@ class DescribeLogDirsPorts(HasPartitions, HasLogs, HasMetadata, HasNodeId, Proto
     """For `handlers/describe_log_dirs.py`."""
 
 
-class DescribeQuorumPorts(HasMetadata, HasControllerListeners, Protocol):
+class DescribeQuorumPorts(HasMetadata, HasEndpoints, Protocol):
     """For `handlers/describe_quorum.py`."""
 
 
-class DescribeTopicPartitionsPorts(HasMetadata, HasConfig, Protocol):
+class DescribeTopicPartitionsPorts(HasMetadata, HasSettings, HasEndpoints, Protocol):
     """For `handlers/describe_topic_partitions.py`."""
 
-    def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
 
-
-class HasAddresses(Protocol):
-    """The addresses of the nodes."""
-
-    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None: ...
-
-
-class FetchPorts(HasPartitions, HasClock, HasConfig, HasAddresses, Protocol):
+class FetchPorts(HasPartitions, HasClock, HasSettings, HasEndpoints, HasConnections, HasSchedulers, Protocol):
     """For `handlers/fetch.py`."""
-
-    @property
-    def closed_first(self) -> ClosedFirst: ...
 
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
 
     @property
     def replication_quotas(self) -> ReplicationQuotas: ...
-
-    @property
-    def worker(self) -> Worker: ...
 
 
 class AddPartitionsPorts(HasTransactions, HasMetadata, Protocol):
@@ -256,7 +226,7 @@ class GroupTransactionPorts(HasGroups, HasTransactions, Protocol):
     """For `handlers/add_offsets_to_txn.py`."""
 
 
-class TxnOffsetCommitPorts(HasGroups, HasTransactions, HasMetadata, HasPartitions, HasConfig, Protocol):
+class TxnOffsetCommitPorts(HasGroups, HasTransactions, HasMetadata, HasPartitions, HasSettings, Protocol):
     """For `handlers/txn_offset_commit.py`."""
 
 
@@ -267,52 +237,31 @@ class InitProducerIdPorts(HasTransactions, Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
 
-class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, Protocol):
+class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, HasEndpoints, Protocol):
     """For `handlers/find_coordinator.py`."""
 
-    def live_endpoint(self, node_id: int, listener: str) -> Endpoint | None: ...
 
-
-class MarkerPorts(HasPartitions, HasGroups, Protocol):
-    """For `transaction_markers.py`."""
-
-
-class RemoteMarkerPorts(MarkerPorts, HasMetadata, HasNodeId, Protocol):
-    """For `peers/markers.py`."""
-
-    @property
-    def peers(self) -> PeerRequests: ...
-
-
-class MetadataPorts(HasMetadata, HasNodeId, HasClusterId, HasConfig, HasResponseCache, Protocol):
+class MetadataPorts(
+    HasMetadata,
+    HasNodeId,
+    HasIdentity,
+    HasSettings,
+    HasResponseCache,
+    HasController,
+    HasEndpoints,
+    HasSchedulers,
+    Protocol,
+):
     """For `handlers/metadata.py`."""
-
-    @property
-    def auto_topic_creation(self) -> AutoTopicCreation: ...
-
-    @property
-    def lost_brokers(self) -> LostBrokers: ...
-
-    @property
-    def worker(self) -> Worker: ...
-
-    def endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
-
-    def listed_endpoints(self, listener: str) -> list[tuple[int, str, int, str | None]]: ...
-
-    def controller_id(self, available: Collection[int]) -> int: ...
 
 
 class OffsetPorts(HasGroups, HasMetadata, Protocol):
     """For the handlers of committed offsets."""
 
 
-class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, Protocol):
+class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, HasPeers, Protocol):
     """For the handlers of the start offsets of share groups."""
 
-    @property
-    def peers(self) -> PeerRequests: ...
 
-
-class ProducePorts(HasPartitions, HasClock, HasConfig, HasTransactions, HasAddresses, Protocol):
+class ProducePorts(HasPartitions, HasClock, HasSettings, HasTransactions, HasEndpoints, Protocol):
     """For `handlers/produce.py`."""

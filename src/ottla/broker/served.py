@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.protocol import registry
+from ottla.protocol.messages.api_versions import ApiVersion
+
+PRODUCE = 0
 
 # The handler files, by API key; a request with another key closes the connection.
 HANDLERS: dict[int, str] = {
@@ -134,3 +139,11 @@ CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
 _REFUSALS = {key: _IMPLEMENTED[key] for key in sorted(REFUSED)}
 ANSWERED = SERVED | _REFUSALS
 CONTROLLER_ANSWERED = CONTROLLER_SERVED | _REFUSALS
+
+
+def api_rows(served: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
+    """The rows of ApiVersions. Produce from version 0 on: otherwise librdkafka stops compressing (KAFKA-18659)."""
+    return [
+        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else low, max_version=high)
+        for key, (low, high) in served.items()
+    ]

@@ -21,7 +21,8 @@ from contextlib import ExitStack
 from functools import cache, cached_property
 
 from ottla import __version__
-from ottla.broker.broker import Broker, FlushThreads, Schedulers
+from ottla.broker.broker import Broker
+from ottla.broker.composition import create_broker, create_membership, create_replication
 from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
@@ -39,6 +40,7 @@ from ottla.cluster.node.directories import close_unopened, directory_id, missing
 from ottla.cluster.node.membership import Membership
 from ottla.cluster.node.quorum_settings import quorum_settings
 from ottla.cluster.node.registration import registration
+from ottla.cluster.node.schedulers import FlushThreads, Schedulers
 from ottla.cluster.node.waiting import NodeStoppedError, completed, finished
 from ottla.cluster.quorum.transport import ChannelTransport
 from ottla.common.clock import Clock, SystemClock
@@ -114,8 +116,8 @@ class Node:
         self._stop = stop
         self._wrap = wrap
         self._loop = asyncio.get_running_loop()
-        self._worker = Worker(clock, self._loop.call_soon)
-        self._threads = FlushThreads(self._loop)
+        worker = Worker(clock, self._loop.call_soon)
+        self._schedulers = Schedulers(FlushThreads(self._loop), self._loop.call_later, worker)
         # The metadata log must not wait for the flushes of a thousand logs: one thread syncs it, one writes snapshots.
         self._metadata_threads = FlushThreads(self._loop, 2)
         self._housekeeping = Housekeeping(self._loop)
@@ -147,18 +149,12 @@ class Node:
         role = "broker" if config.roles.is_broker else "controller"
         logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
         self._logs, cluster_id = self._claim()
-        self._metadata = metadata = self._open_metadata(cluster_id)
-        self.broker = Broker(
-            config,
-            self.clock,
-            logs=self._logs,
-            metadata=metadata,
-            cluster_id=cluster_id,
-            schedulers=Schedulers(self._threads, self._loop.call_later, self._worker),
-        )
-        self.broker.controller_endpoints = self._listeners.advertised_controllers
+        node = NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir))
+        self._metadata = metadata = self._open_metadata(node)
+        self.broker = create_broker(config, node, metadata, self._logs, self.clock, self._schedulers)
+        self.broker.endpoints.controllers = self._listeners.advertised_controllers
         if self._quorum is not None or config.controller_listeners:
-            self._membership = Membership(self.broker, self._loop.call_later, self._give_up)
+            self._membership = create_membership(self.broker, self._give_up)
             # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
             self._dispatcher.preload(NEEDED_AT_FAILOVER)
             self._controller_dispatcher.preload(NEEDED_AT_FAILOVER)
@@ -176,20 +172,20 @@ class Node:
         if not config.roles.is_broker:
             first = self._listeners.advertised_controllers[0]
             return Bootstrap(first.host, first.port)
-        return Bootstrap(*self.broker.advertised_endpoint(config.listeners[0].name))
+        return Bootstrap(*self.broker.endpoints.advertised(config.listeners[0].name))
 
     def _claim(self) -> tuple[LogManager, str]:
         """Lock the directories and bind the listeners. If it raises, it leaves no new files.
 
         Returns the logs, not loaded yet, and the cluster id.
         """
-        config = self.config
+        config, run = self.config, self._schedulers.flush_threads.run
         with removed_if_refused(self.files, config.directories), ExitStack() as refused:
             if config.metadata_log_dir not in config.log_dirs:
                 self.files.make_directory(config.metadata_log_dir)
                 self._metadata_lock.acquire()
                 refused.callback(self._metadata_lock.release)
-            logs, cluster_id = open_directories(config, self.clock, self.files, self._threads, self._directory_failed)
+            logs, cluster_id = open_directories(config, self.clock, self.files, run, self._directory_failed)
             refused.callback(close_unopened, self.files, logs)
             self._listeners.bind()
             refused.pop_all()
@@ -204,9 +200,8 @@ class Node:
             return False
         return self._membership is None or metadata.image.brokers.keys() <= {self.config.node_id}
 
-    def _open_metadata(self, cluster_id: str) -> MetadataShell:
+    def _open_metadata(self, node: NodeIdentity) -> MetadataShell:
         config = self.config
-        node = NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir))
         self._quorum = quorum_settings(config, node, self._listeners.advertised_controllers)
         if self._quorum is not None:
             self._transport = ChannelTransport(config.node_id)
@@ -224,7 +219,7 @@ class Node:
                 quorum=self._quorum,
                 transport=self._transport,
                 call_later=self._loop.call_later,
-                worker=self._worker,
+                worker=self._schedulers.worker,
             ),
         )
 
@@ -272,7 +267,9 @@ class Node:
         self.broker.partitions.lost_logs.directory_is_missing = bool(missing) or len(online) < len(directories)
         # The metadata of a single node does not name the directory of each replica. Its next start has to know them.
         remembered = missing if self._membership is None else ()
-        request = registration(self.config, self.broker.cluster_id, self._listeners.advertised, online, remembered)
+        request = registration(
+            self.config, self.broker.identity.cluster_id, self._listeners.advertised, online, remembered
+        )
         return request, all(directory.was_clean for directory in online)
 
     def _run_broker(self, metadata: MetadataShell) -> None:
@@ -280,11 +277,11 @@ class Node:
         metadata.subscribe(self._publish)
         self.broker.coordinators.start()
         if self._membership is not None:
-            self._replication = Replication(self.broker, self._loop.call_later)
+            self._replication = create_replication(self.broker)
             self._replication.start()
         self.broker.directory_moves.start()
         self._started = True
-        self._maintenance = MaintenanceTasks(self.broker, self._housekeeping, self._threads)
+        self._maintenance = MaintenanceTasks(self.broker, self._housekeeping)
         self._maintenance.start()
         ReservedFiles.divide(self.broker.logs, self._server)
 
@@ -300,7 +297,7 @@ class Node:
     def _server(self) -> Server:
         """The connections of this node."""
         dispatcher = self._dispatcher
-        limits = Limits.from_config(self.broker.config)
+        limits = Limits.from_config(self.broker.settings.current)
         self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, limits)
         return self.network
 
@@ -312,7 +309,7 @@ class Node:
         return "BrokerServer" if self.config.roles.is_broker else "ControllerServer"
 
     def _log_config(self, topic: str) -> LogConfig:
-        return LogConfig.from_topic_config(self.broker.topic_values(topic))
+        return LogConfig.from_topic_config(self.broker.settings.topic_values(topic))
 
     def _is_stray(self, partition: TopicPartition, topic_id: Uuid) -> bool:
         topic = self.broker.metadata.image.topics_by_name.get(partition.topic)
@@ -324,25 +321,21 @@ class Node:
         return image is None or self.config.node_id not in image.replicas
 
     def _publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Notify the parts of the broker of a new image, partitions before coordinators."""
+        """Notify the broker and the parts that follow its settings of a new image."""
         broker = self.broker
         log_changes(self.config.node_id, old, new)
-        broker.follow_configs(old, new)
+        broker.publish(old, new)
         if old is None or old.configs is not new.configs:
             if self.network is not None:
-                self.network.limits = Limits.from_config(broker.config)
+                self.network.limits = Limits.from_config(broker.settings.current)
             if self._maintenance is not None:
-                self._maintenance.configure(broker.config)
+                self._maintenance.configure(broker.settings.current)
             self._loop.call_soon(self._report_cordoned)
-        broker.lost_brokers.publish(old, new)
-        broker.partitions.publish(old, new)
-        broker.directory_moves.metadata_published(new)
-        if old is not None:
-            broker.coordinators.publish(old, new)
 
     def _report_cordoned(self) -> None:
+        broker = self.broker
         if self._membership is None:
-            report_to_itself(self.broker)
+            report_to_itself(self.config.node_id, broker.metadata, broker.logs, self.clock)
         elif self._membership.lifecycle is not None:
             self._membership.lifecycle.directories_changed()
 
@@ -370,8 +363,7 @@ class Node:
         if directory.path == self.config.metadata_log_dir:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
-        self.broker.partitions.directory_failed(directory.path)
-        self.broker.directory_moves.directory_failed(directory.path)
+        self.broker.directory_failed(directory.path)
         if self._membership is not None and self._membership.lifecycle is not None:
             self._membership.lifecycle.directory_failed(directory.directory_id)
         if not any(each.online for each in self.broker.logs.log_directories()):
@@ -403,7 +395,7 @@ class Node:
         others = {each.broker_id for each in metadata.image.brokers.values() if not each.fenced}
         others.discard(self.config.node_id)
         if metadata.is_active_controller:
-            return any(map(self.broker.broker_connections.is_connected, others))
+            return any(map(self.broker.connections.heartbeats.is_connected, others))
         return bool(others) and not (metadata.leader is None and metadata.quorum.core.is_last_voter)
 
     async def close(self, *, clean: bool = True) -> None:
@@ -429,11 +421,9 @@ class Node:
         if self._maintenance is not None:
             self._maintenance.close()
         if self._started:
-            self.broker.coordinators.close()
-            self.broker.close_channels()
-            self.broker.partitions.close()
+            self.broker.close()
         self._listeners.close()
-        self._threads.close()
+        self._schedulers.flush_threads.close()
         self._metadata_threads.close()
         epoch = -1
         if self._metadata is not None:

@@ -29,7 +29,7 @@ def with_leaders(broker: ShareLeaderPorts, listener: str, response: R) -> R:
             known = _leader(broker, topic.topic_id, row, leaders) if _has_moved(row) else _UNKNOWN
             row.current_leader.leader_id, row.current_leader.leader_epoch = known
     for leader in sorted(leaders):
-        address = broker.address(leader, listener)
+        address = broker.endpoints.address(leader, listener)
         if address is None:
             continue
         if isinstance(response, share_fetch.ShareFetchResponse):

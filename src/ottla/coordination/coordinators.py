@@ -12,16 +12,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-from ottla.common.timers import CallLater
 from ottla.coordination import late
 from ottla.coordination.internal_topic import InternalTopic
+from ottla.coordination.transactions.producer_ids import ProducerIds
 from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.records import Codec
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.common.ids import Uuid
     from ottla.coordination.group_runtime import GroupRuntime
     from ottla.coordination.peers.requests import PeerConnections, PeerRequests
+    from ottla.coordination.ports import CoordinatorPorts
     from ottla.coordination.shares.groups import ShareGroups
     from ottla.coordination.transactions.runtime import TransactionRuntime
     from ottla.metadata.image import MetadataImage, PartitionImage
@@ -45,11 +46,14 @@ class _Running(Protocol):
 
 
 class Coordinators:
-    """The coordinators of `broker`; `call_later` is the event loop's."""
+    """The coordinators of one node, and the requests that they send to other brokers."""
 
-    def __init__(self, broker: Broker, call_later: CallLater) -> None:
-        self._broker = broker
-        self._call_later = call_later
+    def __init__(self, ports: CoordinatorPorts) -> None:
+        self._ports = ports
+        self.node_id = ports.node_id
+        self.metadata = ports.metadata
+        self.partitions = ports.partitions
+        self.producer_ids = ProducerIds(ports.allocate_producer_ids)
         self._running: dict[str, _Running] = {}
         """The shards of the coordinators that were created, by the names of their topics."""
         self._groups: GroupRuntime | None = None
@@ -59,21 +63,21 @@ class Coordinators:
     @cached_property
     def groups(self) -> GroupRuntime:
         """The group coordinator."""
-        broker = self._broker
-        config = broker.static_config
+        ports = self._ports
+        config = ports.settings.static
         groups = self._groups = late.GroupRuntime(
             late.GroupConfig.from_settings(config.__getitem__),
             self._internal_topic(OFFSETS_TOPIC),
-            late.GroupPorts(broker.topic_id, late.ShareEffects(lambda: self.shares, broker.worker.submit)),
-            clock=broker.clock,
-            call_later=self._call_later,
+            late.GroupPorts(self._topic_id, late.ShareEffects(lambda: self.shares, ports.schedulers.worker.submit)),
+            clock=ports.clock,
+            call_later=self._ports.schedulers.call_later,
             options=late.CoordinatorOptions(
                 codec=Codec(config.int("offsets.topic.compression.codec")),
                 commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
-                node_id=broker.node_id,
+                node_id=ports.node_id,
             ),
         )
-        groups.publish(broker.metadata.image)
+        groups.publish(self.metadata.image)
         self._running[OFFSETS_TOPIC] = groups.shards
         return groups
 
@@ -81,7 +85,7 @@ class Coordinators:
     def shares(self) -> ShareGroups:
         """What this node does for share groups."""
         shares = self._shares = late.ShareGroups(
-            self._broker, self._internal_topic(SHARE_STATE_TOPIC), self._call_later
+            self._ports, self._internal_topic(SHARE_STATE_TOPIC), lambda: self.peers
         )
         self._running[SHARE_STATE_TOPIC] = shares.coordinator.shards
         return shares
@@ -89,21 +93,21 @@ class Coordinators:
     @cached_property
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
-        broker = self._broker
+        ports = self._ports
         transactions = late.TransactionRuntime(
-            late.TransactionConfig.from_settings(broker.static_config.__getitem__),
+            late.TransactionConfig.from_settings(ports.settings.static.__getitem__),
             self._internal_topic(TRANSACTIONS_TOPIC),
             late.TransactionPorts(
-                next_producer_id=broker.producer_ids.next_id,
-                write_markers=lambda end, partitions: broker.worker.submit(
-                    late.write_everywhere(broker, end, partitions)
+                next_producer_id=self.producer_ids.next_id,
+                write_markers=lambda end, partitions: ports.schedulers.worker.submit(
+                    late.write_everywhere(self, end, partitions)
                 ),
                 add_at=lambda node_id, request: self.peers.transactions.ask(node_id, request),
-                transaction_version=lambda: broker.feature_level(TRANSACTION_VERSION),
+                transaction_version=lambda: ports.settings.feature_level(TRANSACTION_VERSION),
             ),
-            clock=broker.clock,
-            call_later=self._call_later,
-            options=late.CoordinatorOptions(node_id=broker.node_id),
+            clock=ports.clock,
+            call_later=self._ports.schedulers.call_later,
+            options=late.CoordinatorOptions(node_id=ports.node_id),
         )
         self._running[TRANSACTIONS_TOPIC] = transactions.shards
         return transactions
@@ -111,28 +115,31 @@ class Coordinators:
     @cached_property
     def peers(self) -> PeerRequests:
         """What this broker asks of other brokers. A broker that is alone never needs it."""
-        broker = self._broker
-        listener = broker.static_config.inter_broker_listener
+        ports = self._ports
+        listener = ports.settings.static.inter_broker_listener
         connections = self._connections = late.PeerConnections(
-            broker.node_id, lambda node_id: broker.live_endpoint(node_id, listener)
+            ports.node_id, lambda node_id: ports.endpoints.live(node_id, listener)
         )
-        return late.PeerRequests(connections.connect, broker.static_config.int("request.timeout.ms") / 1000)
+        return late.PeerRequests(connections.connect, ports.settings.static.int("request.timeout.ms") / 1000)
 
     def _internal_topic(self, name: str) -> InternalTopic:
-        broker = self._broker
         return InternalTopic(
             name,
-            broker.node_id,
+            self.node_id,
             # From the metadata, not from the partitions served here: a failed log directory must not move groups
             # to other partitions.
             partitions=lambda: self._partitions(name),
-            find_partition=lambda index: broker.partitions.get(name, index),
-            create=lambda: broker.create_internal_topic(name),
-            call_later=self._call_later,
+            find_partition=lambda index: self.partitions.get(name, index),
+            create=lambda: self._ports.create_topic(name),
+            call_later=self._ports.schedulers.call_later,
         )
 
+    def _topic_id(self, name: str) -> Uuid | None:
+        topic = self.metadata.image.topics_by_name.get(name)
+        return None if topic is None else topic.topic_id
+
     def _partitions(self, topic: str) -> Mapping[int, PartitionImage]:
-        image = self._broker.metadata.image.topics_by_name.get(topic)
+        image = self.metadata.image.topics_by_name.get(topic)
         return _NO_PARTITIONS if image is None else image.partitions
 
     def _shards(self, topic: str) -> _Running:
@@ -150,8 +157,7 @@ class Coordinators:
                 self._shards(topic).start()
 
     def _leads(self, topic: str) -> bool:
-        node_id = self._broker.node_id
-        return any(partition.leader == node_id for partition in self._partitions(topic).values())
+        return any(partition.leader == self.node_id for partition in self._partitions(topic).values())
 
     def publish(self, old: MetadataImage, new: MetadataImage) -> None:
         """Follow a new image, after the partitions: load and unload shards, and pass the metadata on."""
@@ -171,9 +177,9 @@ class Coordinators:
             self._groups.publish(new, has_new_topics=not after.keys() <= before.keys())
             if deleted:
                 names = {before[topic_id].name for topic_id in deleted}
-                self._broker.worker.submit(self._groups.topics_deleted(names))
+                self._ports.schedulers.worker.submit(self._groups.topics_deleted(names))
         if self._shares is not None and deleted:
-            self._broker.worker.submit(self._shares.coordinator.topics_deleted(deleted))
+            self._ports.schedulers.worker.submit(self._shares.coordinator.topics_deleted(deleted))
 
     def _leaders_changed(self, topic: str) -> None:
         if topic in self._running or self._leads(topic):

@@ -163,7 +163,7 @@ class Control:
     def groups(self) -> Completion[Any]:
         """List all groups: (error, rows)."""
         broker = self._node().broker
-        return broker.worker.submit(broker.groups.list_groups(frozenset(), frozenset()))
+        return broker.schedulers.worker.submit(broker.groups.list_groups(frozenset(), frozenset()))
 
     def delete_group(self, name: str) -> Completion[Any]:
         """Delete a group without members."""

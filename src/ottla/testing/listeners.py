@@ -59,19 +59,19 @@ class Listeners:
         for sock in bind(Listener(name, first.host, port), node.config):
             self.ports[name] = port
             _network(node).listen(name, sock)
-        host, _ = node.broker.advertised_endpoint(first.name)
-        node.broker.unregistered_endpoints[name] = Endpoint(name, host, port, 0)
+        host, _ = node.broker.endpoints.advertised(first.name)
+        node.broker.endpoints.unregistered[name] = Endpoint(name, host, port, 0)
         return f"{host}:{port}"
 
     async def reopen(self, node: Node) -> None:
         """Open the listeners that a node had before its restart."""
-        for name in self.ports.keys() - node.broker.unregistered_endpoints.keys():
+        for name in self.ports.keys() - node.broker.endpoints.unregistered.keys():
             await self.open(node, name, self.ports[name])
 
     async def close(self, node: Node, name: str) -> None:
         """Stop listening, close the connections, and remove the members that joined through them."""
         _network(node).stop_listening(name)
-        node.broker.unregistered_endpoints.pop(name, None)
+        node.broker.endpoints.unregistered.pop(name, None)
         # Connections first: a removed member would rejoin while it is connected.
         node.drop_connections(lambda connection: connection.listener == name)
         members = {member for member, owner in self.members.items() if owner == name}

@@ -78,9 +78,9 @@ class NodeOnDisk:
         self.problem: BaseException | None = None
         self.stopping = asyncio.Event()
         self.node = Node(self.config, self.clock, self.stopping, files=files)
-        for threads in (self.node._threads, self.node._metadata_threads):
+        for threads in (self.node._schedulers.flush_threads, self.node._metadata_threads):
             threads.close()
-        self.node._threads = self.node._metadata_threads = InlineThreads()  # type: ignore[assignment]
+        self.node._schedulers.flush_threads = self.node._metadata_threads = InlineThreads()  # type: ignore[assignment]
 
     async def start(self) -> None:
         asyncio.get_running_loop().set_exception_handler(self._note_problem)

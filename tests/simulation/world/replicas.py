@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import fetch, list_offsets
@@ -84,7 +85,7 @@ class Channel:
             self.target, Context(self.connection, version), kind.decode(memoryview(data), version)
         )
         if hasattr(answer, "send"):
-            answer = self.target.worker.submit(answer)
+            answer = self.target.schedulers.worker.submit(answer)
         if not isinstance(answer, Completion):
             answer = Completion.of(answer)
         answer.on_done(lambda ready: self._respond(ready.result(), version, done))
@@ -137,9 +138,11 @@ class ReplicaNode:
             directory.lock.acquire = lambda: None  # type: ignore[method-assign]
             directory.lock.release = lambda: None  # type: ignore[method-assign]
         self.logs.load(lambda _: LogConfig(segment_bytes=2_000))
-        self.worker = Worker(world.loop)
+        self.schedulers = SimpleNamespace(worker=Worker(world.loop))
+        self.settings = SimpleNamespace(current=self.config)
+        self.endpoints = SimpleNamespace(address=lambda _node_id, _listener: None)
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
-        self.closed_first = ClosedFirst()
+        self.connections = SimpleNamespace(followers=ClosedFirst())
         self.replication_quotas = ReplicationQuotas(self.config, lambda: self.config, world.loop)
         resolver = TopicResolver({}, {}, self.config)
         values = {name: entry.value for name, entry in resolver.resolve({}).items()}
@@ -165,7 +168,7 @@ class ReplicaNode:
                 logs=self.logs,
                 clock=world.loop,
                 call_later=call_later,
-                worker=self.worker,
+                worker=self.schedulers.worker,
                 settings=SETTINGS,
                 request_timeout_s=5,
                 connect=lambda leader, _: Channel(world, self, world.nodes[leader]),
@@ -192,9 +195,6 @@ class ReplicaNode:
         if image.offset > self.image.offset:
             old, self.image = self.image, image
             self.partitions.publish(old if old.offset >= 0 else None, image)
-
-    def address(self, node_id: int, listener: str) -> tuple[str, int, str | None] | None:
-        return None
 
     @property
     def leads(self) -> Partition | None:

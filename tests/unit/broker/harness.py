@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from ottla.broker.broker import Broker, Schedulers
+from ottla.broker.composition import create_broker
 from ottla.broker.dispatch import Dispatcher
 from ottla.cluster.config_rules import BrokerConfigRules
 from ottla.cluster.metadata.log import MetadataShell
 from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
+from ottla.cluster.node.schedulers import Schedulers
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.work import Worker
@@ -169,9 +170,10 @@ class BrokerHarness:
         logs.acquire()
         for number, each in enumerate(logs.log_directories()):
             each.directory_id = bytes([number + 1] * 16)
+        identity = NodeIdentity(1, "cluster")
         metadata = MetadataShell.open(
             directories[0],
-            NodeIdentity(1, "cluster"),
+            identity,
             BrokerConfigRules(config),
             self.loop,
             MetadataOptions(
@@ -179,33 +181,18 @@ class BrokerHarness:
                 controller_settings=ControllerSettings(num_partitions=config.int("num.partitions")),
             ),
         )
-        self.broker = Broker(
-            config,
-            self.loop,
-            logs=logs,
-            metadata=metadata,
-            cluster_id="cluster",
-            schedulers=Schedulers(self.threads, self.loop.call_later, Worker(self.loop)),  # type: ignore[arg-type]
-        )
+        schedulers = Schedulers(self.threads, self.loop.call_later, Worker(self.loop))  # type: ignore[arg-type]
+        self.broker = create_broker(config, identity, metadata, logs, self.loop, schedulers)
         logs.load()
         request = registration(1)
         request.log_dirs = [each.directory_id for each in logs.log_directories()]
         metadata.register(request, clean_shutdown=True)
-        metadata.subscribe(self._publish)
+        metadata.subscribe(self.broker.publish)
         self.broker.directory_moves.start()
         self.dispatch = Dispatcher(self.broker)
 
-    def _publish(self, old: Any, new: Any) -> None:
-        self.broker.follow_configs(old, new)
-        self.broker.lost_brokers.publish(old, new)
-        self.broker.partitions.publish(old, new)
-        self.broker.directory_moves.metadata_published(new)
-        if old is not None:
-            self.broker.coordinators.publish(old, new)
-
     def _directory_failed(self, directory: Any, error: OSError) -> None:
-        self.broker.partitions.directory_failed(directory.path)
-        self.broker.directory_moves.directory_failed(directory.path)
+        self.broker.directory_failed(directory.path)
 
     def close(self) -> None:
         self.broker.metadata.close()
@@ -236,7 +223,7 @@ class BrokerHarness:
 
     def use_worker(self, worker: Worker) -> None:
         """Run long requests on `worker` from now on."""
-        self.broker.worker = self.broker.metadata._worker = worker
+        self.broker.schedulers.worker = self.broker.metadata._worker = worker
         self.dispatch = Dispatcher(self.broker)
 
     # -- shortcuts ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from .harness import BrokerHarness
 
 SET, DELETE, APPEND = 0, 1, 2
-LOGGER = "ottla.broker.broker"
+LOGGER = "ottla.broker.auto_topic_creation"
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def test_one_request_changes_log_levels_and_settings(harness: BrokerHarness) -> 
     codes = change(harness, (BROKER_LOGGER, "1", [(LOGGER, SET, "DEBUG")]), (TOPIC, "t", [("retention.ms", SET, "7")]))
     assert codes == [ErrorCode.NONE, ErrorCode.NONE]
     assert logging.getLogger(LOGGER).level == logging.DEBUG
-    assert harness.broker.topic_values("t")["retention.ms"] == 7
+    assert harness.broker.settings.topic_values("t")["retention.ms"] == 7
     assert replace(harness, BROKER_LOGGER, "1", level="INFO") == ErrorCode.INVALID_REQUEST
 
 
@@ -116,7 +116,7 @@ def test_duplicate_resource_is_rejected_both_times(harness: BrokerHarness) -> No
     before = logging.getLogger(LOGGER).level
     assert change(harness, levels, retention, levels, retention) == [ErrorCode.INVALID_REQUEST] * 4
     assert logging.getLogger(LOGGER).level == before
-    assert harness.broker.topic_values("t")["retention.ms"] != 7
+    assert harness.broker.settings.topic_values("t")["retention.ms"] != 7
 
 
 def test_client_metrics_without_configuration_have_their_defaults(harness: BrokerHarness) -> None:

@@ -35,5 +35,5 @@ def test_groups_are_refused_if_the_protocol_is_not_enabled(
     harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     protocols = {"group.coordinator.rebalance.protocols": ("classic",)}
-    monkeypatch.setattr(harness.broker.static_config, "items", protocols.__getitem__)
+    monkeypatch.setattr(harness.broker.settings.static, "items", protocols.__getitem__)
     assert codes(harness) == {ErrorCode.UNSUPPORTED_VERSION}

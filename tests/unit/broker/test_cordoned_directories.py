@@ -52,7 +52,7 @@ class World:
         config = AlterableConfig(NAME, operation, value)
         request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(BROKER, "1", [config])])
         (row,) = self.harness.ask(request).responses
-        report_to_itself(self.harness.broker)
+        report_to_itself(1, self.harness.broker.metadata, self.harness.broker.logs, self.harness.loop)
         return row.error_code, row.error_message or ""
 
     @property
@@ -81,7 +81,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_new_partitions_avoid_a_cordoned_directory(world: World) -> None:
     assert world.alter(world.paths[0]) == (0, "")
-    assert world.reported == set(cordoned_ids(world.harness.broker) or ())
+    assert world.reported == set(cordoned_ids(world.harness.broker.metadata.image, world.harness.broker.logs) or ())
     assert len(world.reported) == 1
     assert world.create("t").error_code == 0
     assert world.contents() == {"a": (True, 0), "b": (False, 4)}
@@ -131,7 +131,7 @@ def test_unknown_directory_is_rejected_by_its_broker(world: World, value: str, o
 def test_clients_of_the_controller_can_only_remove_directories(world: World) -> None:
     both = ",".join(world.paths)
     assert world.alter(both) == (0, "")
-    world.harness.broker.controller_endpoints = [Listener("CONTROLLER", "host", 9093)]
+    world.harness.broker.endpoints.controllers = [Listener("CONTROLLER", "host", 9093)]
     world.harness.client.listener = "CONTROLLER"
     assert world.alter(world.paths[1]) == (0, "")
     code, message = world.alter(both)
@@ -148,5 +148,5 @@ def test_old_cluster_has_no_cordoned_directories(world: World) -> None:
     assert code == ErrorCode.INVALID_CONFIG
     assert "it requires metadata.version >= 4.3-IV0" in message
     directory.is_cordoned = True
-    assert cordoned_ids(world.harness.broker) is None
+    assert cordoned_ids(world.harness.broker.metadata.image, world.harness.broker.logs) is None
     assert not any(is_cordoned for is_cordoned, _ in world.contents().values())

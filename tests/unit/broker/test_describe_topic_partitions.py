@@ -26,7 +26,9 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     for name, partitions in (("a", 3), ("b", 1), ("c", 7)):
         create(shell, name, partitions)
     broker: Any = SimpleNamespace(
-        metadata=shell, config=SimpleNamespace(int=lambda _: 4), endpoints=lambda _: [(1, "localhost", 9092, None)]
+        metadata=shell,
+        settings=SimpleNamespace(current=SimpleNamespace(int=lambda _: 4)),
+        endpoints=SimpleNamespace(available=lambda _: [(1, "localhost", 9092, None)]),
     )
     context: Any = SimpleNamespace(listener="PLAINTEXT")
     seen: list[tuple[str | None, int]] = []

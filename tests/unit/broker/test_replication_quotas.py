@@ -34,7 +34,7 @@ def configure(harness: BrokerHarness, kind: int, name: str, value: str | None) -
 
 def replicate(harness: BrokerHarness, offset: int) -> int:
     """Fetch as broker 2, without waiting; returns the bytes of the answer."""
-    topic_id = harness.broker.topic_id("throttled")
+    topic_id = harness.broker.metadata.image.topics_by_name["throttled"].topic_id
     assert topic_id is not None
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=BATCH)
     request = FetchRequest(
@@ -49,7 +49,7 @@ def replicate(harness: BrokerHarness, offset: int) -> int:
 def led_for_broker_2(harness: BrokerHarness, *, in_sync: bool) -> None:
     topic = CreatableTopic("throttled", -1, -1, [CreatableReplicaAssignment(0, [1, 2])])
     assert not harness.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code
-    topic_id = harness.broker.topic_id("throttled")
+    topic_id = harness.broker.metadata.image.topics_by_name["throttled"].topic_id
     assert topic_id is not None
     if not in_sync:
         apply(harness, PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1]))

@@ -59,7 +59,7 @@ def cluster(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHa
 
 
 def lead(cluster: BrokerHarness, leader: int) -> None:
-    topic_id = cluster.broker.topic_id("t")
+    topic_id = cluster.broker.metadata.image.topics_by_name["t"].topic_id
     assert topic_id is not None
     records = [
         PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader) for index in range(PARTITIONS)
@@ -88,7 +88,7 @@ def test_changed_roles_are_taken_in_slices(cluster: BrokerHarness) -> None:
 
 def test_requested_partition_takes_its_newest_role_at_once(cluster: BrokerHarness) -> None:
     later = Later(cluster)
-    topic_id = cluster.broker.topic_id("t")
+    topic_id = cluster.broker.metadata.image.topics_by_name["t"].topic_id
     assert topic_id is not None
     lead(cluster, 1)
     last = PARTITIONS - 1

@@ -48,7 +48,7 @@ def apply(cluster: BrokerHarness, *records: Any) -> None:
 
 
 def lead(cluster: BrokerHarness, leader: int) -> None:
-    topic_id = cluster.broker.topic_id("t")
+    topic_id = cluster.broker.metadata.image.topics_by_name["t"].topic_id
     assert topic_id is not None
     apply(cluster, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
 
@@ -120,7 +120,7 @@ def test_fenced_brokers_are_described_on_request(cluster: BrokerHarness) -> None
 
 
 def test_controllers_are_described_on_their_listener(cluster: BrokerHarness) -> None:
-    cluster.broker.controller_endpoints = [Listener("CONTROLLER", "here", 9093)]
+    cluster.broker.endpoints.controllers = [Listener("CONTROLLER", "here", 9093)]
     request = ControllerRegistrationRequest(7, b"i" * 16, False, [ControllerListener("CONTROLLER", "there", 9094, 0)])
     cluster.broker.metadata.submit(lambda c: c.register_controller(request)).result()
     cluster.client.listener = "CONTROLLER"
@@ -146,7 +146,7 @@ def leader_of(response: Any) -> int:
 
 def test_response_waits_until_the_lost_leader_is_replaced(cluster: BrokerHarness) -> None:
     assert leader_of(ask_for_leader(cluster)) == 2
-    cluster.broker.lost_brokers.lost(2)
+    cluster.broker.endpoints.lost_brokers.lost(2)
     waiting = [ask_for_leader(cluster), cluster.start(MetadataRequest(topics=None), 12)]
     lead(cluster, 1)
     assert not any(each.done for each in waiting)
@@ -156,39 +156,39 @@ def test_response_waits_until_the_lost_leader_is_replaced(cluster: BrokerHarness
 
 def test_response_without_the_lost_leader_does_not_wait(cluster: BrokerHarness) -> None:
     lead(cluster, 1)
-    cluster.broker.lost_brokers.lost(2)
+    cluster.broker.endpoints.lost_brokers.lost(2)
     assert leader_of(ask_for_leader(cluster)) == 1
     assert cluster.ask(MetadataRequest(topics=[]), 12).topics == []
 
 
 def test_response_waits_for_two_seconds_at_most(cluster: BrokerHarness) -> None:
     """The leader may be alive: the controller decides."""
-    cluster.broker.lost_brokers.lost(2)
+    cluster.broker.endpoints.lost_brokers.lost(2)
     waiting = ask_for_leader(cluster)
     cluster.loop.advance(1_999)
-    cluster.broker.lost_brokers.lost(2)
+    cluster.broker.endpoints.lost_brokers.lost(2)
     assert not waiting.done
     cluster.loop.advance(1)
     assert leader_of(waiting.result()) == 2
-    cluster.broker.lost_brokers.lost(2)  # another attempt to connect failed
+    cluster.broker.endpoints.lost_brokers.lost(2)  # another attempt to connect failed
     assert leader_of(ask_for_leader(cluster)) == 2
 
 
 def test_leader_that_answers_again_is_named(cluster: BrokerHarness) -> None:
     for _ in range(2):
-        cluster.broker.lost_brokers.lost(2)
+        cluster.broker.endpoints.lost_brokers.lost(2)
         waiting = ask_for_leader(cluster)
         assert not waiting.done
-        cluster.broker.lost_brokers.answered(2)
+        cluster.broker.endpoints.lost_brokers.answered(2)
         assert leader_of(waiting.result()) == 2
         assert leader_of(ask_for_leader(cluster)) == 2
 
 
 def test_broker_that_was_fenced_before_is_not_waited_for(cluster: BrokerHarness) -> None:
     fence(cluster, 2)
-    cluster.broker.lost_brokers.lost(2)
-    cluster.broker.lost_brokers.lost(77)
-    assert not cluster.broker.lost_brokers
+    cluster.broker.endpoints.lost_brokers.lost(2)
+    cluster.broker.endpoints.lost_brokers.lost(77)
+    assert not cluster.broker.endpoints.lost_brokers
 
 
 def test_broker_is_listed_for_two_seconds_after_it_was_fenced(cluster: BrokerHarness) -> None:

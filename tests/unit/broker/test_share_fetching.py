@@ -54,7 +54,7 @@ class Member:
             **(defaults | fields),
         )
         requests = self.harness.broker.coordinators.shares.requests
-        answer = self.harness.broker.worker.submit(requests.fetch(request, version, self.connection))  # type: ignore[arg-type]
+        answer = self.harness.broker.schedulers.worker.submit(requests.fetch(request, version, self.connection))  # type: ignore[arg-type]
         self.harness.loop.run()
         self.epoch += 1
         return answer
@@ -91,7 +91,7 @@ class Member:
             ],
         )
         requests = self.harness.broker.coordinators.shares.requests
-        answer = self.harness.broker.worker.submit(requests.acknowledge(request, version))
+        answer = self.harness.broker.schedulers.worker.submit(requests.acknowledge(request, version))
         self.harness.loop.run()
         response = answer.result()
         if not response.error_code:
@@ -163,7 +163,7 @@ def test_members_share_the_records_and_acknowledge_with_the_next_fetch(world: Wo
 def test_response_names_the_leader_of_a_partition_that_has_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, member = world.harness.broker, world.member()
     member.read()
-    monkeypatch.setattr(broker, "address", lambda node_id, _listener: ("elsewhere", 9092 + node_id, "rack"))
+    monkeypatch.setattr(broker.endpoints, "address", lambda node_id, _listener: ("elsewhere", 9092 + node_id, "rack"))
     monkeypatch.setattr(broker.partitions, "leader_of", lambda _topic, index: (2 + index, 7))
     for index in (0, 1):
         partition = world.harness.partition("t", index)

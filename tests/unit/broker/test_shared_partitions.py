@@ -211,7 +211,7 @@ def test_deleted_topic_closes_its_share_partitions_and_deletes_their_state(node:
 
 def test_state_topic_is_created_as_by_kafka(node: Node) -> None:
     node.initialize()
-    values = node.harness.broker.topic_values("__share_group_state")
+    values = node.harness.broker.settings.topic_values("__share_group_state")
     assert values["cleanup.policy"] in ("delete", ("delete",), ["delete"])
     assert values["retention.ms"] == -1
     assert node.harness.broker.metadata.image.topics_by_name["__share_group_state"].partitions.__len__() == 50

@@ -90,8 +90,10 @@ class Client:
             metadata=SimpleNamespace(
                 image=SimpleNamespace(topics_by_name={"t": topic}, topics_by_id={TOPIC_ID: topic})
             ),
-            live_endpoint=lambda node_id, name: (
-                Endpoint(name, f"{name.lower()}{node_id}.host", 9092, 0) if node_id in (1, 2) else None
+            endpoints=SimpleNamespace(
+                live=lambda node_id, name: (
+                    Endpoint(name, f"{name.lower()}{node_id}.host", 9092, 0) if node_id in (1, 2) else None
+                )
             ),
         )
 

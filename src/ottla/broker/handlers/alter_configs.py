@@ -30,7 +30,7 @@ def handle(broker: ConfigPorts, context: RequestContext, request: AlterConfigsRe
         if resource.resource_type == BROKER_LOGGER:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {BROKER_LOGGER}")
         if node_id is not None:
-            check_directories(broker.static_config, resource, resource.configs)
+            check_directories(broker.settings.static, resource, resource.configs)
         return False
 
     return alter(

@@ -33,7 +33,7 @@ def handle(
     broker: ShareOffsetPorts, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> Slices[AlterShareGroupOffsetsResponse]:
     """Pass the offsets of the partitions that exist to the group's shard. Of duplicates, the last one counts."""
-    if not broker.serves_share_groups():
+    if not broker.settings.serves_share_groups():
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
         return AlterShareGroupOffsetsResponse(

@@ -1,8 +1,7 @@
 """ApiVersions (18), versions 0-4: the APIs and features that this broker serves.
 
 KIP-511 (client software name), KIP-584 (features; a finalized level above the served one is reported as the served
-one). The dispatcher answers an unknown version, in version 0. Produce is advertised from version 0 on, although version
-0 is not served: otherwise librdkafka stops compressing (KAFKA-18659).
+one). The dispatcher answers an unknown version, in version 0.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.served import CONTROLLER_SERVED, SERVED
+from ottla.broker.served import CONTROLLER_SERVED, SERVED, api_rows
 from ottla.common.errors import ErrorCode
-from ottla.metadata.features import KRAFT_VERSION, served_level
+from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, served_level
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.broker.ports import ApiVersionsPorts
     from ottla.metadata.image import MetadataImage
 
-PRODUCE = 0
 SOFTWARE_SINCE_VERSION = 3
 # Version 4 fixed how a minimum of 0 is understood: older clients do not see such features (KAFKA-17011).
 ZERO_MINIMUM_SINCE_VERSION = 4
@@ -46,7 +43,7 @@ def handle(
         context.connection.software_name = name
         context.connection.software_version = version
     # Each new connection sends this request; many of them at once must not delay other requests.
-    is_controller = broker.is_controller_listener(context.listener)
+    is_controller = broker.endpoints.is_controller_listener(context.listener)
     image, quorum_level = broker.metadata.image, broker.metadata.raft.kraft_version
     question = ("ApiVersions", context.api_version, is_controller, quorum_level)
     answer = broker.response_cache.get(image, question)
@@ -62,7 +59,7 @@ def _describe(
 ) -> ApiVersionsResponse:
     supported = [
         SupportedFeatureKey(name=name, min_version=low, max_version=high)
-        for name, (low, high) in broker.supported_features.items()
+        for name, (low, high) in SUPPORTED_FEATURES.items()
         if low > 0 or version >= ZERO_MINIMUM_SINCE_VERSION
     ]
     levels = {name: served_level(name, level) for name, level in image.features.items()}
@@ -74,16 +71,8 @@ def _describe(
         if level > 0
     ]
     return ApiVersionsResponse(
-        api_keys=served_apis(served),
+        api_keys=api_rows(served),
         supported_features=supported,
         finalized_features_epoch=image.offset,
         finalized_features=finalized,
     )
-
-
-def served_apis(served: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:
-    """The APIs of `served`, with their versions."""
-    return [
-        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else low, max_version=high)
-        for key, (low, high) in served.items()
-    ]

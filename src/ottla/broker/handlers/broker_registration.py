@@ -21,7 +21,7 @@ def handle(broker: BrokerSessionPorts, context: RequestContext, request: BrokerR
 
     def note(response: Any) -> Any:
         if not response.error_code:
-            broker.broker_connections.note(request.broker_id, context.connection)
+            broker.connections.heartbeats.note(request.broker_id, context.connection)
         return response
 
     return decide(broker.metadata, broker.clock, request, context.api_version).then(note)

@@ -22,7 +22,7 @@ def handle(
     broker: ConsumerGroupPorts, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Slices[ConsumerGroupDescribeResponse]:
     """Describe each group in its shard; the results are in the order of the request."""
-    groups = broker.groups if broker.serves_consumer_groups() else None
+    groups = broker.groups if broker.settings.serves_consumer_groups() else None
     kind = (DescribeConsumerGroup, DescribedGroup, ConsumerGroupDescribeResponse)
     rows = yield from describe_modern(groups, context.api_version, request, *kind)
     return ConsumerGroupDescribeResponse(groups=rows)

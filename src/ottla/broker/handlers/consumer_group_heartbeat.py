@@ -25,6 +25,6 @@ def handle(
     broker: ConsumerGroupPorts, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Completion[ConsumerGroupHeartbeatResponse]:
     """Pass the request to the group's shard."""
-    if not broker.serves_consumer_groups():
+    if not broker.settings.serves_consumer_groups():
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return submit(broker.groups, context, request.group_id, request)

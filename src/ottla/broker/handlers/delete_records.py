@@ -41,7 +41,7 @@ def handle(
             yield
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         yield
-    yield from result_of(broker.flush_threads.run(broker.logs.checkpoint))
+    yield from result_of(broker.schedulers.flush_threads.run(broker.logs.checkpoint))
     for answer in topics:
         for result in answer.partitions:
             _confirm(broker, answer.name, result)

@@ -25,7 +25,7 @@ def handle(
     broker: ShareOffsetPorts, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> Slices[DeleteShareGroupOffsetsResponse]:
     """Pass the topics that exist to the group's shard."""
-    if not broker.serves_share_groups():
+    if not broker.settings.serves_share_groups():
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
         return DeleteShareGroupOffsetsResponse(

@@ -27,7 +27,7 @@ def handle(
     broker: DescribeClusterPorts, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """List the brokers, or on a controller's listener the controllers; the client must request that kind."""
-    kind = CONTROLLERS if broker.is_controller_listener(context.listener) else BROKERS
+    kind = CONTROLLERS if broker.endpoints.is_controller_listener(context.listener) else BROKERS
     if request.endpoint_type != kind:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type in _NAMES:
@@ -43,12 +43,12 @@ def handle(
         controller_id = -1 if leader is None else leader[0]
     else:
         nodes = _brokers(broker, context.listener, include_fenced=request.include_fenced_brokers)
-        controller_id = broker.controller_id([node.broker_id for node in nodes if not node.is_fenced])
+        controller_id = broker.endpoints.controller_id([node.broker_id for node in nodes if not node.is_fenced])
     response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=kind,
-        cluster_id=broker.cluster_id,
+        cluster_id=broker.identity.cluster_id,
         controller_id=controller_id,
         brokers=nodes,
     )
@@ -60,7 +60,7 @@ def handle(
 def _brokers(broker: DescribeClusterPorts, listener: str, *, include_fenced: bool) -> list[DescribeClusterBroker]:
     found = []
     for node_id, registered in broker.metadata.image.brokers.items():
-        endpoint = broker.endpoint(node_id, listener)
+        endpoint = broker.endpoints.endpoint(node_id, listener)
         if endpoint is not None and (include_fenced or not registered.fenced):
             found.append(
                 DescribeClusterBroker(
@@ -78,7 +78,7 @@ def _controllers(broker: DescribeClusterPorts, listener: str) -> list[DescribeCl
     """The registered controllers with this listener; this node also if it has not registered yet."""
     found = {
         endpoint.name: DescribeClusterBroker(broker_id=broker.node_id, host=endpoint.host, port=endpoint.port)
-        for endpoint in broker.controller_endpoints
+        for endpoint in broker.endpoints.controllers
     }
     nodes = {broker.node_id: found[listener]} if listener in found else {}
     for controller in broker.metadata.image.controllers.values():

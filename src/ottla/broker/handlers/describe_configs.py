@@ -75,7 +75,7 @@ class _Describer:
         self._broker = broker
         self._image = image = broker.metadata.image
         self._own, self._cluster = image.config(BROKER, str(broker.node_id)), image.config(BROKER, "")
-        self._topics = broker.topic_resolver(image)
+        self._topics = broker.settings.topic_resolver(image)
         self._version = version
         self._synonyms = request.include_synonyms
         self._documentation = request.include_documentation
@@ -126,7 +126,7 @@ class _Describer:
         return rows
 
     def _make_rows(self, kind: int, name: str) -> _Rows:
-        image, config = self._image, self._broker.config
+        image, config = self._image, self._broker.settings.current
         if kind == TOPIC:
             return self._of_settings(self._topics.resolve(image.config(TOPIC, name)), dynamic=True)
         if kind == BROKER and not name:

@@ -88,7 +88,7 @@ def _replica(replica: ReplicaDescription) -> ReplicaState:
 
 def _nodes(broker: DescribeQuorumPorts, quorum: QuorumDescription) -> list[Node]:
     """The controller listeners of the voters; a node whose listeners are not known has an empty list."""
-    own = [Endpoint(each.name, each.host, each.port) for each in broker.controller_endpoints]
+    own = [Endpoint(each.name, each.host, each.port) for each in broker.endpoints.controllers]
     return [
         Node(
             node_id=voter.key.node_id,

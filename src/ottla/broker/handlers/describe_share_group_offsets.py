@@ -77,7 +77,7 @@ class _Description:
     ) -> Slices[DescribeShareGroupOffsetsResponseGroup]:
         """Describe the wanted topics, or all that have share state."""
         row = DescribeShareGroupOffsetsResponseGroup(group_id=self._group_id)
-        if not self._broker.serves_share_groups():
+        if not self._broker.settings.serves_share_groups():
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
             return row
         try:

@@ -34,7 +34,7 @@ def handle(
         code, allowed = ErrorCode.INVALID_REQUEST, operations.NOT_REQUESTED
         return _page([_failed(topic.name, code, allowed) for topic in request.topics], None)
     image = broker.metadata.image
-    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints(context.listener))
+    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints.available(context.listener))
     fetch_all = not request.topics
     asked: Collection[str] = image.topics_by_name if fetch_all else {topic.name: None for topic in request.topics}
     first_index = 0
@@ -43,7 +43,7 @@ def handle(
         if request.cursor.topic_name in asked:  # otherwise the topic was deleted: continue with the next one
             first_index = request.cursor.partition_index
     names = yield from sort_in_slices(asked)
-    left = max(1, min(request.response_partition_limit, broker.config.int(LIMIT_SETTING)))
+    left = max(1, min(request.response_partition_limit, broker.settings.current.int(LIMIT_SETTING)))
     topics = []
     for name in names:
         yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import GeneratorType
 from typing import TYPE_CHECKING
 
+from ottla.broker.dispatch import handle_forwarded
 from ottla.broker.envelope import client_of
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -17,19 +18,20 @@ from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import EnvelopePorts
+    from ottla.broker.ports import HasMetadata
 
 
-def handle(broker: EnvelopePorts, context: RequestContext, request: EnvelopeRequest) -> Slices[EnvelopeResponse]:
-    """Handle the enclosed request as if its client had sent it to this controller.
+def handle(broker: Broker, context: RequestContext, request: EnvelopeRequest) -> Slices[EnvelopeResponse]:
+    """Handle the enclosed request as if its client had sent it to this controller: its handler may use any part.
 
     NOT_CONTROLLER is an error of the envelope, so that the broker sends it to another controller.
     """
     if not _leads(broker):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
-        header, answer = broker.handle_forwarded(client_of(request, context.listener), request.request_data)
+        header, answer = handle_forwarded(broker, client_of(request, context.listener), request.request_data)
         if isinstance(answer, GeneratorType):
             answer = yield from answer
         if isinstance(answer, Completion):
@@ -44,7 +46,7 @@ def handle(broker: EnvelopePorts, context: RequestContext, request: EnvelopeRequ
     return EnvelopeResponse(response_data=b"".join(frames.encode_response(header, answer))[4:])
 
 
-def _leads(broker: EnvelopePorts) -> bool:
+def _leads(broker: HasMetadata) -> bool:
     return broker.metadata.is_active_controller
 
 

@@ -107,7 +107,7 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         # The last partition was forgotten: the session ends, and the response contains no session id.
         broker.fetch_sessions.remove(session.id)
         session.id = NO_SESSION
-    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
+    max_bytes = min(request.max_bytes, broker.settings.current.int("fetch.max.bytes"))
     limits = FetchLimits(
         max_wait_ms=request.max_wait_ms,
         # `min_bytes` above `max_bytes` is met by a full response.
@@ -119,14 +119,14 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
     listener = context.listener
 
     def locate(node_id: int) -> NodeEndpoint | None:
-        address = broker.address(node_id, listener)
+        address = broker.endpoints.address(node_id, listener)
         return None if address is None else NodeEndpoint(node_id, *address)
 
     select = None
-    if request.rack_id and session.replica_id < 0 and broker.config.text("replica.selector.class"):
+    if request.rack_id and session.replica_id < 0 and broker.settings.current.text("replica.selector.class"):
         select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
     nodes, quota = FetchNodes(locate, select), broker.replication_quotas.leader
-    return Fetch(broker.partitions, session, limits, broker.worker, nodes=nodes, quota=quota)
+    return Fetch(broker.partitions, session, limits, broker.schedulers.worker, nodes=nodes, quota=quota)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:
@@ -166,6 +166,6 @@ def _cancel_with_connection(broker: FetchPorts, connection: Connection, fetch: F
     """Cancel the fetch when the connection is lost: one callback per connection, for the request in progress."""
     if _WAITING not in connection.state:
         if is_follower:
-            broker.closed_first.add(connection)
+            broker.connections.followers.add(connection)
         connection.on_close(lambda: cast("Fetch", connection.state[_WAITING]).cancel())
     connection.state[_WAITING] = fetch

@@ -68,7 +68,7 @@ def handle(
 def _share_finder(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[_Find]:
-    if context.api_version < SHARE_SINCE or not broker.serves_share_groups():
+    if context.api_version < SHARE_SINCE or not broker.settings.serves_share_groups():
         return _always(_NO_SHARE_GROUPS)
     invalid: set[str] = set()
     for key in request.coordinator_keys:
@@ -96,7 +96,7 @@ def _always(node: _Node) -> _Find:
 
 def _leader(broker: FindCoordinatorPorts, listener: str, topic: InternalTopic, key: str) -> _Node:
     node_id = topic.leader_of(key)
-    endpoint = broker.live_endpoint(node_id, listener)
+    endpoint = broker.endpoints.live(node_id, listener)
     if endpoint is None:
         return _Node(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="The coordinator is not available.")
     return _Node(node_id, endpoint.host, endpoint.port)

@@ -33,7 +33,7 @@ def handle(
         if resource.resource_type != BROKER_LOGGER:
             if node_id is not None:
                 added = [config for config in resource.configs if config.config_operation in (SET, APPEND)]
-                check_directories(broker.static_config, resource, added)
+                check_directories(broker.settings.static, resource, added)
             return False
         changes = [loggers.Change(config.name, config.config_operation, config.value) for config in resource.configs]
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)

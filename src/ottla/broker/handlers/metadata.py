@@ -62,9 +62,9 @@ def _describe_settled(
 ) -> Slices[MetadataResponse | Encoded]:
     """Wait until the leaders of the topics are not among those that were just lost."""
     # A lost connection is reported one event loop iteration after it was noticed.
-    yield broker.worker.next_iteration()
-    if broker.lost_brokers:
-        waiting = broker.lost_brokers.settled(_leaders(broker.metadata.image, request))
+    yield broker.schedulers.worker.next_iteration()
+    if broker.endpoints.lost_brokers:
+        waiting = broker.endpoints.lost_brokers.settled(_leaders(broker.metadata.image, request))
         if waiting is not None:
             yield waiting
     answer = _describe_now(broker, context, request)
@@ -104,7 +104,7 @@ def _question(broker: MetadataPorts, context: RequestContext, request: MetadataR
         request.allow_auto_topic_creation,  # a request that creates topics must not get a cached response
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
-        broker.lost_brokers.just_fenced,
+        broker.endpoints.lost_brokers.just_fenced,
         asked,
     )
 
@@ -119,7 +119,7 @@ def _answer(
     missing = yield from _to_create(broker, context, request)
     if missing:
         # Not cached: the next request has to begin the creation again if this one fails.
-        broker.auto_topic_creation.begin(missing)
+        broker.controller.auto_topic_creation.begin(missing)
         return response
     if question is None:
         return response
@@ -150,7 +150,7 @@ def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
 
 
 def _to_create(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Slices[list[str]]:
-    if request.topics is None or not broker.config.bool("auto.create.topics.enable"):
+    if request.topics is None or not broker.settings.current.bool("auto.create.topics.enable"):
         return []
     if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
         return []
@@ -171,7 +171,7 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     image = broker.metadata.image
     allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
     topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
-    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints(context.listener))
+    available = frozenset(node_id for node_id, _, _, _ in broker.endpoints.available(context.listener))
     view = _View(image, available, context.api_version, allowed)
     if _asks_for_all(context, request):
         for topic in image.topics_by_name.values():
@@ -195,10 +195,10 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in broker.listed_endpoints(context.listener)
+            for node_id, host, port, rack in broker.endpoints.listed(context.listener)
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id(view.available),
+        cluster_id=broker.identity.cluster_id,
+        controller_id=broker.endpoints.controller_id(view.available),
         topics=topics.as_list(),
     )
     if request.include_cluster_authorized_operations:

@@ -153,7 +153,7 @@ def _verification_of(
         transactional_id,
         adds=adds,
         abortable=context.api_version >= ABORTABLE_SINCE_VERSION,
-        is_enabled=adds or broker.config.bool("transaction.partition.verification.enable"),
+        is_enabled=adds or broker.settings.current.bool("transaction.partition.verification.enable"),
     )
     for partition, header in batches:
         verification.include(partition, header.producer_id, header.producer_epoch, header.base_sequence)
@@ -168,7 +168,7 @@ def _produce_when_verified(
     attempt: Completion[None],
 ) -> Slices[ProduceResponse | None]:
     yield from result_of(attempt)
-    yield from verification.settle(broker.transactions, broker.config, context.api_version)
+    yield from verification.settle(broker.transactions, broker.settings.current, context.api_version)
     return (yield from _produce_in_slices(broker, context, request, _Order(request.acks, verification)))
 
 
@@ -262,7 +262,7 @@ def _with_leaders(broker: ProducePorts, context: RequestContext, answer: Produce
                 response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
                 leaders.add(leader)
     for leader in sorted(leaders):
-        address = broker.address(leader, context.listener)
+        address = broker.endpoints.address(leader, context.listener)
         if address is not None:
             answer.node_endpoints.append(NodeEndpoint(leader, *address))
     return answer

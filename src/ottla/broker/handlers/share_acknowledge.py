@@ -18,7 +18,7 @@ def handle(
     broker: ShareLeaderPorts, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> Slices[ShareAcknowledgeResponse]:
     """Acknowledge records; UNSUPPORTED_VERSION without the finalized feature share.version."""
-    if not broker.serves_share_groups():
+    if not broker.settings.serves_share_groups():
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     response = yield from broker.shares.requests.acknowledge(request, context.api_version)
     return with_leaders(broker, context.listener, response)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def handle(broker: ShareLeaderPorts, context: RequestContext, request: ShareFetchRequest) -> Slices[ShareFetchResponse]:
     """Acknowledge and acquire records; UNSUPPORTED_VERSION without the finalized feature share.version."""
-    if not broker.serves_share_groups():
+    if not broker.settings.serves_share_groups():
         return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     response = yield from broker.shares.requests.fetch(request, context.api_version, context.connection)
     return with_leaders(broker, context.listener, response)

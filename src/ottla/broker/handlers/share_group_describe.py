@@ -22,7 +22,7 @@ def handle(
     broker: ShareGroupPorts, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> Slices[ShareGroupDescribeResponse]:
     """Describe each group in its shard; the results are in the order of the request."""
-    groups = broker.groups if broker.serves_share_groups() else None
+    groups = broker.groups if broker.settings.serves_share_groups() else None
     kind = (DescribeShareGroup, DescribedGroup, ShareGroupDescribeResponse)
     rows = yield from describe_modern(groups, context.api_version, request, *kind)
     return ShareGroupDescribeResponse(groups=rows)

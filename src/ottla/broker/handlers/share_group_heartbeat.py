@@ -19,7 +19,7 @@ def handle(
     broker: ShareGroupPorts, context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Completion[ShareGroupHeartbeatResponse]:
     """Pass the request to the group's shard; UNSUPPORTED_VERSION without the finalized feature share.version."""
-    if not broker.serves_share_groups():
+    if not broker.settings.serves_share_groups():
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_valid_member_id(request.member_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)

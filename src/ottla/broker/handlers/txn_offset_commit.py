@@ -84,7 +84,7 @@ def _verify(broker: TxnOffsetCommitPorts, context: RequestContext, part: TxnOffs
         part.transactional_id,
         adds=adds,
         abortable=context.api_version >= ABORTABLE_SINCE,
-        is_enabled=adds or broker.config.bool("transaction.partition.verification.enable"),
+        is_enabled=adds or broker.settings.current.bool("transaction.partition.verification.enable"),
     )
     try:
         if not count:
@@ -94,7 +94,7 @@ def _verify(broker: TxnOffsetCommitPorts, context: RequestContext, part: TxnOffs
         return from_append_error(error.code)
     verification.include(partition, part.producer_id, part.producer_epoch)
     yield from result_of(verification.attempt(broker.transactions, context.api_version))
-    yield from verification.settle(broker.transactions, broker.config, context.api_version)
+    yield from verification.settle(broker.transactions, broker.settings.current, context.api_version)
     return verification.error(partition)
 
 

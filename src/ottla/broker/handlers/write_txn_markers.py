@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import MarkerPorts
+    from ottla.coordination.transactions.markers import MarkerPorts
 
 
 def handle(

@@ -20,7 +20,7 @@ from ottla.log.storage import (
 from ottla.network.descriptors import cached_segments, open_file_limit
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import FlushThreads
+    from ottla.cluster.metadata.snapshotting import RunInThread
     from ottla.common.clock import Clock
     from ottla.config import BrokerConfig
     from ottla.metadata.image import MetadataImage
@@ -32,7 +32,7 @@ def open_directories(
     config: BrokerConfig,
     clock: Clock,
     files: Files,
-    threads: FlushThreads,
+    run_in_thread: RunInThread,
     on_failed: Callable[[DirectoryInfo, OSError], None],
 ) -> tuple[LogManager, str]:
     """Lock the log directories and identify them; returns their logs, not loaded yet, and the cluster id.
@@ -43,7 +43,7 @@ def open_directories(
         config.log_dirs,
         clock,
         LogConfig(file_delete_delay_ms=config.int("log.segment.delete.delay.ms")),
-        LogManagerPorts(on_failed, threads.run),
+        LogManagerPorts(on_failed, run_in_thread),
         files=files,
         max_open_files=cached_segments(open_file_limit()),
     )

@@ -6,7 +6,8 @@ A node that is a quorum of its own without a listener of the controller has no o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.cluster.control.assignments import AssignmentPorts, DirectoryAssignments
 from ottla.cluster.control.duties import ControllerDuties, DutySettings
@@ -19,37 +20,67 @@ from ottla.cluster.node.registration import controller_registration
 from ottla.network.node_channel import NodeChannels
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.cluster.control.connections import BrokerConnections
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.node.endpoints import NodeEndpoints
+    from ottla.cluster.node.settings import NodeSettings
+    from ottla.common.clock import Clock
+    from ottla.common.ids import TopicPartition, Uuid
     from ottla.common.timers import CallLater
+    from ottla.log import LogManager
     from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
+
+
+class Placements(Protocol):
+    """The log directories of this node's replicas; `report` is called when the directory of one may have changed."""
+
+    report: Callable[[TopicPartition], None] | None
+
+    def directory_of(self, topic_partition: TopicPartition) -> Uuid | None:
+        """The directory that the metadata shall show for a replica; None if its log is not open."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPorts:
+    """The parts of the node that its membership uses; `channel` is that of requests which may take long."""
+
+    settings: NodeSettings
+    metadata: MetadataShell
+    endpoints: NodeEndpoints
+    clock: Clock
+    call_later: CallLater
+    channel: ControllerChannel
+    heartbeats: BrokerConnections
+    logs: LogManager
+    placements: Placements
+    give_up: Callable[[str], None]
 
 
 class Membership:
     """The parts of one node that other nodes depend on. Use it on the event loop."""
 
-    def __init__(self, broker: Broker, call_later: CallLater, give_up: Callable[[str], None]) -> None:
-        config = broker.static_config
-        self._broker = broker
-        self._call_later = call_later
-        self._give_up = give_up
+    def __init__(self, ports: MemberPorts) -> None:
+        config, metadata, call_later = ports.settings.static, ports.metadata, ports.call_later
+        self._ports = ports
         self._channels = NodeChannels(f"broker-{config.node_id}-heartbeat")
         # Heartbeats must not wait behind other requests to the controller.
-        self._heartbeats = ControllerChannel(broker.metadata, broker.clock, call_later, self._channels)
+        self._heartbeats = ControllerChannel(metadata, ports.clock, call_later, self._channels)
         self._prober = Prober()
         self._duties: ControllerDuties | None = None
         self._registrar: ControllerRegistrar | None = None
         if config.roles.is_controller:
             registrar = ControllerRegistrar(
-                controller_registration(config.node_id, broker.controller_endpoints), self._heartbeats, call_later
+                controller_registration(config.node_id, ports.endpoints.controllers), self._heartbeats, call_later
             )
             self._registrar = registrar
-            broker.metadata.subscribe(lambda _, image: registrar.metadata_published(image))
+            metadata.subscribe(lambda _, image: registrar.metadata_published(image))
             self._duties = ControllerDuties(
-                broker.metadata,
-                broker.clock,
+                metadata,
+                ports.clock,
                 call_later,
                 DutySettings.from_config(config),
-                broker.broker_connections,
+                ports.heartbeats,
                 self._prober,
             )
         self.lifecycle: BrokerLifecycle | None = None
@@ -57,30 +88,30 @@ class Membership:
 
     def begin(self, registration: BrokerRegistrationRequest) -> BrokerLifecycle:
         """Create the session of this node's broker; the caller starts it."""
-        broker = self._broker
-        ports = LifecyclePorts(
+        ports, metadata = self._ports, self._ports.metadata
+        session = LifecyclePorts(
             self._heartbeats,
-            lambda: broker.metadata.image,
-            self._call_later,
-            self._give_up,
-            lambda: cordoned_ids(broker),
+            lambda: metadata.image,
+            ports.call_later,
+            ports.give_up,
+            lambda: cordoned_ids(metadata.image, ports.logs),
         )
-        settings = LifecycleSettings.from_config(self._broker.static_config)
-        self.lifecycle = lifecycle = BrokerLifecycle(registration, ports, settings)
-        self._broker.metadata.subscribe(lambda _, image: lifecycle.metadata_published(image))
-        self._broker.metadata.on_leader_change(lifecycle.controller_changed)
+        settings = LifecycleSettings.from_config(ports.settings.static)
+        self.lifecycle = lifecycle = BrokerLifecycle(registration, session, settings)
+        metadata.subscribe(lambda _, image: lifecycle.metadata_published(image))
+        metadata.on_leader_change(lifecycle.controller_changed)
         self.assignments = assignments = DirectoryAssignments(
             registration.broker_id,
             AssignmentPorts(
-                self._broker.controller,
-                self._call_later,
-                lambda: self._broker.metadata.image,
+                ports.channel,
+                ports.call_later,
+                lambda: metadata.image,
                 lambda: lifecycle.broker_epoch,
-                self._broker.directory_moves.directory_of,
+                ports.placements.directory_of,
             ),
         )
-        self._broker.metadata.subscribe(assignments.metadata_published)
-        self._broker.directory_moves.report = assignments.changed
+        metadata.subscribe(assignments.metadata_published)
+        ports.placements.report = assignments.changed
         return lifecycle
 
     async def close(self, timeout_s: float) -> None:

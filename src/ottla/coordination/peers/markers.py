@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.common.slices import Slices, result_of
-from ottla.coordination.transactions.markers import write_markers
+from ottla.coordination.transactions.markers import MarkerPorts, write_markers
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.metadata.image import NO_LEADER
 from ottla.protocol.messages.write_txn_markers import (
@@ -19,7 +19,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.ports import RemoteMarkerPorts
+    from ottla.cluster.metadata.log import MetadataShell
     from ottla.coordination.peers.batching import PeerQueue
     from ottla.metadata.image import MetadataImage
     from ottla.protocol.message import Message
@@ -99,22 +99,41 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
+class MarkerQueues(Protocol):
+    """The part of `PeerRequests` that is used here."""
+
+    @property
+    def markers(self) -> PeerQueue[Markers, Outcomes]: ...
+
+
+class RemoteMarkerPorts(MarkerPorts, Protocol):
+    """The parts of this node, and the way to the other brokers."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def metadata(self) -> MetadataShell: ...
+
+    @property
+    def peers(self) -> MarkerQueues: ...
+
+
 def write_everywhere(
-    broker: RemoteMarkerPorts, end: TransactionEnd, partitions: Iterable[TopicPartition]
+    node: RemoteMarkerPorts, end: TransactionEnd, partitions: Iterable[TopicPartition]
 ) -> Slices[Outcomes]:
     """Write the marker into each partition, wherever it is led; returns the outcomes once all are known.
 
     A partition that the metadata does not have is UNKNOWN_TOPIC_OR_PARTITION, and one without a leader
     LEADER_NOT_AVAILABLE. No other outcome means that it was deleted.
     """
-    led, outcomes = yield from _by_leader(broker.metadata.image, partitions)
-    here = led.pop(broker.node_id, [])
+    led, outcomes = yield from _by_leader(node.metadata.image, partitions)
+    here = led.pop(node.node_id, [])
     asked: list[Completion[Outcomes]] = []
     if led:
-        queue: PeerQueue[Markers, Outcomes] = broker.peers.markers
-        asked = [queue.ask(node_id, Markers(end, tuple(rows))) for node_id, rows in led.items()]
+        asked = [node.peers.markers.ask(node_id, Markers(end, tuple(rows))) for node_id, rows in led.items()]
     if here:
-        written = yield from write_markers(broker, end, here)
+        written = yield from write_markers(node, end, here)
         outcomes.update((row, _retried_if_unknown(error)) for row, error in written.items())
     for answer in asked:
         outcomes.update((yield from result_of(answer)))

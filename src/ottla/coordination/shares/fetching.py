@@ -26,6 +26,7 @@ from ottla.coordinators.share.sessions import (
     SessionKey,
     SharedTopicPartition,
     ShareSession,
+    ShareSessions,
 )
 from ottla.protocol.messages import share_acknowledge, share_fetch
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
@@ -34,7 +35,8 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchRes
 if TYPE_CHECKING:
     from ottla.common.clock import Clock
     from ottla.common.timers import CallLater
-    from ottla.coordination.shares.groups import ShareGroups
+    from ottla.coordination.shares.partitions import SharedPartitions
+    from ottla.coordination.shares.settings import ShareSettings
     from ottla.network.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -93,12 +95,20 @@ def _wait(wakeup: _Wakeup, connection: Connection) -> Slices[None]:
         wakeup.close()
 
 
+class ShareParts(NamedTuple):
+    """The share partitions that this node leads, the sessions of members, and the settings of each group."""
+
+    partitions: SharedPartitions
+    sessions: ShareSessions
+    settings: Callable[[str], ShareSettings]
+
+
 class ShareRequests:
     """Handles the requests of all members; `connection` is that of the request."""
 
     def __init__(
         self,
-        shares: ShareGroups,
+        shares: ShareParts,
         clock: Clock,
         call_later: CallLater,
         max_bytes: int,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
 from ottla.coordination.peers.share_states import ShareStates
 from ottla.coordination.shards import CoordinatorOptions
 from ottla.coordination.shares.coordinator import ShareCoordinator
-from ottla.coordination.shares.fetching import ShareRequests
+from ottla.coordination.shares.fetching import ShareParts, ShareRequests
 from ottla.coordination.shares.partitions import SharedPartitions
 from ottla.coordination.shares.settings import ShareSettings, share_settings
 from ottla.coordinators.share.events import DeleteState, InitializeState, Result
@@ -19,11 +19,11 @@ from ottla.metadata.image import GROUP
 from ottla.records import Codec
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
     from ottla.common.ids import Uuid
-    from ottla.common.timers import CallLater
     from ottla.config import BrokerConfig
     from ottla.coordination.internal_topic import InternalTopic
+    from ottla.coordination.peers.requests import PeerRequests
+    from ottla.coordination.ports import CoordinatorPorts
     from ottla.coordination.shares.coordinator import Request
 
 
@@ -33,41 +33,42 @@ MOST_CACHED_SETTINGS = 1_000
 class ShareGroups:
     """The parts of a node for share groups; `topic` is `__share_group_state`."""
 
-    def __init__(self, broker: Broker, topic: InternalTopic, call_later: CallLater) -> None:
-        self._broker = broker
+    def __init__(self, ports: CoordinatorPorts, topic: InternalTopic, peers: Callable[[], PeerRequests]) -> None:
+        self._ports = ports
         self._settings: dict[str, tuple[Mapping[str, str], BrokerConfig, ShareSettings]] = {}
-        config = broker.static_config
+        config, clock = ports.settings.static, ports.clock
+        call_later, run = ports.schedulers.call_later, ports.schedulers.worker.submit
         self.coordinator = ShareCoordinator(
             ShareCoordinatorConfig(
                 update_records_per_snapshot=config.int("share.coordinator.snapshot.update.records.per.snapshot")
             ),
             topic,
             self._has_partition,
-            clock=broker.clock,
+            clock=clock,
             call_later=call_later,
             options=CoordinatorOptions(
                 codec=Codec(config.int("share.coordinator.state.topic.compression.codec")),
                 commit_timeout_ms=config.int("share.coordinator.write.timeout.ms"),
-                node_id=broker.node_id,
+                node_id=ports.node_id,
             ),
         )
-        self.states = ShareStates(self.coordinator, broker.node_id, lambda: broker.peers.share_states, call_later)
+        self.states = ShareStates(self.coordinator, ports.node_id, lambda: peers().share_states, call_later)
         self.partitions = SharedPartitions(
-            broker.partitions,
+            ports.partitions,
             self.states,
             self.settings,
-            run=broker.worker.submit,
-            clock=broker.clock,
+            run=run,
+            clock=clock,
             call_later=call_later,
         )
         self.sessions = ShareSessions(config.int("group.share.max.share.sessions"))
-        self.requests = ShareRequests(
-            self, broker.clock, call_later, broker.config.int("fetch.max.bytes"), broker.worker.submit
-        )
+        parts = ShareParts(self.partitions, self.sessions, self.settings)
+        max_bytes = ports.settings.current.int("fetch.max.bytes")
+        self.requests = ShareRequests(parts, clock, call_later, max_bytes, run)
 
     def settings(self, group_id: str) -> ShareSettings:
         """The present settings of a share group."""
-        own, broker = self._broker.metadata.image.config(GROUP, group_id), self._broker.config
+        own, broker = self._ports.metadata.image.config(GROUP, group_id), self._ports.settings.current
         cached = self._settings.get(group_id)
         # Changed settings are another object.
         if cached is not None and cached[0] is own and cached[1] is broker:
@@ -114,5 +115,5 @@ class ShareGroups:
         self.requests.end_member(SessionKey(group_id, member_id))
 
     def _has_partition(self, topic_id: Uuid, index: int) -> bool:
-        topic = self._broker.metadata.image.topics_by_id.get(topic_id)
+        topic = self._ports.metadata.image.topics_by_id.get(topic_id)
         return topic is not None and 0 <= index < len(topic.partitions)

@@ -7,7 +7,7 @@ that were committed in the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.completion import DONE, Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -15,8 +15,9 @@ from ottla.common.ids import OFFSETS_TOPIC
 from ottla.common.slices import Slices
 
 if TYPE_CHECKING:
-    from ottla.broker.ports import MarkerPorts
+    from ottla.coordination.group_runtime import GroupRuntime
     from ottla.log.transaction_marker import TransactionEnd
+    from ottla.partitions.partitions import Partitions
 
 # Brokers that send markers do not expect errors of a group coordinator: this one makes them retry.
 _NOT_READY = {
@@ -26,15 +27,25 @@ _NOT_READY = {
 }
 
 
+class MarkerPorts(Protocol):
+    """The partitions of this node, and the group coordinator, which is created at its first use."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def groups(self) -> GroupRuntime: ...
+
+
 def write_markers(
-    broker: MarkerPorts, end: TransactionEnd, partitions: Iterable[tuple[str, int]]
+    node: MarkerPorts, end: TransactionEnd, partitions: Iterable[tuple[str, int]]
 ) -> Slices[dict[tuple[str, int], ErrorCode]]:
     """Write the marker into each partition; returns the outcomes once all markers are committed."""
     outcomes: dict[tuple[str, int], ErrorCode] = {}
     waiting: list[tuple[tuple[str, int], Completion[None]]] = []
     for partition in partitions:
         if partition not in outcomes:
-            done = _write(broker, end, *partition)
+            done = _write(node, end, *partition)
             outcomes[partition] = _outcome(done) if done.done else ErrorCode.NONE
             if not done.done:
                 waiting.append((partition, done))
@@ -46,12 +57,12 @@ def write_markers(
     return outcomes
 
 
-def _write(broker: MarkerPorts, end: TransactionEnd, topic: str, index: int) -> Completion[None]:
+def _write(node: MarkerPorts, end: TransactionEnd, topic: str, index: int) -> Completion[None]:
     try:
         # Also for the offsets topic: the group coordinator reports every unknown partition as not available.
-        partition = broker.partitions.get(topic, index)
+        partition = node.partitions.get(topic, index)
         if topic == OFFSETS_TOPIC:
-            return broker.groups.shards.end_transaction(index, end)
+            return node.groups.shards.end_transaction(index, end)
         info = partition.append_marker(end)
     except KafkaError as error:
         return Completion.failed(error)

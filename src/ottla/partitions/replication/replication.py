@@ -1,6 +1,6 @@
 """The replication of one broker: its fetchers, its changes of in-sync replicas, and the check for followers that lag.
 
-    replication = Replication(broker, call_later)
+    replication = Replication(ports)
     replication.start()     # once the metadata contains this broker's registration
     await replication.close(timeout_s)
 
@@ -10,6 +10,7 @@ it has the epoch of an earlier process, which had records that this one may lack
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.cluster.controller_channel import ControllerChannel
@@ -21,44 +22,64 @@ from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.replication.session import FetchSettings
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.common.timers import CallLater, TimerHandle
+    from ottla.cluster.lost_brokers import LostBrokers
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.node.schedulers import Schedulers
+    from ottla.cluster.node.settings import NodeSettings
+    from ottla.common.clock import Clock
+    from ottla.common.timers import TimerHandle
     from ottla.config import BrokerConfig
+    from ottla.log import LogManager
+    from ottla.partitions.partitions import Partitions
+    from ottla.partitions.replication.quotas import ReplicationQuota
 
 SLICE_PARTITIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationPorts:
+    """The parts of the node that its replication uses."""
+
+    settings: NodeSettings
+    metadata: MetadataShell
+    clock: Clock
+    schedulers: Schedulers
+    logs: LogManager
+    partitions: Partitions
+    quota: ReplicationQuota
+    lost_brokers: LostBrokers
 
 
 class Replication:
     """See the module's docstring. Partitions are led and followed whether it runs or not; it moves their records."""
 
-    def __init__(self, broker: Broker, call_later: CallLater) -> None:
-        self._broker = broker
-        self._call_later = call_later
+    def __init__(self, ports: ReplicationPorts) -> None:
+        self._ports = ports
         self._timer: TimerHandle | None = None
-        config = broker.static_config
-        cluster = broker.partitions.cluster
+        config, call_later = ports.settings.static, ports.schedulers.call_later
+        cluster = ports.partitions.cluster
         cluster.lag_time_max_ms = config.int("replica.lag.time.max.ms")
-        self._channels = NodeChannels(f"broker-{broker.node_id}-alter-partition")
-        self._controller = ControllerChannel(broker.metadata, broker.clock, call_later, self._channels)
+        self._channels = NodeChannels(f"broker-{config.node_id}-alter-partition")
+        self._controller = ControllerChannel(ports.metadata, ports.clock, call_later, self._channels)
         self._alter_partitions = AlterPartitions(self._controller, cluster, call_later)
         context = FetcherContext(
             cluster=cluster,
-            logs=broker.logs,
-            clock=broker.clock,
+            logs=ports.logs,
+            clock=ports.clock,
             call_later=call_later,
-            worker=broker.worker,
+            worker=ports.schedulers.worker,
             settings=fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=self._connect,
-            quota=broker.replication_quotas.follower,
-            on_lost=broker.lost_brokers.lost,
-            on_answer=broker.lost_brokers.answered,
+            quota=ports.quota,
+            on_lost=ports.lost_brokers.lost,
+            on_answer=ports.lost_brokers.answered,
         )
-        self._fetchers = ReplicaFetchers(context, lambda: broker.config.int("num.replica.fetchers"))
+        self._fetchers = ReplicaFetchers(context, lambda: ports.settings.current.int("num.replica.fetchers"))
 
     def start(self) -> None:
         """Fetch from the leaders, and report to the controller which followers are in sync."""
-        partitions = self._broker.partitions
+        partitions = self._ports.partitions
         partitions.send_proposal = self._alter_partitions.propose
         partitions.listen(self._fetchers)
         self._schedule_check()
@@ -67,27 +88,29 @@ class Replication:
         """Stop fetching and changing the ISR; the logs can be closed afterwards."""
         if self._timer is not None:
             self._timer.cancel()
-        self._broker.partitions.send_proposal = None
+        self._ports.partitions.send_proposal = None
         self._alter_partitions.close()
         self._fetchers.close()
         self._controller.close()
         await self._channels.aclose(timeout_s)
 
     def _connect(self, node_id: int, client_id: str) -> Channel | None:
-        node = self._broker.metadata.image.brokers.get(node_id)
-        endpoint = node.endpoint(self._broker.static_config.inter_broker_listener) if node is not None else None
+        node = self._ports.metadata.image.brokers.get(node_id)
+        endpoint = node.endpoint(self._ports.settings.static.inter_broker_listener) if node is not None else None
         return None if endpoint is None else NodeChannel(endpoint.host, endpoint.port, client_id=client_id)
 
     def _schedule_check(self) -> None:
         # Twice in replica.lag.time.max.ms, as `Leader.check_lag` requires.
-        self._timer = self._call_later(self._broker.partitions.cluster.lag_time_max_ms / 2000, self._check_lag)
+        self._timer = self._ports.schedulers.call_later(
+            self._ports.partitions.cluster.lag_time_max_ms / 2000, self._check_lag
+        )
 
     def _check_lag(self) -> None:
         self._schedule_check()
-        self._broker.worker.submit(self._check_in_slices()).on_done(lambda done: done.result())
+        self._ports.schedulers.worker.submit(self._check_in_slices()).on_done(lambda done: done.result())
 
     def _check_in_slices(self) -> Slices[None]:
-        for count, partition in enumerate(list(self._broker.partitions)):
+        for count, partition in enumerate(list(self._ports.partitions)):
             if count % SLICE_PARTITIONS == 0:
                 yield
             partition.check_lag()

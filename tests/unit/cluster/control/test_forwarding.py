@@ -66,7 +66,7 @@ class ToController:
 
     def __init__(self, controller: BrokerHarness) -> None:
         self._controller = controller
-        self._controller.broker.controller_endpoints = [Listener("CONTROLLER", "controller", 9093)]
+        self._controller.broker.endpoints.controllers = [Listener("CONTROLLER", "controller", 9093)]
         self._controller.dispatch = Dispatcher(controller.broker, CONTROLLER_SERVED)
         self._controller.client.listener = "CONTROLLER"
         self.sent: list[Message] = []
@@ -98,7 +98,7 @@ class World:
         self.following = FollowingMetadata(broker.metadata)
         broker.metadata = self.following  # type: ignore[assignment]
         channel = ControllerChannel(self.following, loop, loop.call_later, self.channels)
-        broker.controller, broker.forwarding = channel, Forwarding(channel)
+        broker.controller.channel, broker.controller.forwarding = channel, Forwarding(channel)
 
     @property
     def image(self) -> Any:

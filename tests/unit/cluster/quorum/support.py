@@ -24,7 +24,6 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.work import Worker
 from ottla.log.files import Files
-from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.network.node_channel import ChannelOptions
 from ottla.network.server import Server
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -115,14 +114,12 @@ class QuorumNode:
             ),
         )
         broker = SimpleNamespace(
-            worker=worker,
+            schedulers=SimpleNamespace(worker=worker),
             clock=clock,
             metadata=shell,
             node_id=self.node_id,
             response_cache=ResponseCache(),
-            supported_features=SUPPORTED_FEATURES,
-            is_controller_listener=lambda _: True,
-            controller_endpoints=[],
+            endpoints=SimpleNamespace(is_controller_listener=lambda _: True, controllers=()),
         )
         dispatcher = Dispatcher(cast("Any", broker), CONTROLLER_SERVED, CONTROLLER_HANDLERS)
         self._server = Server(dispatcher, None)

@@ -1,0 +1,132 @@
+"""Creates the parts of one node and connects them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.broker import Broker, ConnectionsOfBrokers
+from ottla.broker.controller_client import ControllerClient
+from ottla.broker.response_cache import ResponseCache
+from ottla.cluster.control.connections import BrokerConnections
+from ottla.cluster.controller_channel import ControllerChannel
+from ottla.cluster.lost_brokers import LostBrokers
+from ottla.cluster.node.endpoints import NodeEndpoints
+from ottla.cluster.node.membership import MemberPorts, Membership
+from ottla.cluster.node.settings import NodeSettings
+from ottla.coordination.coordinators import Coordinators
+from ottla.coordination.ports import CoordinatorPorts
+from ottla.network.closing_order import ClosedFirst
+from ottla.network.node_channel import NodeChannels
+from ottla.partitions.fetch_session import FetchSessionCache
+from ottla.partitions.partitions import Partitions
+from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
+from ottla.partitions.replication.quotas import ReplicationQuotas
+from ottla.partitions.replication.replication import Replication, ReplicationPorts
+
+if TYPE_CHECKING:
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.metadata.options import NodeIdentity
+    from ottla.cluster.node.schedulers import Schedulers
+    from ottla.common.clock import Clock
+    from ottla.config import BrokerConfig
+    from ottla.log import LogManager
+
+
+def create_broker(
+    config: BrokerConfig,
+    identity: NodeIdentity,
+    metadata: MetadataShell,
+    logs: LogManager,
+    clock: Clock,
+    schedulers: Schedulers,
+) -> Broker:
+    """Create the parts of a node over its metadata and logs; nothing runs yet."""
+    node_id, call_later = identity.node_id, schedulers.call_later
+    settings = NodeSettings(config, metadata)
+    endpoints = NodeEndpoints(node_id, metadata, LostBrokers(call_later))
+    partitions = Partitions(
+        node_id=node_id,
+        logs=logs,
+        clock=clock,
+        topic_values=settings.topic_values,
+        flush_in_thread=schedulers.flush_threads.run,
+        later=schedulers.worker.later,
+    )
+    quotas = ReplicationQuotas(config, lambda: settings.current, clock)
+    image = lambda: metadata.image  # noqa: E731
+    moves = MovePorts(node_id, logs, partitions, call_later, schedulers.flush_threads.run, image, quotas.moves)
+    channels = [
+        ControllerChannel(metadata, clock, call_later, NodeChannels(f"broker-{node_id}{purpose}"))
+        for purpose in ("", "-forwarding")
+    ]
+    controller = ControllerClient(settings, metadata, *channels)
+    coordinators = Coordinators(
+        CoordinatorPorts(
+            node_id,
+            settings,
+            metadata,
+            endpoints,
+            clock,
+            schedulers,
+            partitions,
+            create_topic=controller.create_internal_topic,
+            allocate_producer_ids=controller.allocate_producer_ids,
+        )
+    )
+    return Broker(
+        identity=identity,
+        settings=settings,
+        metadata=metadata,
+        endpoints=endpoints,
+        clock=clock,
+        schedulers=schedulers,
+        logs=logs,
+        partitions=partitions,
+        directory_moves=DirectoryMoves(moves),
+        replication_quotas=quotas,
+        fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id),
+        coordinators=coordinators,
+        controller=controller,
+        connections=ConnectionsOfBrokers(BrokerConnections(), ClosedFirst()),
+        response_cache=ResponseCache(),
+    )
+
+
+def _session_id() -> int:
+    return int.from_bytes(os.urandom(4), "big") >> 1
+
+
+def create_membership(broker: Broker, give_up: Callable[[str], None]) -> Membership:
+    """Create what connects the node with the other nodes of its cluster; `give_up(problem)` stops the node."""
+    return Membership(
+        MemberPorts(
+            settings=broker.settings,
+            metadata=broker.metadata,
+            endpoints=broker.endpoints,
+            clock=broker.clock,
+            call_later=broker.schedulers.call_later,
+            channel=broker.controller.channel,
+            heartbeats=broker.connections.heartbeats,
+            logs=broker.logs,
+            placements=broker.directory_moves,
+            give_up=give_up,
+        )
+    )
+
+
+def create_replication(broker: Broker) -> Replication:
+    """Create what moves records and high watermarks between this broker and the others."""
+    return Replication(
+        ReplicationPorts(
+            settings=broker.settings,
+            metadata=broker.metadata,
+            clock=broker.clock,
+            schedulers=broker.schedulers,
+            logs=broker.logs,
+            partitions=broker.partitions,
+            quota=broker.replication_quotas.follower,
+            lost_brokers=broker.endpoints.lost_brokers,
+        )
+    )
