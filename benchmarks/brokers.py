@@ -1,4 +1,4 @@
-"""The two brokers of a race as processes, with what they cost."""
+"""The two brokers of a race as processes, and their cost."""
 
 from __future__ import annotations
 

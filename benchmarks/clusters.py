@@ -3,7 +3,7 @@
     python -m benchmarks.clusters [RACE ...] [--scale 0.1]
 
 Every node is a broker and a controller. The two clusters run one after the other, so that neither takes time from the
-other. CPU is that of all three processes.
+other. CPU is the sum of all three processes.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Load:
         return report
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many more records are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         wanted = len(self.acknowledged) + count
         wait_until(lambda: len(self.acknowledged) >= wanted, "acknowledged")
 

@@ -33,7 +33,7 @@ RUNS = 7
 
 
 class Shape(NamedTuple):
-    """A request: so many partitions, in each one batch of so many records of so many bytes."""
+    """A request: the number of partitions, the records in each partition's batch, and the bytes of a record."""
 
     partitions: int
     records: int
@@ -54,7 +54,7 @@ class Model(NamedTuple):
     kilobyte: float
 
     def predict(self, shape: Shape) -> float:
-        """What a request of this shape should cost."""
+        """Predict the cost of a request of this shape."""
         batches = shape.partitions * shape.records
         return (
             self.request + self.partition * shape.partitions + self.record * batches + self.kilobyte * shape.kilobytes

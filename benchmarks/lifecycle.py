@@ -111,7 +111,7 @@ def _settle(broker: Broker) -> None:
 
 
 def restart(record_bytes: int, records_in_a_batch: int, share: float) -> Callable[[Broker, float], Figures]:
-    """The race with records of one size, so many in a batch, in `share` of the gigabytes of OTTLA_BENCH_GB."""
+    """The race with records and batches of one size, in `share` of the gigabytes of OTTLA_BENCH_GB."""
 
     def race(broker: Broker, scale: float) -> Figures:
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:

@@ -27,7 +27,7 @@ IN_FLIGHT = 512
 
 
 def pipelined(connections: int) -> Callable[[Broker, float], Figures]:
-    """The race with so many connections."""
+    """The race with a number of connections."""
 
     def race(broker: Broker, scale: float) -> Figures:
         topic = new_topic(broker, 1)

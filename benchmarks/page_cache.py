@@ -56,7 +56,7 @@ def write_alone(directory: Path, megabytes: float) -> Path:
 
 
 def system_ms_per_mb(directory: Path, megabytes: float) -> float:
-    """What the kernel takes for a megabyte from a bare loop of pwrite(2) now; the file stays in `directory`."""
+    """Measure the kernel's time for a megabyte from a bare loop of pwrite(2); the file stays in `directory`."""
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_stime
     write_alone(directory, megabytes)
     return (resource.getrusage(resource.RUSAGE_THREAD).ru_stime - before) / megabytes * 1e3

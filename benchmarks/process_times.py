@@ -1,4 +1,4 @@
-"""What each part of a program has used of the processor: the JVM and its compiler, Spark's Python processes.
+"""The processor time of each part of a program: the JVM and its compiler, Spark's Python processes.
 
 A thread notes the times of all processes of a program, because Spark's daemons ignore SIGCHLD: the time of a worker
 that ended is added to no other process. It misses processes that live shorter than its interval, such as `chmod`. The
@@ -87,7 +87,7 @@ class ProcessTimes:
         threading.Thread(target=note, daemon=True).start()
 
     def seconds(self) -> dict[str, float]:
-        """What each part has used so far."""
+        """Return the seconds that each part has used so far."""
         self._note()
         total: defaultdict[str, float] = defaultdict(float)
         with self._lock:
@@ -116,7 +116,7 @@ class ProcessTimes:
 
 
 def spent(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """What each part has used between two calls of `seconds`."""
+    """Return the seconds that each part has used between two calls of `seconds`."""
     return {part: used - before.get(part, 0.0) for part, used in sorted(after.items())}
 
 

@@ -25,7 +25,7 @@ class Race:
     warm_up_s: float = 0
     """For how long a JVM runs the race before it counts: it compiles what is called often, which takes a while."""
     limits: Mapping[str, float] = field(default_factory=dict)
-    """What a figure of Ottla itself may be at most, whatever Kafka's is."""
+    """The most that a figure of Ottla itself may be, whatever Kafka's is."""
     once: bool = False
     """Takes long, or starts a broker of its own; one run, without a warm-up."""
     by_name: bool = False

@@ -52,7 +52,7 @@ Aims = Mapping[str, tuple[str, Mapping[str, float], Mapping[str, float]]]
 def update(
     stored: Path = results.LAST, page: Path = PAGE, summary: Path = SUMMARY, spark_stored: Path = results.SPARK
 ) -> None:
-    """Replace the tables by those of the results in these files; raises ValueError if a page lacks a table's marks."""
+    """Rewrite the tables from the results in these files; raises ValueError if a page lacks a table's marks."""
     brokers = {name: (race.title, race.aims, race.limits) for name, race in races.RACES.items()}
     spark_races: Aims = {name: (race.title, race.aims, {}) for name, race in spark.RACES.items()}
     both = (

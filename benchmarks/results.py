@@ -1,4 +1,4 @@
-"""What races found, as JSON: kept, and compared with what was kept last.
+"""The results of races as JSON: stored, and compared with the previous results.
 
 Only ratios are compared: of Ottla's figure to its peer's in the same run, which depend much less on the machine than
 the figures do. `benchmarks/last.json` is what `python -m benchmarks --json benchmarks/last.json` wrote last.
@@ -119,7 +119,7 @@ def regressions(found: Results, last: Results, tolerance: float = TOLERANCE) -> 
 
 
 def last_results(*paths: Path) -> Results:
-    """What was kept, in the files of all races or in these; nothing where there is no file."""
+    """Return the stored results, from the files of all races or from these; nothing where there is no file."""
     kept: Results = {}
     for path in paths or (LAST, SPARK):
         if path.exists():

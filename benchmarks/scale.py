@@ -50,7 +50,7 @@ class Measured:
         return [sum(cpu_times(node.pid)) for node in self.cluster.nodes.values()]
 
     def create(self, partitions: int) -> Row:
-        """Create topics until the cluster has so many partitions; the cost for each new partition and node."""
+        """Create topics until the cluster has `partitions`; return the cost for each new partition and node."""
         new = partitions // PER_TOPIC - self._topics
         cpu, begin = self.cpu_s(), time.perf_counter()
         for _ in range(new):
@@ -73,7 +73,7 @@ class Measured:
             before = now
 
     def idle(self) -> Row:
-        """What the nodes cost while nothing happens, on average."""
+        """Return the average cost of the nodes while nothing happens."""
         pids = [node.pid for node in self.cluster.nodes.values()]
         cpu, wakeups, begin = self.cpu_s(), [_wakeups(pid) for pid in pids], time.perf_counter()
         time.sleep(WINDOW_S)

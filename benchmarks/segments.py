@@ -23,9 +23,9 @@ _TIMESTAMPS = struct.Struct(">qq")
 
 
 def fill(directories: list[Path], total_bytes: int, record_bytes: int, records_in_a_batch: int) -> int:
-    """One segment in each directory, all together of so many bytes, without indices: as a crash leaves it.
+    """Write one segment to each directory, `total_bytes` together, without indices: as a crash leaves it.
 
-    How many batches there are in each.
+    Returns the number of batches in each.
     """
     template = encode_batch([(_now(), None, os.urandom(record_bytes), [])] * records_in_a_batch, leader_epoch=0)
     size = len(template)
@@ -62,7 +62,7 @@ def sparse(directory: Path, gigabytes: int) -> int:
 
 
 def many(directory: Path, count: int) -> tuple[int, int]:
-    """So many segments of one small record each; (timestamp of the first, offset after the last)."""
+    """Write `count` segments of one small record each; return (timestamp of the first, offset after the last)."""
     start = _now() - count
     batch = encode_batch([(0, None, b"v" * 100, [])], leader_epoch=0)
     for offset in range(count):

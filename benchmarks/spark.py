@@ -2,9 +2,9 @@
 
 The two read and write in turn, round by round, after warm-ups that are not counted: the JVM compiles both ways. The
 connector waits half a second wherever a partition ends (a fetch that nothing answers), also on stock Kafka; "within" is
-therefore raced as well: a read that stops before the end. CPU is that of Spark's processes (the JVM, Python's workers)
-and the broker's, since where two cores do all the work the rest of the machine is in every figure of time, and hardly
-in this one.
+therefore raced as well: a read that stops before the end. CPU includes Spark's processes (the JVM, Python's workers)
+and the broker, since where two cores do all the work the rest of the machine is in every figure of time, and hardly in
+this one.
 
 `make peers` fetches the connector and spark-avro, unless $OTTLA_CONNECTOR_JARS names their jars, comma-separated.
 """
@@ -77,7 +77,7 @@ class Stage:
         return self.spark.read.format(who).options(**self.options(subscribe=topic, **more)).load()
 
     def cpu_seconds(self) -> float:
-        """What Spark's processes and the broker have used so far."""
+        """Return the CPU that Spark's processes and the broker have used so far."""
         return sum(self.cpu_parts().values())
 
     def cpu_parts(self) -> dict[str, float]:
@@ -268,7 +268,7 @@ def _write_avro(stage: Stage, who: str) -> Figures:
 
 
 def progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    """What each micro-batch with rows told, in order."""
+    """Return the progress of each micro-batch with rows, in order."""
     rows = [json.loads(row.json) if hasattr(row, "json") else dict(row) for row in query.recentProgress]
     return [row for row in rows if row["numInputRows"]]
 

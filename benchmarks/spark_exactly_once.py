@@ -6,7 +6,7 @@ Small: micro-batches of ten records of a topic, one task. Large: micro-batches o
 two sinks write in turn, round by round, and begin in turn, too. The first rounds warm the JVM up and are not counted.
 Both write to one topic whose retention is short, so that the kernel uses pages that have become free again: on a
 virtual machine, pages that the host must provide cost up to three times the broker's own CPU, by chance.
-CPU is that of Spark's processes and the broker's, also by part. The difference is the median of the differences of the
+CPU includes Spark's processes and the broker, also by part. The difference is the median of the differences of the
 rounds: the JVM compiles all the time, and another load of the machine changes both sinks of a round. Rounds differ by
 more than what the sinks cost (the last two columns).
 """

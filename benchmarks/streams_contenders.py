@@ -32,7 +32,7 @@ OTTLA_STREAM = [sys.executable, "-m", "ottla.cli.main", "stream"]
 
 @dataclass(frozen=True)
 class Program:
-    """What a contender runs; `name` is the pipeline's, or the application id."""
+    """The program of a contender; `name` is the pipeline's, or the application id."""
 
     name: str
     kind: str

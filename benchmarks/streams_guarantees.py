@@ -5,8 +5,8 @@ a topic of its own: a pair is a block of each, and the order changes from pair t
 same classes and the same machine, and no query is started while the CPU is read.
 
 The processes of the driver stand still while a block is sent, so that it is there at once. The figures of a block are
-the CPU from there until its offsets are committed and 0.2 s later, without what the other query uses meanwhile as it
-looks for records: half of what both use while neither has any.
+the CPU from there until its offsets are committed and 0.2 s later, without the CPU of the other query meanwhile as it
+looks for records: half the CPU of both while neither has any.
 
 The JVM's compiler must have settled. The warm-up ends when it has at most 3 % of the CPU in three pairs, or after four
 minutes. Then pairs run until there are enough in which it has at most 3 %, or for four minutes more; those with the
@@ -79,7 +79,7 @@ class Compared:
         return figures | {MS: self.ms[who]}
 
     def pairs(self, figure: str) -> list[tuple[float, float]]:
-        """The figure of exactly once and that of at least once, of each pair."""
+        """The figures of exactly once and of at least once, of each pair."""
         return [(one[figure], other[figure]) for one, other in zip(*self.blocks.values(), strict=True)]
 
     def ratio(self, figure: str) -> float:

@@ -110,7 +110,7 @@ def latency(stage: Stage, who: str, kind: str, seconds: float, latency_ms: int |
 
 
 def idle(stage: Stage, who: str, _scale: float) -> Figures:
-    """What a process for one program takes while there are no records; with Ottla, `ottla stream run`."""
+    """The cost of a process for one program while there are no records; with Ottla, `ottla stream run`."""
     source = stage.topic()
     with (
         stage.program("stateless", source, EXACTLY_ONCE, latency_ms=None) as program,

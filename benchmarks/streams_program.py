@@ -4,9 +4,9 @@
     ottla stream run benchmarks/streams_program.py                  one, named by $OTTLA_RACE
 
 The driver takes commands from standard input: `start NAME KIND INPUT OUTPUT GUARANTEE [MOST [LATENCY_MS]]`, where
-MOST limits the records of a micro-batch (0: no limit), and `stop`, which ends all that were started and is answered
-with what Spark reported of the last 100 micro-batches of each. It ends at the end of its input. The answers have the
-pipe of standard output for themselves: what Spark and Java print there goes to standard error.
+MOST limits the records of a micro-batch (0: no limit), and `stop`, which ends all started pipelines and is answered
+with Spark's reports of the last 100 micro-batches of each. It ends at the end of its input. The answers have the pipe
+of standard output for themselves: what Spark and Java print there goes to standard error.
 """
 
 from __future__ import annotations

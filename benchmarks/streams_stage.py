@@ -1,4 +1,4 @@
-"""What the races of streams share: a broker, two warm processes, topics, and the check of what was written."""
+"""The common parts of the races of streams: a broker, two warm processes, topics, and the check of the output."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Stage:
     def program(
         self, kind: str, source: str, guarantee: str, most: int = 0, latency_ms: int | None = 0, **config: str
     ) -> Iterator[Program]:
-        """A new program with an output of its own, which is deleted afterwards; `config` is that of its topic.
+        """A new program with an output of its own, which is deleted afterwards; `config` is its topic's.
 
         Its latency is the lowest one, or with None the default.
         """

@@ -2,10 +2,10 @@
 
     python -m benchmarks.streams_testing [STEPS]
 
-Runs itself in pytest, so that broker, session and fixture are those of a test. The first steps of each pipeline warm up
-Java and are not counted. The parts of a step: `send`; what Spark reports of its micro-batches, of which `addBatch` has
-the tasks; `wait`, in which Spark has not noticed the records or its end yet; and `read`, the records of the output. CPU
-is that of the test, the broker in its thread, Java and Python's workers.
+Runs itself in pytest, so that broker, session and fixture are the same as in a test. The first steps of each pipeline
+warm up Java and are not counted. The parts of a step: `send`; what Spark reports of its micro-batches, of which
+`addBatch` has the tasks; `wait`, in which Spark has not noticed the records or its end yet; and `read`, the records of
+the output. CPU includes the test, the broker in its thread, Java and Python's workers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic
 
 
 def run(name: str, *arguments: object) -> str:
-    """Run a tool of Kafka to its end; returns what it printed."""
+    """Run a Kafka tool to its end; return its output."""
     done = tool(name, *arguments, timeout=DEADLINE_S)
     if done.returncode:
         raise RuntimeError(f"{name} failed: {done.stdout[-500:]}{done.stderr[-1000:]}")

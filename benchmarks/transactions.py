@@ -18,7 +18,7 @@ AIMS = {"MB per broker-CPU-second": 2.5, "commit p99 ms": 1}
 
 
 def transactional(size: int, batch: int, count: int) -> Callable[[Broker, float], Figures]:
-    """The race with records of `size` bytes, `batch` of them in a transaction, and so many transactions."""
+    """The race with records of `size` bytes, `batch` of them in a transaction, and `count` transactions."""
 
     def race(broker: Broker, scale: float) -> Figures:
         transactions = max(int(count * scale), 20)

@@ -1,4 +1,4 @@
-"""What the races share: figures, topics, and single requests over a bare socket."""
+"""The common parts of the races: figures, topics, and single requests over a bare socket."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting one")
     parser.add_argument("--master", help="Spark's master URL; default: this process")
     parser.add_argument("--seconds", type=float, default=55.0, help="how long the year takes (default 55)")
-    parser.add_argument("--days", type=int, default=366, help="only so many days of the year")
+    parser.add_argument("--days", type=int, default=366, help="only the first DAYS days of the year")
     parser.add_argument("--out", type=Path, default=Path("out/flights.svg"), help="where the plot goes")
     options = parser.parse_args()
     try:

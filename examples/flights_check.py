@@ -1,4 +1,4 @@
-"""The verdict of the example: what the pipeline wrote, compared with what pandas computes from the files."""
+"""The verdict of the example: the pipeline's results, compared with pandas' results from the same files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUMS = ["flights", "departed", "delay_minutes", "longest", "seat_minutes_lost", 
 
 
 def compare(results: Results, expected: pd.DataFrame) -> list[str]:
-    """Where the pipeline's numbers are not those of pandas: a sentence for each of the first."""
+    """Describe the first differences between the pipeline's numbers and pandas', a sentence each."""
     got = pd.DataFrame(list(results.delays.values()))
     got["time_hour"] = pd.to_datetime(got["hour"], utc=True)
     got = got.set_index(["carrier", "time_hour"]).reindex(expected.index)
@@ -30,7 +30,7 @@ def compare(results: Results, expected: pd.DataFrame) -> list[str]:
 def check(
     data: Data, replay: Replay, results: Results, lags: dict[str, int | None], minutes: int
 ) -> tuple[list[tuple[str, bool]], list[str]]:
-    """What must hold, each with whether it does; and a sentence for each of the first differences from pandas."""
+    """The claims, each with whether it holds; and a sentence for each of the first differences from pandas."""
     expected = data.expected()
     wrong = compare(results, expected)
     extreme = data.extreme(minutes)
@@ -39,7 +39,7 @@ def check(
     claims = [
         (f"all {replay.acknowledged:,} events were acknowledged", not replay.failures),
         (
-            f"{len(expected):,} results, of each airline and hour, are those of pandas",
+            f"{len(expected):,} results, of each airline and hour, equal pandas' results",
             not wrong and len(results.delays) == len(expected),
         ),
         (

@@ -34,7 +34,7 @@ class Data:
 
     @classmethod
     def load(cls, days: int = 366) -> Data:
-        """The first so many days of the year."""
+        """Load the first `days` of the year."""
         flights, weather = read("flights.csv.zip"), read("weather.csv")
         for events in (flights, weather):
             events["time_hour"] = pd.to_datetime(events["time_hour"], utc=True)
@@ -43,7 +43,7 @@ class Data:
         return cls(flights, weather, read("airlines.csv"), read("planes.csv"))
 
     def expected(self) -> pd.DataFrame:
-        """What the pipeline must find, by airline and hour."""
+        """Compute the results that the pipeline must have, by airline and hour."""
         met = self.flights.merge(
             self.weather[["origin", "time_hour", "wind_speed"]].assign(met=1), on=["origin", "time_hour"], how="left"
         ).merge(self.planes[["tailnum", "seats"]], on="tailnum", how="left")

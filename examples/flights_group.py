@@ -45,7 +45,7 @@ console = Console()
 
 
 class Flight(NamedTuple):
-    """One record: `number` counts all flights, `nth` those of the same aircraft, both from 0."""
+    """One record: `number` counts all flights, `nth` the flights of the same aircraft, both from 0."""
 
     number: int
     nth: int
@@ -107,7 +107,7 @@ def create_topic(bootstrap: str, topic: str) -> None:
 
 @dataclass
 class Shipment:
-    """What the producer knows: how many records it sent, how many each partition acknowledged, how many failed."""
+    """The counts of the producer: records sent, acknowledged by each partition, and failed."""
 
     sent: int = 0
     acknowledged: Counter[int] = field(default_factory=Counter)
@@ -145,7 +145,7 @@ def produce(bootstrap: str, topic: str, everything: list[Flight], progress: Prog
 
 @dataclass
 class Arrivals:
-    """What the group read, shared by its members; `offsets` and `numbers` hold every record as it was handed out."""
+    """The records that the group read, shared by its members; `offsets` and `numbers` have each record as delivered."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     offsets: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -267,7 +267,7 @@ def shares(readers: list[Reader]) -> str:
 
 
 def check(everything: list[Flight], shipment: Shipment, arrivals: Arrivals) -> list[tuple[str, bool]]:
-    """What must hold, and whether it does."""
+    """The claims, and whether each holds."""
     count = len(everything)
     ends = {partition: len(offsets) for partition, offsets in arrivals.offsets.items()}
     contiguous = all(sorted(o) == list(range(len(o))) for o in arrivals.offsets.values())

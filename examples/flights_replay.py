@@ -120,7 +120,7 @@ class Replay(threading.Thread):
 
 @dataclass
 class Results(threading.Thread):
-    """What the pipeline wrote, read from its topics as it comes."""
+    """The results of the pipeline, read from its topics as they arrive."""
 
     bootstrap: str
     delays: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)

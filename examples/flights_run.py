@@ -24,7 +24,7 @@ from rich.table import Table
 from ottla.clients import Admin, ClientError
 
 PIPELINES_END_S = 180.0
-"""The pipelines wait a minute for the end of their micro-batches, and then for that of Spark."""
+"""The pipelines wait a minute for the end of their micro-batches, and then for Spark's end."""
 console = Console()
 
 
@@ -34,7 +34,7 @@ def say(text: str) -> None:
 
 
 def summary(data: Data, replay: Replay, results: Results, said: str) -> None:
-    """What was processed, and the airlines."""
+    """Print the number of processed records, and the airlines."""
     shown = Table(title="Departures from New York, 2013", title_justify="left")
     shown.add_column("Airline")
     shown.add_column("Flights", justify="right")

@@ -1,4 +1,4 @@
-"""What is seen of the example while it runs: a live view at a terminal, a plain line every few seconds elsewhere."""
+"""The view of the running example: live at a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
 
 
 class Statuses(threading.Thread):
-    """What the pipelines publish about themselves, as `ottla stream list` shows it."""
+    """The statuses that the pipelines publish, as `ottla stream list` shows them."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="statuses", daemon=True)
@@ -67,7 +67,7 @@ class Statuses(threading.Thread):
 
 
 class View:
-    """What was sent, what Spark did with it, and the results; `expected` is how many results there will be."""
+    """The sent records, Spark's progress, and the results; `expected` is how many results there will be."""
 
     def __init__(self, replay: Replay, results: Results, statuses: Statuses, admin: Admin, expected: int) -> None:
         self.lags: dict[str, int | None] = {}
@@ -86,7 +86,7 @@ class View:
         return Group(self._progress(), Text(), self._spark(), Text(), self._airlines(), Text(), self._alerts())
 
     def progress(self) -> tuple[object, ...]:
-        """What changes while anything is sent, planned, processed or committed."""
+        """The numbers that change while anything is sent, planned, processed or committed."""
         queries = [
             (name, status.run.run_id, status.batches, status.records, status.busy_since_ms)
             for name, status in sorted(self._statuses.latest.items())

@@ -61,7 +61,7 @@ FOREIGN_CLIENTS = ("tests/interop/", *(f"tests/clients/test_{name}.py" for name 
 
 
 class RunningBroker(Protocol):
-    """What a test may know of a broker."""
+    """The properties of a broker that a test may use."""
 
     kind: str
     bootstrap: str
@@ -143,7 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "both: runs against stock Apache Kafka as well, which shows that the test is right"
     )
-    config.stash[STDERR] = os.dup(2)  # pytest captures the other one during tests
+    config.stash[STDERR] = os.dup(2)  # pytest captures descriptor 2 during tests
     # kafka-python loads its schemas by an importlib function that newer Pythons deprecate.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # A shell's background processes, and their children, ignore Ctrl-C, which some tests send.

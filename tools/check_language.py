@@ -68,7 +68,7 @@ NEW_RULES = [
     (r"an? \w+ of (Spark|Python|Java|Kafka)(?!'s)", "a compound: a Spark session"),
     (r'"""what', "an imperative or a noun phrase"),
 ]
-PENDING = ("src", "tests", "benchmarks", "examples", "tools")
+PENDING = ("src",)
 
 
 def _compiled(rules: list[tuple[str, str]]) -> list[tuple[re.Pattern[str], str]]:

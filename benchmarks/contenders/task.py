@@ -1,4 +1,4 @@
-"""What a contender is asked to do, and the measuring around it."""
+"""The task of a contender, and the measuring around it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(
             raise SystemExit(f"{outcome} of {task.count} records")
         figures = {"CPU s per million": used / outcome * 1e6, "records/s": outcome / seconds}
     figures["start CPU s"] = cpu - started
-    # Not ru_maxrss: that begins with what the parent process had.
+    # Not ru_maxrss: that begins with the parent process's value.
     status = Path("/proc/self/status").read_text()
     figures["peak MB"] = int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
     print(json.dumps(figures))

@@ -38,7 +38,7 @@ log = logging.getLogger("readings")
 
 
 class Reading(BaseModel):
-    """What a sensor has measured."""
+    """A measurement of a sensor."""
 
     sensor: str
     celsius: float
@@ -47,7 +47,7 @@ class Reading(BaseModel):
 
 
 class Readings:
-    """Produces readings, and stores those of the partitions that the group gives to this process."""
+    """Produces readings, and stores the readings of the partitions that the group gives to this process."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Reading] = {}

@@ -1,4 +1,4 @@
-"""Writers of a cluster under faults, each of which knows the fate of its records; and the check of what is stored.
+"""Writers of a cluster under faults, each of which knows the fate of its records; and the check of the stored records.
 
 Each value is `writer:number`. A writer's numbers ascend, and number N is in partition N mod PARTITIONS. A record is
 acknowledged or in doubt. After the faults, each acknowledged record must be stored once, and in order.

@@ -17,7 +17,7 @@ FAILED = 3
 
 
 def main(bootstrap: str, number: str) -> int:
-    """Return the exit code for an error of Kafka."""
+    """Return the exit code for a Kafka error."""
     settings = {"transactional.id": f"copier-{number}", "transaction.timeout.ms": 10_000, **QUICK}
     # A static member gets its partitions back at once when its program starts again.
     consumer = reader(bootstrap, GROUP, **{"group.instance.id": f"copier-{number}", "session.timeout.ms": 6_000})

@@ -8,7 +8,7 @@ _ATTEMPTS = 5
 
 
 def slowness() -> float:
-    """Return how many times slower this machine is than that of the limits, at least 1. It takes about 70 ms."""
+    """Return how many times slower this machine is than the limits' machine, at least 1. It takes about 70 ms."""
     return max(1.0, min(_work() for _ in range(_ATTEMPTS)) / _REFERENCE_MS)
 
 

@@ -1,4 +1,4 @@
-"""A cluster of stock Kafka under load whose nodes are replaced by Ottla, and back; and the check of what it stored.
+"""A cluster of stock Kafka under load whose nodes are replaced by Ottla, and back; and the check of its records.
 
 Writers and groups of consumers run the whole time. `settle` after each step waits until all replicas are in sync and
 every client made progress, so that the next step takes no second replica away.

@@ -1,4 +1,4 @@
-"""A program of Spark as a process that is started again after its death, and what kills it and its processes."""
+"""A Spark program as a process that is started again after its death, and the faults that kill it and its processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IN_TRANSACTION = "workers in a transaction"
 STARTING = "processes of a start"
 """Python's processes, and those that Java starts for files, before each query has finished a micro-batch."""
 MOST_OF_A_START = 30
-"""A start has about so many of them."""
+"""The approximate number of processes of a start."""
 TRANSACTION_S = 3.0
 """How long to wait for an open transaction."""
 
@@ -118,7 +118,7 @@ class Program:
 def start_load(
     bootstrap: str, outputs: Sequence[str], sources: int, targets: int, kind: type[Numbers] = Numbers
 ) -> Numbers:
-    """Create the topic `source` and those of the outputs, and begin to send to the source."""
+    """Create the topic `source` and the topics of the outputs, and begin to send to the source."""
     with Admin(bootstrap) as admin:
         admin.create_topic("source", partitions=sources)
         for name in outputs:

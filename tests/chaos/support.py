@@ -107,7 +107,7 @@ class Writer(threading.Thread):
         self.acknowledged: dict[int, int] = {}
         self.error: str | None = None
         self.retried: set[int] = set()
-        """Errors after which a record is sent again, beside those of a partition that starts."""
+        """Errors after which a record is sent again, beside the errors of a partition that starts."""
         self._process, self._topic, self._partition, self._size = process, topic, partition, size
         self._stopping = threading.Event()
         self._producer: tuple[int, int] | None = None

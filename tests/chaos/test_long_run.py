@@ -140,7 +140,7 @@ class Steady(threading.Thread):
 
 
 def flat(held: list[dict[str, float]], kind: str, allowed: float) -> str:
-    """What there was of a kind in the first and in the second half of the run; fails if it grew by more than that."""
+    """Describe the amounts of a kind in both halves of the run; fail if it grew by more than `allowed`."""
     values = [each[kind] for each in held]
     half = len(values) // 2
     early, late = statistics.median(values[:half] or values), statistics.median(values[half:])

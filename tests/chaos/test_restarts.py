@@ -69,7 +69,7 @@ def test_kill_9_while_logs_are_compacted(process: OttlaProcess) -> None:
         process.kill()
         process.start()
         stored = read_numbers(process.bootstrap, TOPIC)
-        assert stored.items() <= acknowledged.items(), "a record is not the one that was written at its offset"
+        assert stored.items() <= acknowledged.items(), "another record was written at this offset"
         newest = list(acknowledged.items())[-5:]
         assert set(newest) <= stored.items(), "the newest record of a key is lost"
     deadline = time.monotonic() + WAIT_S

@@ -62,7 +62,7 @@ class Sender(Program):
 
 
 class Work:
-    """What the members of the group have done."""
+    """The actions of the group's members."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

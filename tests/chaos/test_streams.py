@@ -56,7 +56,7 @@ HEADERS = (
     "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
     "exception.message",
 )  # fmt: skip
-"""Those of Kafka Connect's DeadLetterQueueReporter (KIP-298), except for the stack trace."""
+"""The headers of Kafka Connect's DeadLetterQueueReporter (KIP-298), except for the stack trace."""
 FAULTS = {
     WORKER: 20, IN_TRANSACTION: 20, "paused worker": 10, DAEMON: 8, PLANNER: 8, SERVER: 3, "broker": 20,
     DRIVER: 3, JVM: 3, "all": 3, STARTING: 6,

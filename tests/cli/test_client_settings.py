@@ -1,6 +1,6 @@
 """The options for the connection, such as `-X` and `-b`, for every command that has them.
 
-The commands are those of `ottla --help`: a new one needs a row in `WORDS`, or these tests fail.
+The commands are read from `ottla --help`: a new one needs a row in `WORDS`, or these tests fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of docs/cli-data.md: each command is run in a shell, and its output must be that of the page."""
+"""The examples of docs/cli-data.md: each command is run in a shell, and its output must equal the page's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The examples that `ottla` prints are run in a shell, exactly as printed, on a new broker.
 
 The examples of all help pages run in one session, in the order of `ottla --help`, so an example may use the topics of
-earlier ones. Only the address differs: 127.0.0.1:9092 is replaced by that of the broker.
+earlier ones. Only the address differs: 127.0.0.1:9092 is replaced by the broker's address.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def examples_of(text: str) -> list[str]:
 
 
 def help_texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Each command with its help page, followed by those of its verbs."""
+    """Each command with its help page, followed by the help pages of its verbs."""
     monkeypatch.setenv("COLUMNS", "100")
     yield "", help_page("", ROOT)
     for path, command in all_commands():

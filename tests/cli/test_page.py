@@ -1,4 +1,4 @@
-"""The examples of docs/cli.md: each command is run on a new broker, and its output must be that of the page.
+"""The examples of docs/cli.md: each command is run on a new broker, and its output must equal the page's.
 
 Nothing is prepared but what the page itself asks for: a broker, and the programs that it shows.
 """

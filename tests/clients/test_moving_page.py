@@ -47,7 +47,7 @@ def test_every_call_in_the_tables_exists(section: str) -> None:
             assert hasattr({"Admin": Admin, "AsyncAdmin": AsyncAdmin}[kind], method)
 
 
-def test_table_of_settings_equals_that_of_the_error_messages() -> None:
+def test_table_of_settings_equals_the_table_of_the_error_messages() -> None:
     rows = re.findall(
         r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.*?) ?\|$", SECTIONS["Settings with other names"], re.MULTILINE
     )
@@ -73,7 +73,7 @@ def test_setting_of_another_client_is_rejected_with_its_name_in_ottla(row: Elsew
 
 
 def test_table_of_defaults_has_the_values_of_each_client() -> None:
-    """librdkafka has no API for its defaults; the values are those of its CONFIGURATION.md, version 2.16."""
+    """librdkafka has no API for its defaults; the values are from its CONFIGURATION.md, version 2.16."""
     assert "partition.assignment.strategy" in SECTIONS["Different defaults"]
     found = re.findall(
         r"^\| `(.+?)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", SECTIONS["Different defaults"], re.MULTILINE

@@ -1,4 +1,4 @@
-"""What a consumer reports: retried problems, rebalances, stored offsets, statistics, and dropped consumers."""
+"""Reports of a consumer: retried problems, rebalances, stored offsets, statistics, and dropped consumers."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_program_without_close_ends_its_threads_first(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("""
 import atexit, threading
-atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # runs after those of the imports
+atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))  # runs after the imports' functions
 from ottla.clients import Admin, Consumer, Producer
 clients = [kind(bootstrap_servers="127.0.0.1:1") for kind in (Admin, Consumer, Producer)]
 print(len(threading.enumerate()) > 1)

@@ -97,7 +97,7 @@ def test_records_of_committed_transactions_are_visible_together(
 
 
 def sorted_values(transactions: int) -> list[bytes]:
-    """What a reader of three partitions in turn sees of the first transactions."""
+    """Return the values of the first transactions that a reader of three partitions in turn sees."""
     return [b"%d %d" % (n, i) for p in range(3) for n in range(transactions) for i in range(p, 30, 3)]
 
 

@@ -1,4 +1,4 @@
-"""Requests of security, quotas and metrics to a broker without them, and those of fenced producers.
+"""Requests of security, quotas and metrics to a broker without them, and requests of fenced producers.
 
 Stock Kafka without an authorizer and on a listener without authentication defines the errors.
 """
@@ -162,7 +162,7 @@ def test_fenced_producer_gets_kafkas_errors(broker: RunningBroker, make_topic: M
             (answer,) = connection.send_message(request, version).responses[0].partition_responses
             return answer.error_code, answer.error_message
 
-        # The message is null: clients show that of the error, "attempted to produce with an old epoch".
+        # The message is null: clients show the text of the error code, "attempted to produce with an old epoch".
         for version in (8, 11, 12):
             assert written(version, 1) == (INVALID_PRODUCER_EPOCH, None)
         added = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic, [0])]

@@ -94,7 +94,7 @@ class Shares(Asking):
         version: int = 1,
         topic_id: bytes | None = None,
     ) -> int:
-        """`epochs` are those of the state and the leader."""
+        """`epochs` are the state epoch and the leader epoch."""
         module = write_share_group_state
         states = [module.StateBatch(*each) for each in batches]
         row = module.PartitionData(partition, *epochs, start, 0, states)
@@ -125,7 +125,7 @@ class Shares(Asking):
         }
 
     def alter(self, offsets: Offsets, group: str | None = None) -> tuple[int, Any]:
-        """The error of the group, and those of the partitions."""
+        """The error of the group, and the errors of the partitions."""
         module = alter_share_group_offsets
         topics = [
             module.AlterShareGroupOffsetsRequestTopic(
@@ -141,7 +141,7 @@ class Shares(Asking):
         }
 
     def forget(self, *topics: str) -> tuple[int, Any]:
-        """The error of the group, and those of the topics."""
+        """The error of the group, and the errors of the topics."""
         module = delete_share_group_offsets
         rows = [module.DeleteShareGroupOffsetsRequestTopic(name) for name in topics]
         response = self.send_message(module.DeleteShareGroupOffsetsRequest(self.group, rows), 0)
@@ -209,7 +209,7 @@ class Shares(Asking):
         ]
 
     def accept(self, *ranges: tuple[int, int], epoch: int | None = None) -> tuple[int, list[int]]:
-        """Accept records of partition 0 without a fetch: the error of the request, and that of the partition."""
+        """Accept records of partition 0 without a fetch: the error of the request, and the partition's."""
         module = share_acknowledge
         rows = [module.AcknowledgementBatch(*each, [ACCEPT]) for each in ranges]
         topics = [module.AcknowledgeTopic(self.topic_id, [module.AcknowledgePartition(0, rows)])]
@@ -352,7 +352,7 @@ def test_leader_does_not_deliver_from_the_former_offsets(broker: RunningBroker, 
 
 
 def test_fetches_of_several_partitions_deliver_all_of_them_in_the_end(shares: Shares) -> None:
-    """Which partitions the first response has is not promised. The limit of records is that of all partitions."""
+    """Which partitions the first response has is not promised. The limit of records is for all partitions."""
     for partition in (0, 1):
         for _ in range(4):
             assert send_batch(shares, shares.topic, batch([b"a", b"b"]), partition=partition).error_code == 0

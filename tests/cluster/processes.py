@@ -128,7 +128,7 @@ class Place(NamedTuple):
 
 
 class Cluster:
-    """Nodes by id, with what tests do to them."""
+    """Nodes by id, and the operations that tests need."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a node does with its directories before and after it is in the cluster."""
+"""The directories of a node before and after it is in the cluster."""
 
 from __future__ import annotations
 

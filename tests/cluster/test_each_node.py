@@ -39,7 +39,7 @@ class Nodes:
         self.addresses = dict(zip(NODES, bootstrap.split(","), strict=True))
 
     def tool(self, node: int, name: str, *words: object, code: int = 0) -> str:
-        """What a tool prints that knows only one node; its exit code must be `code`."""
+        """Return the output of a tool that knows only one node; its exit code must be `code`."""
         address: tuple[object, ...] = ("--bootstrap-server", self.addresses[node])
         if name == "cluster":  # its verb comes first
             address, words = (words[0], *address), words[1:]

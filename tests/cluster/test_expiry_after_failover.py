@@ -1,4 +1,4 @@
-"""What expires at a coordinator that took over: transactions, and members that stopped while another node led.
+"""Expiry at a coordinator that took over: of transactions, and of members that stopped while another node led.
 
 The nodes are shared by the tests of this file. Each test kills a coordinator and starts it again.
 """

@@ -74,7 +74,7 @@ def wait_until_in_sync(cluster: Cluster) -> None:
 
 
 async def answer_after_loss(lost_port: int, port: int, pid: int) -> MetadataResponse:
-    """What the broker at `port` answers to a client that asks when its connection to a killed leader is closed."""
+    """Return the answer of the broker at `port` to a client whose connection to a killed leader was just closed."""
     lost = await ClientConnection.connect("127.0.0.1", lost_port, client_id="test", timeout_s=LIMIT_S)
     other = await ClientConnection.connect("127.0.0.1", port, client_id="test", timeout_s=LIMIT_S)
     is_closed = asyncio.Event()

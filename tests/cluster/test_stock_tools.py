@@ -59,7 +59,7 @@ class Tools:
         return done.stdout + done.stderr
 
     def both(self, name: str, *words: object) -> tuple[str, str]:
-        """What the tool prints with brokers and with controllers."""
+        """Return the tool's outputs with brokers and with controllers."""
         return self.ok(name, *words), self.ok(name, *words, controllers=True)
 
 
@@ -115,7 +115,7 @@ def write_plan(path: Path, topic: str, rows: Sequence[tuple[list[int], list[str]
 
 
 def replicas_by_directory(tools: Tools, topic: str) -> dict[tuple[int, str], list[tuple[str, bool]]]:
-    """What kafka-log-dirs shows: (broker, directory) -> [(partition, whether it is a copy that is being made)]."""
+    """Run kafka-log-dirs: (broker, directory) -> [(partition, whether it is a future replica)]."""
     listing = json.loads(tools.ok("log-dirs", "--describe", "--topic-list", topic).splitlines()[-1])
     return {
         (broker["broker"], directory["logDir"]): [(each["partition"], each["isFuture"]) for each in found]

@@ -48,7 +48,7 @@ class Member:
         """The assignment of the last response that had one."""
         self.clings = False
         self.needs_full = False
-        """The last response was lost or an error: the next heartbeat is a full one, as those of real clients."""
+        """The last response was lost or an error: the next heartbeat is a full one, as with real clients."""
 
     @property
     def partitions(self) -> dict[str, list[int]]:

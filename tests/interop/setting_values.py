@@ -51,7 +51,7 @@ class Oracle:
         self._put(kind, *(word for pair in settings.items() for word in pair))
 
     def ask_properties(self, data: bytes) -> None:
-        """What java.util.Properties reads from a file."""
+        """Ask for the properties that java.util.Properties reads from a file."""
         self._put("properties", data.decode("latin-1"))
 
     def _put(self, *words: str) -> None:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, field by field: values, sources, synonyms and types are those of stock Kafka, set alike."""
+"""DescribeConfigs, field by field: values, sources, synonyms and types equal stock Kafka's, set alike."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PROPERTIES = {**TEST_PROPERTIES, "metadata.log.max.record.bytes.between.snapshot
 
 
 class Left(NamedTuple):
-    """What a broker of `kind` left in `data`."""
+    """The files that a broker of `kind` left in `data`."""
 
     kind: str
     data: Path

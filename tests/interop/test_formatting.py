@@ -28,7 +28,7 @@ LEVELS = ("--feature", "streams.version=0")
 
 
 def contents(home: Path) -> dict[str, object]:
-    """What each file below `home` contains, without times and random ids."""
+    """Return the contents of each file below `home`, without times and random ids."""
     found: dict[str, object] = {}
     for path in sorted(home.rglob("*.checkpoint")):
         batches = []

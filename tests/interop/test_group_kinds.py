@@ -145,7 +145,7 @@ class Groups(Asking):
         assert answer.error_code == 0
 
     def answer(self, kind: str, ask: Ask) -> dict[str, object]:
-        """What the broker says, with neutral names."""
+        """Return the broker's answer, with neutral names."""
         group = self.make(kind)
         request, version = ask(group)
         if isinstance(request, txn_offset_commit.TxnOffsetCommitRequest):

@@ -27,7 +27,7 @@ def jvm() -> None:
 
 
 def metadata_shell(snapshot: Path, *commands: str) -> str:
-    """What the stock shell prints. It sometimes waits for its own reader for ever, and is then started again."""
+    """Return the output of the stock shell, which is started again if it waits for its own reader for ever."""
     for _ in range(SHELL_STARTS):
         shown = _metadata_shell(snapshot, commands)
         if SHELL_IS_READY in shown:

@@ -1,6 +1,6 @@
 """Brokers of one cluster that are Ottla and stock Kafka 4.3: each registers with the other's controller.
 
-They replicate from each other with acks=all, and a broker that stops gives its leaderships to the other one. The
+They replicate from each other with acks=all, and a broker that stops gives its leaderships to the other broker. The
 feature levels are stock Kafka's defaults.
 """
 

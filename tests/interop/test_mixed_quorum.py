@@ -35,7 +35,7 @@ class StockController:
         *how: str,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`settings` replace those of a dynamic quorum."""
+        """`settings` replace the settings of a dynamic quorum."""
         (self.port,) = kafka.free_ports(1)
         directory.mkdir(parents=True)
         self.properties = directory / "server.properties"

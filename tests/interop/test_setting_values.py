@@ -117,7 +117,7 @@ class Attempt(NamedTuple):
 
 
 def _differs(attempt: Attempt) -> str | None:
-    """What is different though it should not be, as a line."""
+    """Describe a difference that should not exist, as a line."""
     setting, text, stock, ours = attempt
     name, shown = setting.name, f"{setting.name}={text!r}"
     if stock is None and ours is not None:
@@ -278,7 +278,7 @@ class Changing(Asking):
 
 def _changes(setting: ServerSetting, kind: int, *, cluster_wide: bool) -> list[str]:
     values = attempts(setting)
-    # What may not change is refused by its name; what all brokers share is judged as that of one broker.
+    # What may not change is refused by its name; settings that all brokers share are judged as settings of one broker.
     return values[:3] if kind == BROKER and (setting.update == "read-only" or cluster_wide) else values
 
 

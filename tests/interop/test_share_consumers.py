@@ -23,7 +23,7 @@ def from_the_start(tools: Tools, group: str, **settings: object) -> None:
 
 
 def read(tools: Tools, name: str, count: int, *options: object) -> list[str]:
-    """What the console consumer prints of `count` records: the delivery count and the value."""
+    """Read `count` records with the console consumer: the delivery count and the value of each."""
     wanted = ("--topic", name, "--group", name, "--max-messages", count, "--formatter-property=print.delivery=true")
     return tools.ok("console-share-consumer", *wanted, *options).splitlines()
 

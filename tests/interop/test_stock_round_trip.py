@@ -60,7 +60,7 @@ class EagerOttla(OttlaOnStock):
 
 
 class Seen(NamedTuple):
-    """What stock Kafka shows of a directory."""
+    """The contents of a directory as stock Kafka shows them."""
 
     features: dict[str, str]
     groups: list[list[str]]

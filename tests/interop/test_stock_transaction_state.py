@@ -31,7 +31,7 @@ NAMES = ("committed", "aborted", "open", "empty", "java")
 
 class Written(NamedTuple):
     described: dict[str, dict[str, str]]
-    """What `kafka-transactions describe` prints: the values of each id by their titles."""
+    """The output of `kafka-transactions describe`: the values of each id by their titles."""
     records: list[tuple[bytes, bytes | None]]
 
 

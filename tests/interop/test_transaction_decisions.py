@@ -61,7 +61,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.StockKafka
 
 
 class Pair:
-    """One transactional id at stock Kafka and at the core. Producer ids are those of the core."""
+    """One transactional id at stock Kafka and at the core. Producer ids are the core's."""
 
     def __init__(self, connection: Connection, transactional_id: str, seed: int) -> None:
         self.connection = connection
@@ -146,7 +146,7 @@ class Pair:
         return mine, theirs
 
     def described(self) -> tuple[object, object]:
-        """What both say of the transaction, once stock Kafka has written its markers."""
+        """Return the descriptions of the transaction by both, once stock Kafka has written its markers."""
         mine = self.driver.ask(DescribeTransaction(self.name))
         deadline = time.monotonic() + TIMEOUT_S
         while True:

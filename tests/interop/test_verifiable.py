@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 
 def events(process: subprocess.Popen[str]) -> list[dict[str, object]]:
-    """What a verifiable client printed until it ended, one JSON object a line."""
+    """Return the output of a verifiable client after its end, one JSON object a line."""
     try:
         output, _ = process.communicate(timeout=WAIT_S)
     finally:

@@ -74,7 +74,7 @@ def tried(mutation: Mutation, copy: Path) -> str | None:
 
 
 def other_than(expected: int, test: str, environment: Mapping[str, str]) -> str | None:
-    """What pytest said if it ended otherwise; None if it did as expected. A skipped test did not pass."""
+    """Return pytest's output if it ended otherwise; None if it ended as expected. A skipped test did not pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
     try:
         done = subprocess.run(

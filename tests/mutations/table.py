@@ -870,7 +870,7 @@ CRASHES = (
         ),
     ),
     Mutation(
-        "batches of several producers do not count as those of one open transaction",
+        "batches of several producers do not count as batches of one open transaction",
         "coordination/transactions/verification.py",
         "        elif producer != (producer_id, epoch):\n            return False\n",
         "",
@@ -891,7 +891,7 @@ CRASHES = (
         (f"{TRANSACTIONS}::test_batch_waits_until_its_partition_is_added_on_disk",),
     ),
     Mutation(
-        "an open transaction is that of the producer's own epoch",
+        "an open transaction belongs to the producer's own epoch",
         "coordinators/transaction/shard.py",
         "            and (metadata.producer_id, metadata.producer_epoch) == producer\n",
         "",
@@ -1487,7 +1487,7 @@ SHORTAGES = (
         ),
     ),
     Mutation(
-        "a log whose files were closed with its topic does not create them again, over those of a new topic",
+        "a log whose files were closed with its topic does not create them again, over the files of a new topic",
         "log/segment.py",
         "        self.allocated = ALLOCATE_FROM\n        self.to_create = False\n",
         "        self.allocated = ALLOCATE_FROM\n",
@@ -2615,7 +2615,7 @@ SPARK_EXACTLY_ONCE = (
         (f"{UNIT}/clients/test_transactions.py::test_offsets_of_a_commit_follow_the_records_and_are_committed_once",),
     ),
     Mutation(
-        "a task of Spark fences earlier attempts before it reads the marker",
+        "a Spark task fences earlier attempts before it reads the marker",
         "spark/transactional_writer.py",
         "        producer.init_transactions(transactional_id=attempt.transactional_id)\n"
         "        marker = read_marker(admin, attempt)\n",
@@ -2625,7 +2625,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark checks the layout in the first batch of a run, also if a worker has left a producer",
+        "a Spark task checks the layout in the first batch of a run, also if a worker has left a producer",
         "spark/exactly_once.py",
         "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
         "    return attempt.number == 0 and kept.batches == attempt.batch\n",
@@ -2681,7 +2681,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark commits its marker in the transaction of its rows",
+        "a Spark task commits its marker in the transaction of its rows",
         "spark/transactional_writer.py",
         "    producer.commit_transaction(offsets=offsets, group=attempt.transactional_id)\n",
         "    assert offsets\n    producer.commit_transaction()\n",
@@ -2689,7 +2689,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark waits for slow rows for as long as the producer does",
+        "a Spark task waits for slow rows for as long as the producer does",
         "spark/transactional_writer.py",
         "        is_early = isinstance(error, RequestTimedOut) and not task.is_acknowledged\n",
         "        is_early = False\n",
@@ -2697,7 +2697,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark reports the error of a row, not that of its transaction",
+        "a Spark task reports the error of a row, not its transaction's error",
         "spark/transactional_writer.py",
         "        task.finish()  # The error of a row",
         "        # The error of a row",
@@ -2705,7 +2705,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a task of Spark that has written writes nothing",
+        "a Spark task that has written writes nothing",
         "spark/transactional_writer.py",
         "        if has_written(attempt, marker):\n",
         "        if False:\n",
@@ -3413,7 +3413,7 @@ CLUSTER = (
         "log/log.py",
         "        if sync:\n            self.flush()\n",
         "",
-        (f"{STORAGE}/test_follower.py::test_power_cut_after_a_truncation_leaves_a_prefix_of_what_was_written",),
+        (f"{STORAGE}/test_follower.py::test_power_cut_after_a_truncation_leaves_a_prefix_of_the_written_records",),
     ),
     Mutation(
         "an operation of the controller is answered when a majority has its records",
@@ -3558,7 +3558,7 @@ STREAMS = (
         "spark/collectors.py",
         '"" if _is_chosen(_environment(_OF_JAVA)) else options',
         "options",
-        (f"{UNIT}/spark/test_collectors.py::test_that_of_each_java_is_kept",),
+        (f"{UNIT}/spark/test_collectors.py::test_collector_of_each_java_is_kept",),
     ),
     Mutation(
         "a lost worker restarts a query even if the process that aborts its write was lost, too",
@@ -3568,7 +3568,7 @@ STREAMS = (
         (f"{DECLARATION}/test_failures.py::test_failure_is_that_before_a_write_that_could_not_be_aborted",),
     ),
     Mutation(
-        "a process of Spark that is lost at a start is retried, although pyspark has no class for the exception",
+        "a Spark process that is lost at a start is retried, although pyspark has no class for the exception",
         "spark/internals/errors.py",
         "SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)",
         "SPARK_ERRORS: Final = (PySparkException,)",
@@ -3670,7 +3670,7 @@ STREAMS = (
         "streams/key_samples.py",
         'if row["task"] == slow.task)',
         "if row)",
-        ("tests/streams/test_key_samples.py::test_most_frequent_key_is_that_of_the_task_that_has_it_in_spark",),
+        ("tests/streams/test_key_samples.py::test_most_frequent_key_is_reported_for_the_task_that_has_it_in_spark",),
     ),
     Mutation(
         "the key of an operator behind another one is not guessed",

@@ -59,7 +59,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_extension_that_cannot_be_compiled_removes_the_others_and_those_of_earlier_builds(project: Path) -> None:
+def test_extension_that_cannot_be_compiled_removes_the_others_also_of_earlier_builds(project: Path) -> None:
     done = build(project)
     assert done.returncode == 0, done.stderr
     assert set(built(project)) == {"good", "other"}

@@ -1,4 +1,4 @@
-"""What `pip install` gets: the source archive, wheels made of it, and that broker and clients run from each of them.
+"""`pip install`: the contents of the source archive and of wheels made of it; broker and clients run from each.
 
 Built with the setuptools and Cython that are installed already, without optimising: seconds, and no network. The tests
 are in one xdist group, so that everything is built once.

@@ -1,4 +1,4 @@
-"""What the tests run Ottla against: stock Apache Kafka and its tools, kcat, kafkajs.
+"""The peers that the tests run Ottla against: stock Apache Kafka and its tools, kcat, kafkajs.
 
 `python -m tests.peers fetch` brings all of it to the cache; `kafka` runs stock brokers and tools, `node` runs scripts.
 Nothing here is part of the package.

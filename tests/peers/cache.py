@@ -24,7 +24,7 @@ def in_ci() -> bool:
 
 
 def missing_for_jvm() -> str | None:
-    """What stands in the way of running stock Kafka, as a sentence, or None."""
+    """Return the reason why stock Kafka cannot run, as a sentence, or None."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return "no JDK 17+ (java, javac) on the PATH"
     if not (KAFKA / ".complete").exists():
@@ -41,7 +41,7 @@ def connector_jars() -> list[str]:
 
 
 def missing_for_node() -> str | None:
-    """What stands in the way of running kafkajs, as a sentence, or None."""
+    """Return the reason why kafkajs cannot run, as a sentence, or None."""
     if shutil.which("node") is None:
         return "no Node.js (node) on the PATH"
     if not (KAFKAJS / ".complete").exists():

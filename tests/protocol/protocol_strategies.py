@@ -65,7 +65,7 @@ def structs(cls: type[Struct]) -> st.SearchStrategy[Any]:
 
 
 def carried(value: Struct, version: int) -> Any:
-    """A copy with what `version` can carry: other fields have their default, null becomes the zero of its type."""
+    """A copy with the fields that `version` can carry: others have their default, null becomes the zero of its type."""
     copy = type(value)()
     for plan in plans_of(type(value)):
         if plan.exists(version):

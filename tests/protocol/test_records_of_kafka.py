@@ -1,4 +1,4 @@
-"""What Kafka stores, read and written again: records that a stock Kafka 4.3 wrote into its internal topics."""
+"""Kafka's stored records, read and written again: a stock Kafka 4.3 wrote them into its internal topics."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
     drop [V->W]              lose the messages in flight (of one connection)
     flush V                  the flush of replica V finishes
     propose V VALUE          replica V, a leader, appends a record
-    snapshot V               replica V writes a snapshot of what is committed, and deletes the log below its end
+    snapshot V               replica V writes a snapshot of its committed records, and deletes the log below its end
     add V at=L               ask replica L, a leader, to make V a voter
     remove V at=L            ask replica L, a leader, to remove voter V
     upgrade at=L             ask replica L, a leader, to raise kraft.version to 1

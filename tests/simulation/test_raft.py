@@ -215,7 +215,7 @@ def test_record_of_an_old_epoch_is_not_committed_without_one_of_the_leaders_own(
     assert quorum.propose("old")
     quorum.run(20)
     quorum.crash(first)
-    # Another voter leads, and only it has the first record of its epoch, which is later than that of "old".
+    # Another voter leads, and only it has the first record of its epoch, which is later than the epoch of "old".
     quorum.blocked = set()
     quorum.limit = quorum.disks[first].end - 1
     leader = elected(quorum)

@@ -1,4 +1,4 @@
-"""Calls of Java that an exception of a signal handler interrupts, such as that of pytest-timeout."""
+"""Java calls that an exception of a signal handler interrupts, such as pytest-timeout's."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Cut(Exception):
 
 @dataclass
 class Context:
-    """What Spark tells a task."""
+    """The task context that Spark provides."""
 
     task: int
     properties: dict[str, str]
@@ -82,7 +82,7 @@ class Query:
     properties: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
     number: int = 0
-    """That of the attempt: 0 for the first one that Spark makes of a task."""
+    """The number of the attempt: 0 for Spark's first attempt of a task."""
 
     def __post_init__(self) -> None:
         with Admin(self.bootstrap) as admin:

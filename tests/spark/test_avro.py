@@ -56,7 +56,7 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=[f"schema{i}" for i in range(len(SCHEMAS))])
-def test_types_equal_those_of_sparks_converter(spark: SparkSession, schema: Any) -> None:
+def test_types_equal_the_types_of_sparks_converter(spark: SparkSession, schema: Any) -> None:
     java = spark._jvm
     text = json.dumps(schema)
     theirs = getattr(java, CONVERTERS).toSqlType(getattr(java, "org.apache.avro.Schema$Parser")().parse(text))
@@ -66,7 +66,7 @@ def test_types_equal_those_of_sparks_converter(spark: SparkSession, schema: Any)
 
 
 @pytest.mark.parametrize("nullable", [False, True])
-def test_schemas_equal_those_of_sparks_converter(spark: SparkSession, nullable: bool) -> None:
+def test_schemas_equal_the_schemas_of_sparks_converter(spark: SparkSession, nullable: bool) -> None:
     kind = spark.createDataFrame([], COLUMNS).schema
     java = spark._jvm
     theirs = getattr(java, CONVERTERS).toAvroType(

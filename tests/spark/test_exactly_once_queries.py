@@ -27,7 +27,7 @@ ALL, STREAMS = "spark.sql.adaptive.enabled", "spark.sql.adaptive.streaming.state
 
 
 class Stream:
-    """Queries that read a topic and write to another one with exactlyOnce, to the end of what is available."""
+    """Queries that read a topic and write to another one with exactlyOnce, to the end of the available records."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
         self.source, self.target = unique("source"), unique("target")
@@ -135,7 +135,7 @@ def test_committed_records_of_transactions_are_copied_once(stream: Stream) -> No
         producer.send(stream.source, b"open", partition=0)
         producer.flush()
         stream.write(stream.rows(**read).select("value"))
-        assert stream.written() == committed, "neither aborted records nor those of the open transaction"
+        assert stream.written() == committed, "neither aborted records nor records of the open transaction"
         producer.commit_transaction()
     stream.write(stream.rows(**read).select("value"))
     assert stream.written() == [*committed, b"open"]

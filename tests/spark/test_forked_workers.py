@@ -29,7 +29,7 @@ LASTING = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 
 @pytest.fixture
 def launcher() -> Path:
-    """That of this process."""
+    """The launcher of this process."""
     found = forked_workers.start()
     assert found is not None
     return found

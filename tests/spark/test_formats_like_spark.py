@@ -1,4 +1,4 @@
-"""JSON columns equal those of Spark's from_json and to_json."""
+"""JSON columns equal the columns of Spark's from_json and to_json."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def test_fields_equal_those_of_from_json(spark: SparkSession) -> None:
+def test_fields_equal_the_fields_of_from_json(spark: SparkSession) -> None:
     differences = []
     with in_utc(spark):
         for kind, fields in FIELDS.items():
@@ -146,7 +146,7 @@ def test_fields_equal_those_of_from_json(spark: SparkSession) -> None:
     assert not differences
 
 
-def test_valid_and_invalid_json_equal_those_of_from_json(spark: SparkSession) -> None:
+def test_valid_and_invalid_json_are_read_as_by_from_json(spark: SparkSession) -> None:
     schema = "a INT, _corrupt_record STRING"
     assert ours(schema, [*WHOLES]).to_pylist() == theirs(spark, schema, WHOLES)
 
@@ -191,6 +191,6 @@ def test_columns_are_written_as_to_json_does(spark: SparkSession) -> None:
         json.loads(one)
 
 
-def test_schema_equals_the_one_that_spark_parses(spark: SparkSession) -> None:
+def test_schema_equals_sparks_parsed_schema(spark: SparkSession) -> None:
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "value.format": "json", "value.schema": SCHEMA}
     assert column_type("value", read_source_options(given, streaming=False)) == spark.createDataFrame([], SCHEMA).schema

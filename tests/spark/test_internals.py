@@ -290,7 +290,7 @@ def test_plan_of_a_processor(spark: SparkSession, tmp_path: Path) -> None:
         assert [[each.name for each in keys] for keys, _ in node.keys] == [["value"]]
 
 
-def test_check_streaming_is_that_of_a_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_check_streaming_checks_like_a_start(spark: SparkSession, tmp_path: Path) -> None:
     counted = lines(spark, tmp_path).groupBy("value").count()
     plans.check_streaming(counted, is_update=True)
     with pytest.raises(AnalysisException, match="watermark"):

@@ -88,7 +88,7 @@ def test_columns_have_the_sent_keys_values_headers_and_timestamps(world: World) 
 
 
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_arrow_schema_is_the_one_that_spark_expects(include_headers: bool) -> None:
+def test_arrow_schema_is_the_schema_that_spark_expects(include_headers: bool) -> None:
     options = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "includeHeaders": str(include_headers)}
     wanted = to_arrow_schema(source_schema(read_source_options(options)), timezone="UTC")
     assert arrow_schema(include_headers).equals(wanted)

@@ -137,7 +137,7 @@ class Sink:
         return self.ottla.faults.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None, topic=self.target, partition=1)
 
     def committed(self) -> Counter[str]:
-        """What a reader with read_committed sees now."""
+        """Return the values that a reader with read_committed sees now."""
         settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
         with Consumer(bootstrap_servers=self.ottla.bootstrap, **settings) as consumer:
             ends = consumer.end_offsets([(self.target, 0), (self.target, 1)])

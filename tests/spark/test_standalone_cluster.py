@@ -87,7 +87,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[dict[str, object]]:
         ends = consumer.end_offsets(partitions)
         for _ in range(1_000):
             rows += [json.loads(record.value) for record in consumer.poll(0.1)]
-            # The last offset of a partition may be that of a transaction marker.
+            # The last offset of a partition may belong to a transaction marker.
             if all(consumer.position(each) >= ends[each] for each in ends):
                 break
     assert len(rows) == count

@@ -82,7 +82,7 @@ class House:
 
 
 class _Only:
-    """What the cleaner needs of a log manager, with one log: simulated disks have no lock file."""
+    """The part of a log manager that the cleaner needs, with one log: simulated disks have no lock file."""
 
     def __init__(self, log: Log) -> None:
         self.log = log

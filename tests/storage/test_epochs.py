@@ -25,7 +25,7 @@ def of_log(log: list[int], start: int = 0) -> LeaderEpochs:
 
 
 def end_of(log: list[int], epoch: int) -> tuple[int, int]:
-    """What a follower receives that asks for the end of an epoch."""
+    """Return the answer to a follower that asks for the end of an epoch."""
     later = [offset for offset, each in enumerate(log) if each > epoch]
     if not log or epoch > log[-1]:
         return -1, -1
@@ -45,7 +45,7 @@ def test_epochs_answer_as_the_records_of_the_log(log: list[int]) -> None:
 
 @settings(max_examples=60)
 @given(LOGS, st.integers(0, 20), st.integers(0, 20))
-def test_truncated_epochs_are_those_of_the_remaining_records(log: list[int], start: int, end: int) -> None:
+def test_truncated_epochs_are_the_epochs_of_the_remaining_records(log: list[int], start: int, end: int) -> None:
     start, end = min(start, len(log)), min(end, len(log))
     epochs = of_log(log)
     epochs.truncate_from_end(end)

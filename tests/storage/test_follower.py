@@ -149,7 +149,7 @@ def test_batch_that_overlaps_the_log_is_rejected(leader: Log, follower: Log) -> 
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_power_cut_after_a_truncation_leaves_a_prefix_of_what_was_written(leader: Log, seed: int) -> None:
+def test_power_cut_after_a_truncation_leaves_a_prefix_of_the_written_records(leader: Log, seed: int) -> None:
     """Truncated records may come back, but never behind records that were appended after the truncation."""
     disk = SimulatedDisk(seed)
     log = open_at("/logs", files=disk)

@@ -1,4 +1,4 @@
-"""What a log and the log manager write to the broker's log: stock Kafka's lines."""
+"""The lines of a log and the log manager in the broker's log: stock Kafka's lines."""
 
 from __future__ import annotations
 

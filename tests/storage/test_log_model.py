@@ -1,6 +1,6 @@
 """A log against a model, with random operations: appends, rolls, truncation at both ends, retention, compaction,
 expiry, flushes, checkpoints, deletion and recreation, changes of cleanup.policy, and reassignment, after which the log
-is that of a follower. A run ends with a stop, a kill, a power cut or a disk failure.
+is a follower's. A run ends with a stop, a kill, a power cut or a disk failure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sent:
 
 @dataclass
 class Truth:
-    """What was sent to one incarnation of a partition, and what was promised."""
+    """The records that were sent to one incarnation of a partition, and the promises made for them."""
 
     topic_id: Uuid
     sent: list[Sent] = field(default_factory=list)

@@ -23,7 +23,7 @@ TRANSACTIONAL = 0x10
 
 
 def fill(log: Log) -> list[bytes | None]:
-    """Records of three leader epochs, in ten segments; those of producer 7 are aborted in each of them."""
+    """Records of three leader epochs, in ten segments; the records of producer 7 are aborted in each of them."""
     written: list[bytes | None] = []
     for number in range(COUNT):
         value = b"%04d" % number + bytes(100)

@@ -30,7 +30,7 @@ RETAINED = 600
 
 
 class Story:
-    """What was sent and what was acknowledged, on a disk with repeated power cuts."""
+    """The sent and the acknowledged records, on a disk with repeated power cuts."""
 
     def __init__(self, seed: int, home: Path) -> None:
         self.random = random.Random(seed)

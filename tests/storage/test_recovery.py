@@ -312,7 +312,7 @@ def test_flush_without_descriptors_promises_nothing_and_is_retried() -> None:
 
 
 class Story:
-    """What was written and what was promised, to be compared with the state after a crash."""
+    """The written records and the promises, to be compared with the state after a crash."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

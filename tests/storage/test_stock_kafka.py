@@ -1,4 +1,4 @@
-"""The same files: stock dump-log reads our logs, and our log opens those of a killed stock broker."""
+"""The same files: stock dump-log reads our logs, and our log opens the files of a killed stock broker."""
 
 import os
 import re

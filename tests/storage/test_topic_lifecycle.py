@@ -41,7 +41,7 @@ BLOCK = 1000
 
 @dataclass
 class Topic:
-    """What the test knows about a topic; `sent` may have one more than `answered` in a partition."""
+    """The test's knowledge of a topic; `sent` may have one more than `answered` in a partition."""
 
     partitions: int
     limit: str | None = None
@@ -51,7 +51,7 @@ class Topic:
 
 @dataclass
 class Known:
-    """What a client knows: topics by name, and the offsets of one group by topic and partition."""
+    """The knowledge of a client: topics by name, and the offsets of one group by topic and partition."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -45,7 +45,7 @@ def marker(offset: int, *, commit: bool) -> bytes:
 
 
 def empty(offset: int) -> bytes:
-    """What compaction leaves of the last batch of a producer."""
+    """The batch that compaction leaves of the last batch of a producer."""
     return bytes(encode_empty_batch(read_header(at(offset, producer=BatchProducer(5, 0, 0)))))
 
 

@@ -72,7 +72,7 @@ SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 WAIT_S = 200
 ORPHANS_S = 20
 NOISE = ("incubator", "log4j", "log level", "native-hadoop", "adaptive", "Failed to cancel job group", "[Stage ")
-"""What Spark prints by default although nothing is wrong."""
+"""Words in lines that Spark prints by default although nothing is wrong."""
 
 
 class Started:

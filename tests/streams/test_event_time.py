@@ -93,7 +93,7 @@ def test_idle_partition_does_not_hold_windows_back_and_late_records_are_counted(
     send(0, "11:11:00")
     assert test.read("hours") == [(None, {"hour": "2026-01-01T10:00:00.000Z", "count": 1})]
     assert test.late() == 0
-    # The watermark is 11:01: that of the fastest partition.
+    # The watermark of the fastest partition counts: 11:01.
     send(1, "10:59:00")
     send(1, "11:00:30")
     assert test.read("hours") == []
@@ -118,7 +118,7 @@ def waiting(
     return unmatched(ads, clicks)
 
 
-def test_stream_without_records_holds_the_other_ones_back(ottla_streams: Start) -> None:
+def test_stream_without_records_holds_the_other_streams_back(ottla_streams: Start) -> None:
     test = ottla_streams(waiting)
     test.send("ads", {"ad": "x", "shown": "2026-01-01T10:00:00Z"}, {"ad": "y", "shown": "2026-01-01T12:00:00Z"})
     assert test.read("unmatched") == []

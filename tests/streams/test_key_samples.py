@@ -155,7 +155,7 @@ def encoded_in_avro(user: str) -> bytes:
 
 
 def produce(ottla: Ottla) -> None:
-    """Write 200 records to each topic, of which 120 have the user `hot`; the other ones have 20 users."""
+    """Write 200 records to each topic, of which 120 have the user `hot`; the others have 20 users."""
     users = ["hot" if number % 5 < 3 else f"user{number % 20}" for number in range(200)]
     time = "2026-01-01T00:00:00Z"
     clicks = [json.dumps({"user": user, "id": f"i{number}", "at": time}) for number, user in enumerate(users)]
@@ -208,7 +208,7 @@ def at_the_beginning(declared: Pipeline) -> Status:
     ],
     ids=lambda each: each.name if isinstance(each, Pipeline) else "",
 )
-def test_most_frequent_key_is_that_of_the_task_that_has_it_in_spark(
+def test_most_frequent_key_is_reported_for_the_task_that_has_it_in_spark(
     ottla_spark: SparkSession, ottla: Ottla, tmp_path: Path, declared: Pipeline, operator: str, columns: list[str],
     value: str, options: dict[str, str] | None,
 ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""The pipelines of a file, and the lines of `ottla stream` for wrong ones; without a session of Spark."""
+"""The pipelines of a file, and the lines of `ottla stream` for wrong ones; without a Spark session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_all_pipelines_of_a_file_or_those_of_some_names(file: Path) -> None:
+def test_all_pipelines_of_a_file_or_the_named_ones(file: Path) -> None:
     assert [each.name for each in load_pipelines(file)] == ["first", "second"]
     (second,) = load_pipelines(file, ["second", "second"])
     assert second.inputs["rows"].topic == "c"

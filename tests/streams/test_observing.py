@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -131,7 +131,9 @@ def test_pipelines_are_listed_and_described(ottla: Ottla, command: Command, publ
 
 
 @pytest.mark.parametrize("phase", ["failed", "stopped", "running"])
-def test_lag_is_that_of_now(phase: Phase, ottla: Ottla, command: Command, publish: Callable[[Status], None]) -> None:
+def test_lag_is_computed_from_the_present_ends(
+    phase: Phase, ottla: Ottla, command: Command, publish: Callable[[Status], None]
+) -> None:
     publish(replace(status(ottla), phase=phase))
     ottla.produce("orders", "f", partition=0)
     ottla.produce("orders", "g", partition=1)
@@ -152,7 +154,7 @@ def test_lag_of_the_last_status_is_shown_without_access_to_the_inputs(
     monkeypatch.setattr(Admin, "describe_topics", refuse)
     answer = command("list")
     assert "failed    0" in answer.out
-    assert "The ends of the inputs are not known; the lag is that of the last status: not authorized" in answer.err
+    assert "The ends of the inputs are not known; the lag is from the last status: not authorized" in answer.err
 
 
 @pytest.mark.parametrize("words", [(), ("--long",)])

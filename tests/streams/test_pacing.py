@@ -114,7 +114,7 @@ def running(
 
 
 def send(ottla: Ottla, *numbers: int) -> None:
-    """Send records whose event time is a minute after that of the previous number."""
+    """Send records whose event time is a minute later for each number."""
     for number in numbers:
         ottla.produce("rows", json.dumps({"number": number, "at": f"2026-01-01T10:{number:02}:00Z"}))
 
@@ -207,7 +207,7 @@ def test_stop_does_not_wait_for_the_next_micro_batch_and_why_sees_no_problem_in_
     assert "long micro-batch" not in capsys.readouterr().out
 
 
-def test_run_takes_a_latency_that_replaces_that_of_the_pipelines(
+def test_run_takes_a_latency_that_replaces_the_pipelines_latencies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken: list[Settings] = []

@@ -237,7 +237,7 @@ def test_start_of_a_wrong_program_is_not_tried_again(monkeypatch: pytest.MonkeyP
 
 
 class FromJava(Py4JJavaError):  # type: ignore[misc,unused-ignore]
-    """An exception of Java that pyspark has no class for."""
+    """A Java exception that pyspark has no class for."""
 
     def __init__(self, text: str) -> None:
         self.java_exception, self.text = None, text
@@ -315,7 +315,7 @@ def test_start_ends_after_the_last_restart_or_a_signal(monkeypatch: pytest.Monke
 ])  # fmt: skip
 def test_failed_plan_may_succeed_later_if_a_process_or_broker_was_away(text: str, kind: type[StreamsError]) -> None:
     class Failing:
-        """A session of Spark, and a reader of it, that fails."""
+        """A Spark session, and a reader of it, that fails."""
 
         def __getattr__(self, name: str) -> Any:
             return self

@@ -102,7 +102,7 @@ class Changes:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_joins_of_tables_equal_those_of_plain_python(
+def test_joins_of_tables_equal_joins_in_plain_python(
     seed: int, ottla_spark: SparkSession, ottla: Ottla, tmp_path: Path
 ) -> None:
     changes, chance = Changes(ottla, seed), random.Random(seed)

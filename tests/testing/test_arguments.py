@@ -60,7 +60,7 @@ WRONG: list[tuple[Callable[[Ottla], object], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG, ids=[message.partition("(")[0] for _, message in WRONG])
-def test_unknown_argument_names_the_one_that_was_meant(
+def test_unknown_argument_names_the_intended_argument(
     ottla: Ottla, call: Callable[[Ottla], object], message: str
 ) -> None:
     with pytest.raises(TypeError) as raised:

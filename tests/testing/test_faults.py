@@ -186,7 +186,7 @@ def test_a_member_that_slept_too_long_is_thrown_out_by_the_moved_clock(ottla: Ot
         ottla.wait_until(lambda: consumer.poll(0.05) or lost)
 
 
-def test_drop_connections_drops_those_of_one_client(ottla: Ottla) -> None:
+def test_drop_connections_drops_the_connections_of_one_client(ottla: Ottla) -> None:
     topic = ottla.topic()
     with (
         Producer(bootstrap_servers=ottla.bootstrap, client_id="a") as a,

@@ -75,7 +75,7 @@ def test_copy_of_a_rule_does_not_follow_later_hits() -> None:
     assert (copy.count, copy.hits) == (1, [HIT])
 
 
-def test_rule_and_hit_are_shown_with_what_was_asked() -> None:
+def test_rule_and_hit_are_shown_with_their_arguments() -> None:
     rule = Rule(Kind.FAIL, ("Produce", "Fetch"), 2, "t", 0, client_id="c", error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert str(rule) == "fail(Produce|Fetch, NOT_LEADER_OR_FOLLOWER, topic='t', partition=0, client_id='c', times=2)"
     assert str(Rule(Kind.DELAY, (), None, seconds=1.5)) == "delay(any request, 1.5 s, times=None)"

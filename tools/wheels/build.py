@@ -2,8 +2,8 @@
 
 It needs a JDK with Maven on Linux x86-64, and no container: Zig, a package of PyPI, is the compiler, and links with the
 symbols of glibc 2.17 (manylinux2014) whatever glibc this machine has. Headers and interpreters of each Python are jars
-of Maven Central (`pom.xml`). The headers are those of x86-64 for both machines: on 64-bit Linux they differ in nothing
-that an extension uses.
+of Maven Central (`pom.xml`). The headers for x86-64 serve both machines: on 64-bit Linux they differ in nothing that an
+extension uses.
 
 1. Create a virtual environment for each Python, and one for Zig and auditwheel.
 2. Translate the kernels to C once, in the contents of the source archive.
@@ -15,7 +15,7 @@ that an extension uses.
    wheels were not run.
 
     python tools/wheels/build.py                 all wheels, into dist/
-    python tools/wheels/build.py 3.14 aarch64    those of one Python or machine
+    python tools/wheels/build.py 3.14 aarch64    the wheels of one Python or machine
 
 Exit code 0, or 1 if a step failed, with the end of its output.
 """
@@ -81,7 +81,7 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """One wheel: a version of Python and a machine."""
+    """One wheel: a Python version and a machine."""
 
     python: str
     machine: str

@@ -61,7 +61,7 @@ def _present(options: Options, output: Output) -> list[Status]:
     try:
         return late.observing.with_present_ends(connect(options), statuses)
     except ClientError as error:
-        output.warn(f"The ends of the inputs are not known; the lag is that of the last status: {error}")
+        output.warn(f"The ends of the inputs are not known; the lag is from the last status: {error}")
         return statuses
 
 

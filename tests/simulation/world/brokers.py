@@ -220,7 +220,7 @@ class BrokerCluster(MetadataQuorum):
         self.call(broker.node, leader, lambda c, _: c.alter_partition(request), answer)
 
     def check_altered(self, response: AlterPartitionResponse) -> None:
-        """What the controller answers is committed."""
+        """Check that the controller's answer is committed."""
         for topic in response.topics:
             known = self.history.image.topics_by_id.get(topic.topic_id)
             for answer in topic.partitions:

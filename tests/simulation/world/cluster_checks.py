@@ -1,4 +1,4 @@
-"""What must hold in a cluster of real nodes after each event of each node, whatever fails.
+"""The invariants of a cluster of real nodes, checked after each event of each node, whatever fails.
 
 - *Quorum*: an epoch of the metadata quorum has one active controller. A node never returns to an earlier epoch, and
   votes for one candidate in it, also after a crash. All nodes publish the same image at an offset, and each change of

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster, and what an administrator does meanwhile."""
+"""The faults of a simulated cluster, and an administrator's actions meanwhile."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterFaults:
         self._actions = self._chosen_actions()
 
     def _chosen_actions(self) -> dict[Callable[[], str | None], int]:
-        """What happens in this seed, with weights. A seed with few kinds of faults has more of each."""
+        """Choose the actions of this seed, with weights. A seed with few kinds of faults has more of each."""
         faults = (
             (10, self._kill), (4, self._cut_power), (3, self._shut_down),
             (4, self._crash_in_a_write), (4, self._fail_disk), (3, self._slow_disk),

@@ -1,4 +1,4 @@
-"""What is committed in the partitions of a simulated cluster, and what must hold for it, whatever fails.
+"""The committed records of the partitions of a simulated cluster, and their invariants, whatever fails.
 
 - The high watermark of a leader never decreases in its epoch.
 - A record below the high watermark of any leader is in the log of every later leader and of every in-sync replica, at
@@ -100,7 +100,7 @@ class CommittedChecks:
         return f"{problem} ({self.name})"
 
     def of(self, key: Key, name: str) -> Committed:
-        """What is committed in a partition."""
+        """Return the committed records of a partition."""
         return self.partitions.setdefault(key, Committed(name))
 
     # -- what happens ------------------------------------------------------------------------------------------------
@@ -152,6 +152,6 @@ class CommittedChecks:
     def changed(
         self, key: Key, partition: PartitionImage, before: PartitionImage | None, epochs: dict[int, int]
     ) -> None:
-        """The committed metadata of a partition changed; `epochs` are those of the registered brokers."""
+        """The committed metadata of a partition changed; `epochs` has the registered brokers' epochs."""
         known = self.partitions[key]
         known.follow(partition, before, epochs)

@@ -5,7 +5,7 @@
   replicas the last in-sync replica stays in the ISR of a partition without a leader.
 - A new leader was in sync or eligible, or its leader has just brought it into the ISR; otherwise the election was
   unclean, which must be allowed, and the partition says so.
-- The leader epoch and the partition epoch of a partition never decrease, and change with what they number.
+- The leader epoch and the partition epoch of a partition never decrease, and change with the leader and the partition.
 - A registration of a broker has a higher epoch than all earlier ones. Producer ids are allocated once.
 """
 

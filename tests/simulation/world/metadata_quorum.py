@@ -1,8 +1,8 @@
 """A quorum whose nodes apply the cluster's metadata: an image each, and the controller on the node that leads.
 
-Each operation's records are one batch, which is never divided. The image of a node has the committed records; that of
-an active controller also the records that it has appended. `MetadataHistory` has the sequence of committed images, and
-the invariants of each change.
+Each operation's records are one batch, which is never divided. The image of a node has the committed records; the image
+of an active controller also has the records that it has appended. `MetadataHistory` has the sequence of committed
+images, and the invariants of each change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Waiting(NamedTuple):
 
 
 class Metadata:
-    """What a running node has applied."""
+    """The metadata that a running node has applied."""
 
     def __init__(self) -> None:
         self.image = EMPTY_IMAGE

@@ -145,7 +145,7 @@ class World:
         return delivery
 
     def wait_for(self, delivery: Delivery) -> None:
-        """What `result()` does: end the linger of the batch, and step."""
+        """Act as `result()`: end the linger of the batch, and step."""
         if delivery._batch.wait_with(lambda: None):
             self.perform(self.core.step(self.now_ms))
             self.core.validate()

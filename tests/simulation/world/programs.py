@@ -36,13 +36,13 @@ Main: TypeAlias = "Coroutine[Any, Any, None]"
 
 
 class Work:
-    """What all programs of a run share."""
+    """The state that all programs of a run share."""
 
     def __init__(self, cluster: SimulatedCluster, checks: ClusterChecks, group_protocol: str) -> None:
         self.cluster, self.checks = cluster, checks
         self.random = Random(cluster.random.random())
         self.group_protocol = group_protocol
-        """Of the transformers; the members use the other one."""
+        """The transformers' group protocol; the members use the other protocol."""
         self.pauses_s = cluster.random.choice(((0.002, 0.05, 0.1), (0.002, 0.1, 0.5), (0.1, 0.3)))
         """Between two records of a writer."""
         self.stopping = False

@@ -186,7 +186,7 @@ class Quorum:
         self._step(node, event)
 
     def take_snapshot(self, node: int) -> None:
-        """Let a node write a snapshot of what is committed, and delete its log up to this or the previous snapshot."""
+        """Let a node write a snapshot of its committed records, and delete its log up to this or the previous one."""
         core, disk = self.core(node), self.disks[node]
         end = core.high_watermark
         if self.running[node].paused_until_ms > self.clock.now_ms:

@@ -1,4 +1,4 @@
-"""What must hold in a quorum after each event, whatever fails.
+"""The invariants of a quorum, checked after each event, whatever fails.
 
 - An epoch has at most one leader, and a replica votes for at most one candidate per epoch.
 - A vote is on disk when it is sent.

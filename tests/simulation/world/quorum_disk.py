@@ -83,7 +83,7 @@ class ReplicaDisk:
         return max(self.snapshots, default=None)
 
     def history(self) -> tuple[Entry, ...]:
-        """All records from offset 0 on: those of the snapshot at the log's start, then the log."""
+        """All records from offset 0 on: the snapshot at the log's start, then the log."""
         before = next((s.entries for i, s in self.snapshots.items() if i.end_offset == self.start), ())
         return (*before, *self.log)
 
@@ -106,7 +106,7 @@ class ReplicaDisk:
         self.log = []
 
     def started(self) -> Started:
-        """What a shell reports to the core at the start."""
+        """Return the event that a shell reports to the core at the start."""
         starts: list[tuple[int, int]] = []
         controls: list[tuple[int, KRaftVersion | VoterSet]] = []
         latest = self.latest_snapshot

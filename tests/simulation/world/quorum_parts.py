@@ -13,7 +13,7 @@ from tests.simulation.world.quorum_disk import Entry, Snapshot
 
 @dataclass(frozen=True)
 class Faults:
-    """What the network and the machines do; `NONE` for a healthy quorum."""
+    """The faults of the network and the machines; `NONE` for a healthy quorum."""
 
     loss: float = 0.05
     duplication: float = 0.03
@@ -67,7 +67,7 @@ class Token:
 
 @dataclass
 class Fetched:
-    """What the shell adds to a response: records, or a snapshot of which a part is sent."""
+    """The data that the shell adds to a response: records, or a snapshot of which a part is sent."""
 
     entries: tuple[Entry, ...] = ()
     snapshot: Snapshot | None = None

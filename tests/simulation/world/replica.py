@@ -154,7 +154,7 @@ class Replica:
     # -- the follower ------------------------------------------------------------------------------------------------
 
     def position(self) -> Position:
-        """What the next fetch names."""
+        """Return the position that the next fetch names."""
         return position_of(self.log, self.epoch)
 
     def take(self, requested: Position, fetched: Fetched, now_ms: int) -> Action:

@@ -191,7 +191,7 @@ class ShellNode:
             )
 
     def published(self, _old: MetadataImage | None, image: MetadataImage) -> None:
-        """The image is that of all nodes at its offset."""
+        """Check that all nodes have this image at its offset."""
         history = self.world.history
         end = image.offset + 1
         if end > history.end:

@@ -116,7 +116,7 @@ class TransactionWorld(World):
             self.at(2 * LATENCY_MS, lambda: self.core.coordinator_answered(responses[0], self.level, self.now_ms))
 
     def respond(self, request: Message) -> Message:
-        """What the coordinator answers now, after it has changed its state."""
+        """Return the coordinator's present answer, after it has changed its state."""
         code = ErrorCode.NOT_COORDINATOR if self.random.random() < self.refuse_coordinator else 0
         if isinstance(request, InitProducerIdRequest):
             return self._initialize(request, code)

@@ -76,7 +76,7 @@ def limit(harness: BrokerHarness, bytes_per_second: int) -> None:
 
 
 def fetched(harness: BrokerHarness) -> list[tuple[int, bytes | None]]:
-    """What a consumer can read."""
+    """Return the records that a consumer can read."""
     partition, found = harness.partition("moved"), []
     while len(found) < partition.high_watermark:
         found += records_of(partition.log.read(len(found), 1 << 20, partition.high_watermark))

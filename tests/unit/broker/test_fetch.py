@@ -137,7 +137,7 @@ def test_session_whose_last_partition_is_forgotten_is_closed(harness: BrokerHarn
     assert not harness.partition("t").watchers
 
 
-def test_session_of_a_thousand_partitions_looks_only_at_the_one_that_changed(
+def test_session_of_a_thousand_partitions_looks_only_at_the_changed_partition(
     harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client(harness, names(harness, 1000))

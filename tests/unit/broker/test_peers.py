@@ -1,4 +1,4 @@
-"""What a broker asks of other brokers: how questions are batched, and what each answer or lost connection means."""
+"""Requests of a broker to other brokers: how they are batched, and what each answer or lost connection means."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_questions_about_one_group_are_one_request(shares: Shares) -> None:
     assert sizes == [("g", 1), ("h", 2), ("g", 1)]
 
 
-def test_end_offsets_are_those_of_the_leaders(other: OtherBroker) -> None:
+def test_end_offsets_are_the_leaders_end_offsets(other: OtherBroker) -> None:
     other.harness.create("t", partitions=2)
     other.harness.append("t", b"a", b"b", index=1)
     queue = PeerQueue(EndOffsetKind(), other)

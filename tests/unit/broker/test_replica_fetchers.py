@@ -112,7 +112,7 @@ def test_spare_fetcher_is_free_again_when_the_regular_one_was_answered(follower:
     regular, spare = follower.channels
     assert (regular.topics(), spare.topics()) == ({b"a"}, {b"b"})
     regular.answer()
-    assert regular.topics() == {b"b"}, "one fetch names the taken partition; the leader knows the other one"
+    assert regular.topics() == {b"b"}, "one fetch names the taken partition; the leader knows the other partition"
     assert spare.closed
     spare.requests[-1][1].fail(ConnectionClosed("closed by this node"))
     follower.follow("c")

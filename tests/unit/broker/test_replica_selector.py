@@ -21,7 +21,7 @@ from tests.unit.replication.support import broker
         ("c", {1: "a", 2: "b", 3: "b"}, {2: 3, 3: 3}, -1),
         ("b", {1: "a", 2: "b", 3: None}, {2: 1, 3: 3}, -1),
     ],
-    ids=["most caught-up", "the other one", "the leader's rack", "no replica", "without the offset"],
+    ids=["most caught-up", "the other replica", "the leader's rack", "no replica", "without the offset"],
 )
 def test_consumer_reads_from_its_rack(
     tmp_path: Path, rack: str, racks: dict[int, str | None], ends: dict[int, int], selected: int

@@ -1,4 +1,4 @@
-"""What a broker of a cluster tells clients about the other brokers, the partitions and the controllers."""
+"""The information that a broker of a cluster gives clients about other brokers, partitions and controllers."""
 
 from __future__ import annotations
 

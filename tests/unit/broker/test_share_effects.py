@@ -1,4 +1,4 @@
-"""What share groups ask of the share coordinator, and the outcomes that are reported to their shards. KIP-932."""
+"""Requests of share groups to the share coordinator, and the outcomes that are reported to their shards. KIP-932."""
 
 from __future__ import annotations
 

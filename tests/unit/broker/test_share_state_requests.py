@@ -1,6 +1,6 @@
 """The requests of other brokers to the share coordinator: limits, and the forms that Kafka accepts. KIP-932.
 
-`tests/clients/test_share_state_requests.py` compares the responses with those of stock Kafka.
+`tests/clients/test_share_state_requests.py` compares the responses with stock Kafka's.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbea
 from .harness import BrokerHarness
 
 
-def test_heartbeat_of_a_streams_group_is_refused_with_what_to_set(harness: BrokerHarness) -> None:
+def test_heartbeat_of_a_streams_group_is_refused_with_the_setting_to_change(harness: BrokerHarness) -> None:
     answer = harness.ask(StreamsGroupHeartbeatRequest(group_id="app", member_id="m", member_epoch=0))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "group.protocol=classic" in answer.error_message

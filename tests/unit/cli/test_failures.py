@@ -1,4 +1,4 @@
-"""What the command says about exceptions of clients, and the words that stand for states."""
+"""The messages of the command about exceptions of clients, and the words that stand for states."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_roundrobin_and_range_assign_as_kafka_python_does(
 
     for ours, theirs in ((RangeAssignor, RangePartitionAssignor), (RoundRobinAssignor, RoundRobinPartitionAssignor)):
         if theirs is RoundRobinPartitionAssignor and len(set(map(frozenset, subscriptions))) > 1:
-            continue  # that of kafka-python fails when members subscribe to different topics
+            continue  # kafka-python's fails when members subscribe to different topics
         asked = [
             SimpleNamespace(member_id=f"m{i}", group_instance_id=None, metadata=SimpleNamespace(topics=sorted(topics)))
             for i, topics in enumerate(subscriptions)

@@ -49,7 +49,7 @@ def settle(world: World, *consumers: Simulated, rounds: int = 12) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_share_partitions_and_take_over_those_of_a_leaving_member(strategy: str) -> None:
+def test_members_share_partitions_and_take_over_a_leaving_members_partitions(strategy: str) -> None:
     world = World({"t": 6})
     group = [Simulated(world, group_id="g", partition_assignment_strategy=strategy) for _ in range(3)]
     for count in (1, 2, 3):

@@ -202,7 +202,7 @@ def test_all_rows_are_checked_before_the_first_batch_is_returned() -> None:
 
 
 def test_batches_are_limited_by_batch_size_and_request_size() -> None:
-    table = pa.table({"value": [b"v" * 991] * 100})  # 1000 bytes each with what stands around them
+    table = pa.table({"value": [b"v" * 991] * 100})  # 1000 bytes each with the other fields of a record
     assert {len(body[0]) - 61 for _, body in batches_of(table, batch_size=10_000)} == {10_000}
     assert {len(body[0]) for _, body in batches_of(table, max_request_size=5061)} == {5061}
     assert [body[1] for _, body in batches_of(table, batch_size=0)] == [1] * 100

@@ -24,7 +24,7 @@ SEEDS = range(int(os.environ.get("OTTLA_SEEDS", "30")))
 
 
 def end(world: TransactionWorld, name: str) -> ClientError | None:
-    """Commit or abort; returns the error, after an abort if it was that of the transaction."""
+    """Commit or abort; return the error, after an abort if it failed the transaction."""
     try:
         call = world.call(name)
     except TransactionFailed as failed:

@@ -238,7 +238,7 @@ def test_producer_is_initialized_again_between_two_transactions_without_its_fenc
     assert (machine.state, machine.identity.epoch) == (State.READY, 9)
 
 
-def test_producer_continues_with_what_another_process_has_left() -> None:
+def test_producer_continues_with_the_state_that_another_process_has_left() -> None:
     here, there = machine_in(State.READY), Machine()
     left = here.leave()
     assert left is not None
@@ -566,7 +566,7 @@ def test_failure_while_aborting_does_not_stop_the_abort() -> None:
     assert machine.state is State.READY
 
 
-def test_first_failure_is_the_one_that_is_reported() -> None:
+def test_first_failure_is_reported() -> None:
     machine = machine_in(State.ABORTABLE_ERROR)
     machine.batch_failed(ConnectionLost("second"), was_sent=True)
     with pytest.raises(TransactionFailed, match="late"):

@@ -31,7 +31,7 @@ def test_then_completes_with_the_derived_value() -> None:
     assert Completion.of(8).then(str).result() == "8"
 
 
-def test_then_fails_with_the_original_error_or_that_of_its_function() -> None:
+def test_then_fails_with_the_original_error_or_its_functions_error() -> None:
     made: list[int] = []
     failed: Completion[int] = Completion.failed(OSError("disk"))
     with pytest.raises(OSError, match="disk"):

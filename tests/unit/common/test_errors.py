@@ -1,4 +1,4 @@
-"""The table of error codes against the one that kio generates from Kafka's."""
+"""The table of error codes against kio's table, which is generated from Kafka's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIO = {code.name.upper(): code for code in KioErrorCode}
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code.name in KIO], ids=lambda code: code.name)
-def test_number_and_retriability_are_those_of_kafka(code: ErrorCode) -> None:
+def test_number_and_retriability_equal_kafkas(code: ErrorCode) -> None:
     assert code.value == KIO[code.name].value
     assert code.retriable == KIO[code.name].retriable
 

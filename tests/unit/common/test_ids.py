@@ -120,7 +120,7 @@ def test_invalid_topic_name_is_rejected_with_the_message_of_kafka(name: str, pro
         ("\ud83d", 0xD83D),
     ],
 )
-def test_hash_is_that_of_a_java_string(text: str, value: int) -> None:
+def test_hash_equals_the_hash_of_a_java_string(text: str, value: int) -> None:
     assert java_string_hash(text) == value
 
 

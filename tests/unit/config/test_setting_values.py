@@ -178,7 +178,7 @@ _ADDRESSES = ["[::1]:9092", "PLAINTEXT://:0", "PLAINTEXT://h:1,PLAINTEXT://h:2",
 
 @pytest.mark.parametrize("start", sorted({name.partition(".")[0] for name in BROKER_SETTINGS}))
 def test_any_text_is_a_value_that_survives_its_text_or_an_error(start: str) -> None:
-    """What a broker accepts, it reports in DescribeConfigs; a broker that is started with it has the same value."""
+    """A broker reports an accepted value in DescribeConfigs; a broker that is started with it has the same value."""
     for name in BROKER_SETTINGS:
         if name.partition(".")[0] != start:
             continue

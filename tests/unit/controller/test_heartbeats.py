@@ -165,7 +165,7 @@ def test_heartbeat_with_an_old_or_unknown_epoch_changes_nothing() -> None:
     assert cluster.controller.image is image
 
 
-def test_expired_brokers_are_fenced_one_per_call_but_not_that_of_the_controller_itself() -> None:
+def test_expired_brokers_are_fenced_one_per_call_but_not_the_controllers_own_broker() -> None:
     cluster = Brokers(4)
     cluster.create(2, 3, 4)
     cluster.now_ms += TIMEOUT_MS

@@ -78,7 +78,7 @@ CASES: list[tuple[str, PartitionImage, Target, set[int], dict[str, Any], dict[st
     ("but only while it is available", partition((1, 2), (), NO_LEADER, last_known_elr=(2,)), Target(), {1}, ELR, None),
     ("a full ISR clears them", partition((1, 2), (1,), 1, eligible_leader_replicas=(2,)), Target(isr=(1, 2)), {1, 2},
      ELR, {"isr": [1, 2], "eligible_leader_replicas": []}),
-    ("without the feature those of a stock cluster wait",
+    ("without the feature the eligible replicas of a stock cluster wait",
      partition((1, 2, 3), (), NO_LEADER, eligible_leader_replicas=(2,)), Target(), {3}, {}, None),
     # Reassignment
     ("a reassignment adds first", FULL, Target(replicas=(1, 2, 4, 3), adding=(4,), removing=(3,)), {1, 2, 3, 4},

@@ -90,7 +90,7 @@ def test_group_is_downgraded_when_the_last_consumer_member_leaves(driver: GroupD
 
 
 def test_coordinator_that_restarts_during_the_rebalance_of_a_downgrade_starts_it_again(driver: GroupDriver) -> None:
-    """Otherwise no member gets the partitions of the one that left, because all only send heartbeats."""
+    """Otherwise no member gets the partitions of the member that left, because all only send heartbeats."""
     classic, modern = classic_group(driver), Member(driver, "m", "a")
     modern.beat()
     settle_all(driver, classic, modern)

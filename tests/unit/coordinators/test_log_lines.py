@@ -1,4 +1,4 @@
-"""The log lines of the group coordinator: those of stock Kafka, in the same order."""
+"""The log lines of the group coordinator: stock Kafka's lines, in the same order."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_failed_append_changes_nothing() -> None:
     assert driver.ask(ReadState(KEY, 0)).batches == ()
 
 
-def test_snapshot_follows_after_so_many_updates() -> None:
+def test_snapshot_follows_after_the_configured_number_of_updates() -> None:
     driver = initialized(update_records_per_snapshot=3)
     for offset in range(8):
         driver.ask(write(offset, offset))

@@ -165,7 +165,7 @@ def test_record_that_fails_repeatedly_is_delivered_alone_at_last() -> None:
 
 
 def test_released_records_are_delivered_and_stored_as_by_kafka() -> None:
-    """What a stock Kafka 4.3 stored for ten records of which its console consumer released all, again and again."""
+    """A stock Kafka 4.3 stored this state for ten records that its console consumer released repeatedly."""
     driver = Driver(StoredState(2, 60), end=70)
     stored = []
     acquired = driver.acquire(most=500)

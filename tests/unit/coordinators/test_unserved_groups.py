@@ -200,7 +200,7 @@ def test_groups_that_stock_kafka_deleted_or_converted_are_not_listed() -> None:
     driver = opened(*EMPTY_GROUP)
     driver.log += [(name, None) for name in EMPTY_GROUP]
     driver.restart()
-    assert set(driver.shard.groups) == {"g"}, "its offsets are those of a simple group now"
+    assert set(driver.shard.groups) == {"g"}, "its offsets belong to a simple group now"
 
 
 def test_offsets_of_a_deleted_topic_are_deleted_in_every_kind_of_group() -> None:

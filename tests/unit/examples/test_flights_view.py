@@ -1,4 +1,4 @@
-"""What examples/flights.py shows while it runs, at a terminal and elsewhere."""
+"""The view of examples/flights.py while it runs, at a terminal and elsewhere."""
 
 from __future__ import annotations
 

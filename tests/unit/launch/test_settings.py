@@ -92,7 +92,7 @@ def test_wrong_option_is_a_usage_error(given: dict[str, Any], problem: str) -> N
     assert caught.value.exit_code == 2
 
 
-def test_node_without_an_id_has_that_of_its_directory(tmp_path: Path) -> None:
+def test_node_without_an_id_has_the_id_of_its_directory(tmp_path: Path) -> None:
     directory = str(tmp_path / "data")
     assert broker_config(options(data=directory)).node_id == 1
     (tmp_path / "data").mkdir()

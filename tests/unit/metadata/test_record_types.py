@@ -100,7 +100,7 @@ def replayed(records: list[Message], image: MetadataImage = EMPTY_IMAGE) -> Meta
     return delta.apply(7, 1)
 
 
-def test_types_and_versions_are_those_of_kafka_4_3() -> None:
+def test_types_and_versions_equal_kafka_4_3() -> None:
     assert {key: (cls.MIN_VERSION, cls.MAX_VERSION) for key, cls in RECORD_TYPES.items()} == KAFKA_4_3
 
 

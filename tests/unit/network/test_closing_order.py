@@ -1,4 +1,4 @@
-"""The kernel closes the connections of brokers before those of clients if the process is killed."""
+"""The kernel closes the connections of brokers before the clients' if the process is killed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def closing_order(chosen: set[int]) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the order of Linux")
-def test_connections_of_brokers_are_closed_before_those_of_clients() -> None:
+def test_connections_of_brokers_are_closed_before_connections_of_clients() -> None:
     order = closing_order({1, 4})
     assert set(order[:2]) == {1, 4}
     assert sorted(order) == list(range(CONNECTIONS))

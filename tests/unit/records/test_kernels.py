@@ -81,7 +81,7 @@ def _outcome(module: SimpleNamespace, name: str, *arguments: object) -> object:
         return error.code
 
 
-# Numbers of one to four bytes: the compiled kernels read those of up to three in a way of their own.
+# Numbers of one to four bytes: the compiled kernels have their own way to read up to three bytes.
 SIZES = [
     (7, None, b"value of a record", []),
     (6, b"k", b"v" * 70, [("h", None)]),

@@ -63,7 +63,7 @@ def test_batches_of_python_clients_are_decoded(builder: type, reader: type, code
 
 
 @pytest.mark.parametrize(("builder", "reader"), PEERS)
-def test_encoded_batches_equal_those_of_python_clients(builder: type, reader: type) -> None:
+def test_encoded_batches_equal_the_batches_of_python_clients(builder: type, reader: type) -> None:
     theirs = _build(builder, Codec.NONE)
     # Both leave the leader epoch at what a producer does not know.
     ours = encode_batch(ROWS, attributes=0x10, leader_epoch=struct.unpack_from(">i", theirs, 12)[0], producer=PRODUCER)

@@ -205,7 +205,7 @@ def test_values_written_by_fastavro_are_decoded(kernels: Any, case: tuple[str, l
 @both
 @quick
 @given(cases())
-def test_encoded_values_equal_those_of_fastavro(kernels: Any, case: tuple[str, list[Any]]) -> None:
+def test_encoded_values_equal_the_values_of_fastavro(kernels: Any, case: tuple[str, list[Any]]) -> None:
     schema, values = case
     node = parse(schema)
     rows = [expected(node, value) for value in values]

@@ -27,7 +27,7 @@ def test_ours_is_chosen_without_another(monkeypatch: pytest.MonkeyPatch, files: 
 
 
 @pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"])
-def test_that_of_each_java_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_collector_of_each_java_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "-Xmx1g -XX:+UseG1GC")
     assert collectors.for_any_java(OURS) == collectors.for_driver(OURS) == ""
 
@@ -39,13 +39,13 @@ def test_that_of_each_java_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -
         ("SPARK_SUBMIT_OPTS", "-XX:+UseConcMarkSweepGC"),
     ],
 )
-def test_that_of_the_driver_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+def test_collector_of_the_driver_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     monkeypatch.setenv(name, text)
     assert collectors.for_driver(OURS) == ""
     assert collectors.for_any_java(OURS) == OURS
 
 
 @pytest.mark.parametrize("name", ["spark-defaults.conf", "java-opts"])
-def test_that_of_a_file_of_spark_is_kept(files: Path, name: str) -> None:
+def test_collector_of_a_spark_file_is_kept(files: Path, name: str) -> None:
     (files / name).write_text("# Ours\nspark.driver.extraJavaOptions  -XX:+UseG1GC\n")
     assert collectors.for_driver(OURS) == ""

@@ -83,7 +83,7 @@ def test_records_start_the_wait_again_and_keep_the_last_time(world: World) -> No
 
 
 def test_stream_with_records_that_wait_for_more_is_not_idle(world: World) -> None:
-    """Their times may be before that of the clock: they would be late."""
+    """Their times may be before the clock's: they would be late."""
     start: dict[str, Any] = {"t": {"0": 1}}
     world.latest(start)
     world.inner.is_waiting = True

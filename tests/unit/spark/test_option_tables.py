@@ -286,12 +286,12 @@ def test_setting_the_default_of_the_guide_changes_nothing(name: str) -> None:
     assert with_it == without
 
 
-def test_default_starting_offsets_are_those_of_the_guide() -> None:
+def test_default_starting_offsets_equal_the_guide() -> None:
     assert rows("Options of the source")["startingOffsets"][0] == "batch `earliest`, stream `latest`"
     assert (source({}, streaming=False).starting, source({}, streaming=True).starting) == (Earliest(), Latest())
 
 
-def test_client_defaults_are_those_of_the_guide() -> None:
+def test_client_defaults_equal_the_guide() -> None:
     clients = rows("Settings of the clients: `kafka.*`")
     assert clients["kafka.max.partition.fetch.bytes"][0] == f"{FETCH_BYTES // 2**20} MiB"
     assert clients["kafka.metadata.max.age.ms"][0] == f"{METADATA_MAX_AGE_MS} for the driver"
@@ -300,7 +300,7 @@ def test_client_defaults_are_those_of_the_guide() -> None:
         assert clients[f"kafka.{name}"][0].strip("`") == str(defaults[name])
 
 
-def test_sink_defaults_are_those_of_the_guide() -> None:
+def test_sink_defaults_equal_the_guide() -> None:
     for name, cells in rows("Options of the sink").items():
         default = re.fullmatch(r"`(.*)`", cells[0])
         if default is not None and name not in FORMAT_NAMES:

@@ -49,7 +49,7 @@ def refused(streaming: bool | None = None, **given: str) -> str:
 # -- valid options -----------------------------------------------------------------------------------------------
 
 
-def test_defaults_are_those_of_sparks_kafka_source() -> None:
+def test_defaults_equal_the_defaults_of_sparks_kafka_source() -> None:
     batch, stream = source(False), source(True)
     assert (batch.starting, batch.ending) == (Earliest(), Latest())
     assert stream.starting == Latest()

@@ -36,7 +36,7 @@ def test_commits_of_another_program_are_not_ends(text: str) -> None:
     assert chosen_ends(committed(text, metadata(3)), 3) == {PRICES[1]: 11}
 
 
-def test_batch_before_the_one_that_chose_is_refused() -> None:
+def test_batch_before_the_batch_that_chose_is_refused() -> None:
     """The checkpoint is older than the commits: other records would be read than the first time."""
     with pytest.raises(TableError, match="Micro-batch 4 reads the table 'prices', which micro-batch 5 of the query"):
         chosen_ends(committed(metadata(4), metadata(5)), 4)

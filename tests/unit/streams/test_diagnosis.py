@@ -147,7 +147,7 @@ def test_few_waiting_records_are_no_problem() -> None:
     assert "100 records wait" in found.text
 
 
-def test_ends_that_brokers_report_replace_those_of_the_status() -> None:
+def test_ends_that_brokers_report_replace_the_ends_of_the_status() -> None:
     old = status(inputs=(orders((0, 900_000)),))
     assert causes(old) == ["running", "behind"]
     # The topic was recreated and is empty.

@@ -123,12 +123,12 @@ class Captured(Exception):
 
 
 class FromJava(Exception):
-    """An exception of Java that pyspark has no class for, as py4j has it."""
+    """A Java exception that pyspark has no class for, as py4j has it."""
 
     java_exception = "a reference"
 
 
-def test_text_of_an_exception_of_java_begins_with_its_class() -> None:
+def test_text_of_a_java_exception_begins_with_its_class() -> None:
     ended = FromJava(
         "An error occurred while calling o91.load.\n: java.net.SocketException: Broken pipe\n\tat java.base"
     )

@@ -1,4 +1,4 @@
-"""Values of lookups: for random schemas and values, the same as those of the Spark source."""
+"""Values of lookups: for random schemas and values, the same as from the Spark source."""
 
 from __future__ import annotations
 

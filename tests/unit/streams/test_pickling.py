@@ -75,7 +75,7 @@ def odd(_: Any) -> Any:
 def test_function_and_variable_are_named(function: Any, reason: str, capfd: pytest.CaptureFixture[str]) -> None:
     module: Any = sys.modules[__name__]
     register, unregister = cloudpickle.register_pickle_by_value, cloudpickle.unregister_pickle_by_value
-    register(module)  # type: ignore[no-untyped-call]  # as those of a program are
+    register(module)  # type: ignore[no-untyped-call]  # as a program's modules are
     try:
         with without_traces(), pytest.raises(pickle.PickleError) as raised:
             CloudPickleSerializer().dumps((function, None))  # type: ignore[no-untyped-call]

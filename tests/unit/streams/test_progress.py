@@ -1,4 +1,4 @@
-"""What the queries of a session have reported, without Spark: a report becomes a status and warnings."""
+"""The reports of a session's queries, without Spark: a report becomes a status and warnings."""
 
 from __future__ import annotations
 

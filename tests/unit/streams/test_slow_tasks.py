@@ -89,7 +89,7 @@ def test_keys_are_sampled_once_a_minute_while_a_task_is_slow(fake: Fake) -> None
     assert fake.samples == 2
 
 
-def test_keys_of_another_task_are_not_those_of_this_one(fake: Fake) -> None:
+def test_keys_of_another_task_are_not_keys_of_this_task(fake: Fake) -> None:
     fake.watch(SLOW_MS)
     fake.end_sample()
     fake.found = replace(SLOW, task=2)

@@ -27,7 +27,7 @@ RUN = Run("shop", "shop.balance", outputs=["balance"], operators=["aggregate by 
 
 
 def report(number: int = 0, start: int = 0, end: int = 10, latest: int = 10, **others: Any) -> dict[str, Any]:
-    """What Spark reports after a micro-batch that read one partition of `orders`."""
+    """Return Spark's report after a micro-batch that read one partition of `orders`."""
     return {
         "name": "shop.balance",
         "batchId": number,

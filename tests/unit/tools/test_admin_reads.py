@@ -1,4 +1,4 @@
-"""What the commands compute from the responses of an admin client: lag, facts about topics, hanging transactions."""
+"""The computations of commands on the responses of an admin client: lag, facts about topics, hanging transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the transaction coordinator share."""
+"""Helpers that the tests of the transaction coordinator share."""
 
 from __future__ import annotations
 
