@@ -52,6 +52,7 @@ class Mutation(NamedTuple):
 
 
 CLUSTER_SEED = "tests/simulation/test_cluster.py::test_cluster_keeps_its_promises"
+CLEANED_SEED = "tests/simulation/test_cleaned_logs.py::test_cleaned_logs_keep_what_they_must"
 MANY_SEEDS = (("OTTLA_SEEDS", "100"),)
 # A seed of the whole cluster repeats only if sets of names have the same order.
 CLUSTER_SEEDS = (("OTTLA_SEEDS", "20"), ("PYTHONHASHSEED", "0"))
@@ -1027,9 +1028,23 @@ DISKS = (
     Mutation(
         "what a worker that failed left is removed",
         "log/cleaner.py",
-        "                self._leave_alone(log, outcome, now_ms)\n                self._discard(",
-        "                self._leave_alone(log, outcome, now_ms)\n                str(",
+        "self._leave_alone(log, outcome, now_ms)\n                self._discard(",
+        "self._leave_alone(log, outcome, now_ms)\n                str(",
         (f"{CLEANER}::test_failed_worker_costs_one_attempt",),
+    ),
+    Mutation(
+        "a log is cleaned soon whose segments retention deleted under the worker",
+        "log/cleaner.py",
+        "if not _is_changed(running):\n",
+        "if running:\n",
+        (f"{STORAGE}/test_cleaner.py::test_log_is_cleaned_soon_if_retention_deleted_segments_under_the_worker",),
+    ),
+    Mutation(
+        "the part of a segment that is not compacted counts as dirty",
+        "log/cleaner.py",
+        "sum(s.size for s in dirty if s.base_offset < end),",
+        "sum(s.size for s in dirty if first_dirty <= s.base_offset < end),",
+        (f"{STORAGE}/test_cleaner.py::test_rest_of_a_segment_is_cleaned",),
     ),
     Mutation(
         "a swap that fails takes the directory offline",

@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -390,6 +391,35 @@ def test_result_for_a_truncated_log_is_discarded(house: House) -> None:
     assert not house.cleaner.step(START)
     assert [offset for offset, _, _ in house.state()] == list(range(12))
     assert not list(Path(house.log.directory).glob("*.cleaned"))
+
+
+def test_log_is_cleaned_soon_if_retention_deleted_segments_under_the_worker(tmp_path: Path) -> None:
+    config = replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=1_000)
+    house = House(str(tmp_path), config=config)
+    for i in range(40):
+        house.put(b"k%d" % (i % 4), b"%d" % i)
+    house.log.roll(START)
+    house.log.flush()
+    outcome = "the worker ended with 1: FileNotFoundError"
+    house.cleaner._start_work = lambda _: Failed(outcome)
+    assert house.cleaner.step(START)
+    assert house.log.delete_old_segments(START)
+    assert not house.cleaner.step(START)
+    house.cleaner._start_work = lambda job: Here(job, house.files)
+    assert house.cleaner.step(START), "it does not wait for ten minutes"
+    assert house.cleaner.step(START)
+    assert [offset for offset, _, _ in house.state()] == [36, 37, 38, 39]
+
+
+def test_rest_of_a_segment_is_cleaned(house: House) -> None:
+    """The copy of a moved log has segments of its own, so that the last pass ended within one."""
+    for i in range(4):
+        house.put(b"k", b"%d" % i)
+    house.log.roll(START)
+    house.log.flush()
+    house.log.segments.cleaned_to = 2
+    assert house.clean()
+    assert [offset for offset, _, _ in house.state()] == [3]
 
 
 def test_producer_snapshots_are_deleted_with_their_segments(house: House) -> None:

@@ -237,8 +237,9 @@ class Cleaner:
             log,
             first_dirty,
             end,
-            sum(s.size for s in segments if s.base_offset < first_dirty),
-            sum(s.size for s in segments if first_dirty <= s.base_offset < end),
+            sum(s.size for s in segments[: len(segments) - 1 - len(dirty)]),
+            # A pass may end within a segment, and the copy of a moved log has segments of its own.
+            sum(s.size for s in dirty if s.base_offset < end),
             overdue,
         )
 
@@ -286,7 +287,8 @@ class Cleaner:
             return False
         try:
             if isinstance(outcome, str):
-                self._leave_alone(log, outcome, now_ms)
+                if not _is_changed(running):
+                    self._leave_alone(log, outcome, now_ms)
                 self._discard(log, sorted(running.sources))
                 return False
             if log.segments.unsynced.truncations != running.truncations:
@@ -332,6 +334,12 @@ class Cleaner:
         for base in bases:
             for kind in SUFFIXES:
                 log.files.unlink(f"{log.directory}/{file_name(base, kind)}{CLEANED}")
+
+
+def _is_changed(running: _Running) -> bool:
+    """Whether retention deleted a segment that the worker had to read."""
+    present = {id(segment) for segment in running.log.segments}
+    return any(id(segment) not in present for segment in running.sources.values())
 
 
 def _summary(log: Log, first_dirty: int, result: CleanResult) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.server import Node
 from ottla.cluster.formatting import NodeFormat, format_node
@@ -11,6 +12,7 @@ from ottla.cluster.node.waiting import NodeStoppedError
 from ottla.common.ids import Uuid
 from ottla.config import BrokerConfig
 from ottla.log import StorageError
+from ottla.log.storage import read_meta
 from ottla.metadata.features import default_levels
 from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet
 from ottla.raft.voters import VersionRange
@@ -26,7 +28,7 @@ SETTINGS = {
     "controller.listener.names": LISTENER,
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "log.dirs": DATA,
-    "log.cleaner.enable": "false",  # compaction runs in another process
+    "log.cleaner.enable": "false",  # `CLEANED` enables it
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "2500",
     "replica.lag.time.max.ms": "3000",
@@ -47,6 +49,14 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "1000",
     "leader.imbalance.check.interval.seconds": "5",
 }
+CLEANED = {
+    "log.dirs": f"{DATA},{DATA}2",
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "100",
+    "log.retention.check.interval.ms": "700",
+    "log.initial.task.delay.ms": "500",
+}
+"""Nodes with two log directories, where compaction and retention run all the time."""
 
 
 def host_of(node_id: int) -> str:
@@ -138,6 +148,19 @@ class Machine:
         self.disk = SimulatedDisk(self.cluster.machines.random.getrandbits(30))
         self.cluster.format(self)
 
+    def replace_directory(self) -> None:
+        """A power cut, and an empty disk with a new directory id for the last log directory."""
+        self.kill(power=True)
+        path = self.log_directories[-1]
+        self.disk.remove_tree(path)
+        self.cluster.format(self)
+        self.disk.fsync_directory(path.rpartition("/")[0])
+
+    @property
+    def log_directories(self) -> list[str]:
+        """The paths of log.dirs."""
+        return list(self.config.log_dirs)
+
     def shut_down(self) -> None:
         """A clean stop, with controlled shutdown."""
         run = self.run
@@ -179,12 +202,18 @@ class SimulatedCluster:
             self.format(self.nodes[each], self.voters if each <= voters else None)
 
     def format(self, machine: Machine, voters: VoterSet | None = None) -> None:
-        """Format the disk of a machine; a later disk has another directory id."""
-        node_id = machine.node_id
-        if voters is None:
-            self.directories[node_id] = self.random.randbytes(16)
-        first = NodeFormat(node_id, CLUSTER_ID, [DATA], DATA, self.levels, voters=voters)
-        format_node(machine.disk, first, lambda: self.directories[node_id], 0)
+        """Format the directories of a machine that are not formatted; each has a new directory id."""
+        node_id, disk = machine.node_id, machine.disk
+        for path in machine.log_directories:
+            if disk.is_directory(path) and read_meta(disk, path) is not None:
+                continue
+            directory_id = self.directories[node_id]
+            if path != DATA or voters is None:
+                directory_id = self.random.randbytes(16)
+            if path == DATA:
+                self.directories[node_id] = directory_id
+            node = NodeFormat(node_id, CLUSTER_ID, [path], DATA, self.levels, voters=voters)
+            format_node(disk, node, partial(bytes, directory_id), 0)
 
     @property
     def bootstrap(self) -> str:

@@ -24,6 +24,7 @@ from tests.simulation.world.metadata_history import MetadataHistory
 if TYPE_CHECKING:
     from ottla.broker.server import Node
     from tests.simulation.world.cluster import NodeRun, SimulatedCluster
+    from tests.simulation.world.retained import Retained
 
 
 class Led(NamedTuple):
@@ -42,6 +43,8 @@ class ClusterChecks:
         self.partitions: dict[TopicPartition, Committed] = {}
         self.loses_page_cache = True
         """Whether a power cut loses records of the replicas of a machine, since they are not synced."""
+        self.retained: Retained | None = None
+        """Checks the topics that are compacted or subject to retention."""
         self._controllers: dict[int, int] = {}
         self._elections: dict[ReplicaKey, Election] = {}
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
@@ -146,11 +149,12 @@ class ClusterChecks:
         """A node has opened its logs: those in sync have everything."""
         node_id = node.config.node_id
         for name, known in self.partitions.items():
-            image = self._image_of(name)
+            image = self.image_of(name)
             if image is not None and node_id in image.isr and node_id not in known.lossy:
                 self._check_replica(known, name, node_id, 0)
 
-    def _image_of(self, name: TopicPartition) -> PartitionImage | None:
+    def image_of(self, name: TopicPartition) -> PartitionImage | None:
+        """A partition in the latest metadata."""
         topic = self.history.image.topics_by_name.get(name.topic)
         return topic.partitions.get(name.partition) if topic is not None else None
 
@@ -167,10 +171,13 @@ class ClusterChecks:
         known.high_watermarks[led] = high_watermark
         end = len(known.records)
         if high_watermark > end:
-            known.records += contents(log, end, high_watermark)
+            if self.retained is not None and name.topic in self.retained:
+                self.retained.take(known, log, end, high_watermark)
+            else:
+                known.records += contents(log, end, high_watermark)
             latest = max([partition.leader_epoch, *known.committed_in[-1:]])
             known.committed_in += [latest] * (high_watermark - end)
-            image = self._image_of(name)
+            image = self.image_of(name)
             for member in image.isr if image is not None else ():
                 self._check_replica(known, name, member, end)
         if is_new:  # perhaps much later than the election, when others lead
@@ -190,6 +197,9 @@ class ClusterChecks:
         assert log.log_end_offset >= end, self.cluster.fail(
             f"{who} of {known.name} has {log.log_end_offset} of {end} committed records"
         )
+        if self.retained is not None and known.name.rpartition("-")[0] in self.retained:
+            self.retained.check(known, log, who, start, end)
+            return
         own = contents(log, start, end)
         if own != known.records[start:end]:
             pairs = enumerate(zip(own, known.records[start:end], strict=True))
@@ -197,7 +207,7 @@ class ClusterChecks:
             problem = f"{who} of {known.name} has {own[at]} at offset {start + at}, not {known.records[start + at]}"
             raise AssertionError(self.cluster.fail(problem))
 
-    def acknowledged(self, topic: str, index: int, offset: int, value: bytes) -> None:
+    def acknowledged(self, topic: str, index: int, offset: int, value: bytes | None) -> None:
         """A producer was notified that its record is at this offset."""
         known = self.partitions[TopicPartition(topic, index)]
         if known.losses:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.clients import AsyncAdmin
 from ottla.clients.errors import ClientError
@@ -25,20 +25,31 @@ if TYPE_CHECKING:
     from tests.simulation.world.programs import Program, Work
 
 MOST_DOWN = 2
+Fault: TypeAlias = Callable[[], "str | None"]
+"""Lets something happen and describes it; None if it was not possible."""
+Faults: TypeAlias = Sequence[tuple[int, Fault]]
 
 
 class ClusterFaults:
     """Chooses faults by chance."""
 
-    def __init__(self, cluster: SimulatedCluster, checks: ClusterChecks, work: Work, programs: list[Program]) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checks: ClusterChecks,
+        work: Work,
+        programs: list[Program],
+        more: Faults = (),
+    ) -> None:
+        """`more` faults of a world, with their weights."""
         self.cluster, self.checks, self.work, self.programs = cluster, checks, work, programs
         self.random = cluster.random
         self.network = cluster.machines.network
         self.console: ProcessLoop | None = None
         self.log: list[str] = []
-        self._actions = self._chosen_actions()
+        self._actions = self._chosen_actions(more)
 
-    def _chosen_actions(self) -> dict[Callable[[], str | None], int]:
+    def _chosen_actions(self, more: Faults) -> dict[Fault, int]:
         """Choose the actions of this seed, with weights. A seed with few kinds of faults has more of each."""
         faults = (
             (10, self._kill), (4, self._cut_power), (3, self._shut_down),
@@ -49,6 +60,7 @@ class ClusterFaults:
         )  # fmt: skip
         share = self.random.choice((1.0, 0.7, 0.4))
         chosen = {fault: weight for weight, fault in faults if self.random.random() < share}
+        chosen |= {fault: weight for weight, fault in more}
         faulty = sum(chosen.values()) or 1
         return {**chosen, self._start: faulty * 22 // 75 + 1, self._repair: faulty * 10 // 75 + 1}
 
@@ -79,28 +91,28 @@ class ClusterFaults:
 
     # -- nodes and programs ------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> int | None:
+    def chosen(self) -> int | None:
         """A running node that may stop: a majority keeps running."""
         down = [each for each, machine in self.cluster.nodes.items() if machine.run is None]
         running = sorted(self.cluster.nodes.keys() - set(down))
         return self.random.choice(running) if running and len(down) < MOST_DOWN else None
 
     def _kill(self) -> str | None:
-        node = self._chosen()
+        node = self.chosen()
         if node is None:
             return None
         self.cluster.nodes[node].kill()
         return f"kill {node}"
 
     def _cut_power(self) -> str | None:
-        node = self._chosen()
+        node = self.chosen()
         if node is None or not self.checks.may_cut_power():
             return None
         self.cluster.nodes[node].kill(power=True)
         return f"power cut of {node}"
 
     def _shut_down(self) -> str | None:
-        node = self._chosen()
+        node = self.chosen()
         if node is None:
             return None
         self.cluster.nodes[node].shut_down()
@@ -138,14 +150,14 @@ class ClusterFaults:
     # -- disks -------------------------------------------------------------------------------------------------------
 
     def _crash_in_a_write(self) -> str | None:
-        node = self._chosen()
+        node = self.chosen()
         if node is None:
             return None
         self.cluster.nodes[node].disk.crash_after = self.random.randint(0, 30)
         return f"{node} is killed in one of its next writes"
 
     def _fail_disk(self) -> str | None:
-        node = self._chosen()
+        node = self.chosen()
         if node is None:
             return None
         disk = self.cluster.nodes[node].disk
@@ -156,7 +168,7 @@ class ClusterFaults:
     def _replace_disk(self) -> str | None:
         """Replace the disk of a node that is not a voter: a voter would have to be removed and added again."""
         others = sorted(self.cluster.nodes.keys() - set(self._voters()))
-        if self._chosen() is None or not others or not self.checks.may_lose_disk(node := self.random.choice(others)):
+        if self.chosen() is None or not others or not self.checks.may_lose_disk(node := self.random.choice(others)):
             return None
         self.cluster.nodes[node].replace_disk()
         return f"replace the disk of {node}"
@@ -206,7 +218,8 @@ class ClusterFaults:
 
     # -- the administrator -------------------------------------------------------------------------------------------
 
-    def _do(self, coroutine: object) -> None:
+    def do(self, coroutine: object) -> None:
+        """Run a coroutine in the process of the administrator."""
         if self.console is None:
             self.console = self.cluster.machines.start_process("console")
         self.console.start(coroutine, "console")  # type: ignore[arg-type]
@@ -217,12 +230,12 @@ class ClusterFaults:
     def _reassign(self) -> str:
         partition = self.random.choice(self._partitions())
         replicas = self.random.sample(list(self.cluster.nodes), 3)
-        self._do(self._admin("reassign", {partition: replicas}))
+        self.do(self._admin("reassign", {partition: replicas}))
         return f"move {partition} to {replicas}"
 
     def elect(self) -> str:
         """Elect the preferred leaders."""
-        self._do(self._admin("elect", {each: [] for each in self._partitions()}))
+        self.do(self._admin("elect", {each: [] for each in self._partitions()}))
         return "elect preferred leaders"
 
     async def _admin(self, what: str, partitions: dict[TopicPartition, list[int]]) -> None:
@@ -242,7 +255,7 @@ class ClusterFaults:
         others = sorted(self.cluster.nodes.keys() - set(voters))
         removes = len(voters) > 2 and (not others or self.random.random() < 0.5)
         node = self.random.choice(voters if removes else others)
-        self._do(self._voter_request(node, removes=removes))
+        self.do(self._voter_request(node, removes=removes))
         return f"{'remove' if removes else 'add'} voter {node}"
 
     def _voters(self) -> list[int]:
@@ -268,15 +281,15 @@ class ClusterFaults:
         )
         for each in self.cluster.nodes:
             with suppress(NetworkError):
-                response = await self._ask(each, request)
+                response = await self.ask(each, CONTROLLER_PORT, request)
                 if response.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     self.work.note_outcome("voters", response.error_code)
                     return
 
     @staticmethod
-    async def _ask(node: int, request: Message) -> Any:
-        """Send a request to the controller of a node."""
-        connection = await ClientConnection.connect(host_of(node), CONTROLLER_PORT, client_id="console", timeout_s=2.0)
+    async def ask(node: int, port: int, request: Message) -> Any:
+        """Send a request to a node. Raises NetworkError."""
+        connection = await ClientConnection.connect(host_of(node), port, client_id="console", timeout_s=2.0)
         try:
             return await connection.send(request, timeout_s=10.0)
         finally:

@@ -50,9 +50,11 @@ class Committed:
     """How often the partition started over."""
     records: list[tuple[int, bytes | None]] = field(default_factory=list)
     """(leader epoch, value)."""
+    keys: list[bytes | None] = field(default_factory=list)
+    """The key of each record, in topics that are compacted."""
     committed_in: list[int] = field(default_factory=list)
     """The epoch of the leader that committed each record, which may be later than the record's."""
-    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    acknowledged: dict[int, bytes | None] = field(default_factory=dict)
     lossy: dict[int, int] = field(default_factory=dict)
     """Replicas that lost unsynced records, with the epoch of their broker then."""
     high_watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Committed:
         self.from_epoch = epoch
         self.losses += bool(self.records)
         self.records.clear()
+        self.keys.clear()
         self.committed_in.clear()
         self.acknowledged.clear()
         self.high_watermarks.clear()

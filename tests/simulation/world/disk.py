@@ -231,8 +231,9 @@ class SimulatedDisk(Files):
             self.folders[new + path[len(old) :]] = self.folders.pop(path)
 
     def unlink(self, path: str) -> None:
-        folder, name = self._folder(path)
-        if name in folder.names:
+        directory, _, name = path.rpartition("/")
+        folder = self.folders.get(directory)
+        if folder is not None and name in folder.names:
             self._set(folder, {name: None})
 
     def make_directory(self, path: str) -> None:

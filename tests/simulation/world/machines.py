@@ -1,9 +1,10 @@
 """Simulated machines: hosts on a network, whose processes see simulated time, threads, sockets and random numbers.
 
 `Machines.installed()` replaces what the code under test takes from its environment: the clock of `time`, random bytes,
-listening sockets, thread pools and the locks of directories. Everything else is the real code. A connection delivers
-its bytes in order after random delays, in random pieces. A cut link delivers nothing until it is repaired, in one
-direction or in both. A killed process closes its connections; a machine that loses power says nothing.
+listening sockets, thread pools, the processes of the cleaner and the locks of directories. Everything else is the real
+code. A connection delivers its bytes in order after random delays, in random pieces. A cut link delivers nothing until
+it is repaired, in one direction or in both. A killed process closes its connections; a machine that loses power says
+nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from ottla.clients.producer import base as producer_base
 from ottla.clients.producer import producer as producer_module
 from ottla.clients.producer import sender
 from ottla.cluster.control import probe
+from ottla.log import cleaner as cleaner_module
 from ottla.log.storage import DirectoryLock
+from tests.simulation.world.cleaning import simulated_cleaner
 from tests.simulation.world.disk import Crash
 from tests.simulation.world.process_loop import US, WALL_START_MS, ProcessLoop, Schedule
 
@@ -416,6 +419,7 @@ class Machines:
             (listening, "bind", self._bind),
             (probe, "socket", sockets),
             (broker_module, "ThreadPoolExecutor", Threads),
+            (cleaner_module, "Cleaner", simulated_cleaner),
             (DirectoryLock, "acquire", lambda _: None),
         ]
         patches = [mock.patch.object(*each) for each in replaced]
