@@ -36,7 +36,7 @@ check: dev-environment ## Lint, formatting, language, types, import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-metrics: dev-environment ## Files, lines, sizes of functions, nesting, parameters, broad excepts, tests per code line
+metrics: dev-environment ## Files, lines, functions, nesting, parameters, attributes, circles of imports, broad excepts
 	@$(BIN)/python tools/metrics.py
 
 format: dev-environment ## Format the code

@@ -1,9 +1,11 @@
 """Prints the shape of the code, package by package: `make metrics`.
 
 Files and lines are counted as they are, with comments and blank lines. A function's parameters are counted without
-`self` and `cls`; nesting is the number of compound statements around its deepest statement. A broad except catches
-Exception or BaseException and does not end with `raise`. `tests/unit/test_tidy.py` has the limits. Uses nothing but the
-standard library.
+`self` and `cls`; nesting is the number of compound statements around its deepest statement. The attributes of a class
+are the names that its methods set on `self`, and the fields of a dataclass that is not frozen. A circle is a set of
+modules that import each other, also for type checking or within functions. A broad except catches Exception or
+BaseException and does not end with `raise`. `tests/unit/test_tidy.py` has the limits. Uses nothing but the standard
+library.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +24,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 TESTS = ROOT / "tests"
+MOST_ATTRIBUTES = 15
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 PRIVATE_MODULES = re.compile(
@@ -89,6 +92,17 @@ class SourceFile:
         definitions = [node for node in self.nodes if isinstance(node, Definition)]
         return [Function(self.path, node, id(node) in methods) for node in definitions]
 
+    @cached_property
+    def classes(self) -> list[tuple[str, int]]:
+        """The classes with the number of their attributes. Value types have fields instead, which are not counted."""
+        return [(node.name, len(_attributes(node))) for node in self.nodes if isinstance(node, ast.ClassDef)]
+
+    @property
+    def module(self) -> str:
+        """The name by which the file is imported."""
+        parts = self.path.relative_to(SOURCES).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
     @property
     def broad_excepts(self) -> Iterator[int]:
         """The lines of handlers that catch everything and do not re-raise it."""
@@ -144,6 +158,64 @@ def _depth(statement: ast.stmt) -> int:
     return max(depths)
 
 
+def _attributes(node: ast.ClassDef) -> set[str]:
+    found = {
+        each.attr
+        for method in node.body
+        if isinstance(method, Definition)
+        for each in ast.walk(method)
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "self"
+    }
+    marks = [ast.unparse(mark) for mark in node.decorator_list]
+    if any(mark.startswith("dataclass") and "frozen=True" not in mark for mark in marks):
+        found |= {ast.unparse(field.target) for field in node.body if isinstance(field, ast.AnnAssign)}
+    return found
+
+
+def imported(nodes: Iterable[ast.AST], modules: Collection[str]) -> set[str]:
+    """The modules of the project that the import statements among `nodes` name."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & set(modules)) or {node.module}
+    return found & set(modules)
+
+
+def imports(sources: list[SourceFile]) -> dict[str, set[str]]:
+    """The modules that each module imports, also for type checking only."""
+    modules = {file.module for file in sources}
+    return {file.module: imported(file.nodes, modules) - {file.module} for file in sources}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """The largest sets of modules that all import each other, directly or through others of the set."""
+    left, found = {name: set(targets) for name, targets in graph.items()}, []
+    while left:
+        # Modules that import nothing, or that nothing imports, are in no circle.
+        targeted = set().union(*left.values())
+        done = {name for name, targets in left.items() if not targets or name not in targeted}
+        if not done:
+            name = min(left)
+            circle = frozenset(each for each in _reachable(left, name) if name in _reachable(left, each))
+            found += [circle] if circle else []
+            done = circle or {name}
+        left = {name: targets - done for name, targets in left.items() if name not in done}
+    return found
+
+
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
 def files(root: Path) -> list[SourceFile]:
     return [SourceFile(path) for path in sorted(root.rglob("*.py"))]
 
@@ -170,7 +242,9 @@ def _row(name: str, group: list[SourceFile]) -> str:
     return (
         f"{name:14}{len(group):6}{lines:8}{max(file.lines for file in group):9}{len(functions):7}{median(sizes):8.0f}"
         f"{max(sizes):6}{max((f.nesting for f in functions), default=0):8}"
-        f"{max((f.parameters for f in functions), default=0):8}{broad:7}{comments / max(lines, 1):9.0%}"
+        f"{max((f.parameters for f in functions), default=0):8}"
+        f"{max((count for file in group for _, count in file.classes), default=0):8}"
+        f"{broad:8}{comments / max(lines, 1):8.0%}"
     )
 
 
@@ -180,8 +254,8 @@ def main() -> int:
     groups: dict[str, list[SourceFile]] = {}
     for file in sources:
         groups.setdefault(_package(file.path), []).append(file)
-    print("                                longest          function lines   deepest    most  broad   comment")
-    print("package        files   lines     file  funcs  median   max nesting  params excepts    share")
+    print("                                longest          function lines   deepest    most    most  broad comment")
+    print("package        files   lines     file  funcs  median   max nesting  params  attrib. excepts   share")
     for name, group in sorted(groups.items()):
         print(_row(name, group))
     print(_row("src", sources))
@@ -191,6 +265,13 @@ def main() -> int:
     inside, outside = (sum(1 for file in group for _ in file.private_spark_uses) for group in divide_spark(sources))
     print(f"Uses of private Spark API: {inside} in ottla.spark.internals, {outside} elsewhere")
     broad = sum(1 for file in sources for _ in file.broad_excepts)
+    classes = sorted(((count, name) for file in sources for name, count in file.classes), reverse=True)
+    large = [f"{name} {count}" for count, name in classes if count > MOST_ATTRIBUTES]
+    print(f"Classes with more than {MOST_ATTRIBUTES} attributes: {len(large)} ({', '.join(large)})")
+    found = circles(imports(sources))
+    print(f"Circles of imports, with imports for type checking: {len(found)}")
+    for circle in sorted(found, key=min):
+        print(f"  {', '.join(sorted(circle))}")
     print(f"Broad excepts per 1,000 lines: {1000 * broad / code:.2f}")
     return 0
 

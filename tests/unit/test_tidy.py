@@ -1,4 +1,4 @@
-"""The shape of the code is tested: banned calls, sizes, nesting, parameters, broad excepts, import cycles.
+"""The shape of the code is tested: banned calls, sizes, nesting, parameters, attributes, broad excepts, import cycles.
 
 `make metrics` prints the figures. Each message says what to do instead.
 """
@@ -6,7 +6,8 @@
 import ast
 import graphlib
 import re
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -46,6 +47,77 @@ LONG_FILES = {
     "src/ottla/records/_encode_columns.py": INLINED,
     "src/ottla/records/_record_reader.py": INLINED,
     "src/ottla/log/segment.py": "one open file and the caches of its positions, which only its methods may change",
+}
+
+# Classes with more attributes than the limit, and how many they may have. Remove a class that is small again.
+LARGE_CLASSES = {
+    "Batch": 26,
+    "Membership": 26,
+    "MetadataShell": 26,
+    "HeartbeatMembership": 25,
+    "Node": 24,
+    "Partition": 24,
+    "PartitionState": 24,
+    "ClientConnection": 23,
+    "BrokerLifecycle": 22,
+    "Partitions": 22,
+    "Survey": 22,
+    "Rows": 21,
+    "Transactions": 21,
+    "Cluster": 20,
+    "Columns": 20,
+    "Connection": 20,
+    "Replica": 20,
+    "Segment": 20,
+    "Group": 19,
+    "ShareCore": 19,
+    "QuorumState": 18,
+    "RecordAccumulator": 18,
+    "Step": 18,
+    "_Loader": 17,
+    "Core": 16,
+    "Follower": 16,
+    "ReplicaFetcher": 16,
+    "Sender": 16,
+    "Server": 16,
+}
+# Modules that import each other for type checking. Remove a circle that is cut.
+TYPE_CIRCLES = [
+    {"ottla.clients.producer._encoder", "ottla.clients.producer.batch", "ottla.clients.producer.partition_queue"},
+    {
+        "ottla.coordinators.group.consumer.change",
+        "ottla.coordinators.group.consumer.matching",
+        "ottla.coordinators.group.core",
+        "ottla.coordinators.group.errors",
+        "ottla.coordinators.group.join",
+        "ottla.coordinators.group.membership",
+        "ottla.coordinators.group.modern.change",
+        "ottla.coordinators.group.offsets",
+        "ottla.coordinators.group.rebalance",
+        "ottla.coordinators.group.unserved",
+    },
+    {"ottla.network.acceptor", "ottla.network.connection", "ottla.network.server"},
+    {
+        "ottla.protocol._decoding",
+        "ottla.protocol._encoding",
+        "ottla.protocol._shapes",
+        "ottla.protocol.compiler",
+        "ottla.protocol.message",
+        "ottla.protocol.plans",
+    },
+    {
+        "ottla.spark.batch_writer",
+        "ottla.spark.markers",
+        "ottla.spark.sink",
+        "ottla.spark.transactional_writer",
+    },
+    {"ottla.spark.idle", "ottla.spark.source"},
+    {"ottla.spark.table_reader", "ottla.spark.table_source"},
+]
+# The fixture for streams is given the broker of the fixture in `ottla.testing`.
+TYPES_FROM_ABOVE = {
+    ("ottla.streams.testing", "ottla.testing.record"),
+    ("ottla.streams.testing", "ottla.testing.view"),
 }
 
 BANNED = {
@@ -189,34 +261,61 @@ def test_tests_wait_with_deadlines() -> None:
     assert not offences
 
 
+def test_classes_have_few_attributes() -> None:
+    found = {name: count for file in source_files() for name, count in file.classes if count > metrics.MOST_ATTRIBUTES}
+    grown = {name: count for name, count in found.items() if count > LARGE_CLASSES.get(name, 0)}
+    assert not grown, "group attributes that change together in an object with a name"
+    assert found.keys() == LARGE_CLASSES.keys(), "remove classes that are small now from LARGE_CLASSES"
+
+
 def test_modules_import_each_other_without_cycles() -> None:
     """Considers imports at module level. Imports for type checking have no effect at run time."""
-    modules = {module_name(file.path): file for file in source_files()}
-    graph = {name: imported_modules(file.tree.body, modules) - {name} for name, file in modules.items()}
+    modules = {file.module: file for file in source_files()}
+    graph = {name: metrics.imported(run_statements(file.tree.body), modules) - {name} for name, file in modules.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"{' -> '.join(error.args[1])}: move the shared part into a module of its own")
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT / "src").with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imported_modules(body: Iterable[ast.stmt], modules: Mapping[str, metrics.SourceFile]) -> set[str]:
-    """The project's modules that these statements import when they run."""
-    found: set[str] = set()
+def run_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when the module is imported."""
     for node in body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & modules.keys()) or {node.module}
-        elif isinstance(node, ast.If):
+        yield node
+        if isinstance(node, ast.If):
             checks_types = "TYPE_CHECKING" in ast.unparse(node.test)
-            found |= imported_modules([*([] if checks_types else node.body), *node.orelse], modules)
+            yield from run_statements([*([] if checks_types else node.body), *node.orelse])
         elif isinstance(node, ast.Try):
             handlers = [statement for handler in node.handlers for statement in handler.body]
-            found |= imported_modules([*node.body, *handlers, *node.orelse], modules)
-    return found & modules.keys()
+            yield from run_statements([*node.body, *handlers, *node.orelse])
+
+
+def test_modules_do_not_know_each_other_as_types() -> None:
+    circles = metrics.circles(metrics.imports(source_files()))
+    new = [sorted(circle) for circle in circles if not any(circle <= known for known in TYPE_CIRCLES)]
+    assert not new, "declare what is used in a small Protocol, or move the type into a module of its own"
+    obsolete = [sorted(known) for known in TYPE_CIRCLES if not any(circle <= known for circle in circles)]
+    assert not obsolete, "remove it from TYPE_CIRCLES"
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"f", "a"}, "f": {"e"}}
+    assert set(metrics.circles(graph)) == {frozenset("bc"), frozenset("ef")}
+
+
+def test_types_and_lazy_names_are_imported_from_lower_packages() -> None:
+    """import-linter has the same layers, but sees neither imports for type checking nor the stubs of lazy names."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    level = {f"ottla.{name.strip()}": number for number, layer in enumerate(layers) for name in layer.split("|")}
+    graph = metrics.imports(source_files())
+    stubs = [metrics.SourceFile(path) for path in metrics.SOURCES.rglob("*.pyi")]
+    offences = set()
+    for name, targets in [*graph.items(), *((stub.module, metrics.imported(stub.nodes, graph)) for stub in stubs)]:
+        package = ".".join(name.split(".")[:2])
+        for target in targets:
+            other = ".".join(target.split(".")[:2])
+            if package in level and other in level and package != other and level[package] >= level[other]:
+                offences.add((name, target))
+    assert len(level) > 20
+    assert offences == TYPES_FROM_ABOVE, "declare what is used in a Protocol of the lower package"
