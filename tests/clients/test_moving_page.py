@@ -67,7 +67,9 @@ def test_setting_of_another_client_is_rejected_with_its_name_in_ottla(row: Elsew
                 client({"bootstrap.servers": "127.0.0.1:9", name: 1})
             if row.here:
                 assert row.here in str(caught.value).replace("_", ".")
-                assert ("not of this client" in str(caught.value)) == (row.here not in {each.name for each in options})
+                assert ("this client does not have" in str(caught.value)) == (
+                    row.here not in {each.name for each in options}
+                )
             else:
                 assert row.note in str(caught.value)
 

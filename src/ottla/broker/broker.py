@@ -69,7 +69,7 @@ class Broker:
 
     @property
     def shares(self) -> ShareGroups:
-        """What this node does for share groups."""
+        """The share groups of this node."""
         return self.coordinators.shares
 
     @property

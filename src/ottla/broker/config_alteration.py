@@ -1,8 +1,8 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs: each resource once, and no other broker's resource.
 
 Each resource changes on its own, completely or not at all. As in Kafka, a request may change the settings and log
-levels of the broker that receives it and the cluster-wide defaults, but not those of another broker. The broker checks
-what only it knows: its own log directories.
+levels of the broker that receives it and the cluster-wide defaults, but not another broker's. The broker checks what
+only it knows: its own log directories.
 """
 
 from __future__ import annotations

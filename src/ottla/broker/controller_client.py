@@ -1,4 +1,4 @@
-"""The requests of this broker, and those of its clients, to the active controller."""
+"""The requests of this broker and of its clients to the active controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 30.0
 
 
 class ControllerClient:
-    """Sends this broker's requests on `channel`, and those of its clients, which take longer, on `forwarding`."""
+    """Sends this broker's requests on `channel`, and its clients' requests, which take longer, on `forwarding`."""
 
     def __init__(
         self,

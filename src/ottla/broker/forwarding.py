@@ -45,7 +45,7 @@ class Forwards(Protocol):
 
 
 class DecisionPorts(Protocol):
-    """What decides where a request is handled, and what its handler finds if no controller is reached."""
+    """The parts of a node that decide where a request is handled, or answer it if no controller is reached."""
 
     @property
     def metadata(self) -> MetadataShell: ...

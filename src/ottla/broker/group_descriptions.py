@@ -1,4 +1,4 @@
-"""What the requests that describe groups have in common: DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe."""
+"""Common parts of the requests that describe groups: DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe."""
 
 from __future__ import annotations
 

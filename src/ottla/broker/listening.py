@@ -1,7 +1,7 @@
 """The listening sockets of one node: for clients, and for the controller if it has its own listeners.
 
-All sockets are bound before the broker registers, so that port 0 is replaced by a real port. Those of clients accept
-connections when everything else is ready; those of a controller with other voters as soon as it is in the quorum.
+All sockets are bound before the broker registers, so that port 0 is replaced by a real port. Client sockets accept
+connections when everything else is ready; the sockets of a controller with other voters as soon as it is in the quorum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What request handlers use of the broker: one small Protocol for each kind of handler.
+"""The parts of the broker that request handlers use: one small Protocol for each kind of handler.
 
 A handler names the Protocol that it needs, so that its signature shows what it can touch, and a test can pass a stub.
 `Broker` satisfies all of them (`tests/unit/broker/test_handlers.py`). Handlers import this module for type checking
@@ -125,7 +125,7 @@ class HasGroups(Protocol):
 
 
 class HasShares(Protocol):
-    """What this node does for share groups."""
+    """The share groups of this node."""
 
     @property
     def shares(self) -> ShareGroups: ...

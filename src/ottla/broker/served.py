@@ -127,7 +127,7 @@ SERVED: dict[int, tuple[int, int]] = {
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
 
-# Kafka's controller listeners serve other APIs than its broker listeners. These are the ones that are implemented.
+# Kafka's controller listeners serve other APIs than its broker listeners. These APIs are implemented.
 _FOR_CLIENTS = frozenset(
     {17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 55, 57, 60, 64, 80, 81}
 )

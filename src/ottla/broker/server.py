@@ -123,7 +123,7 @@ class Node:
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
         self._logs: LogManager | None = None
-        # That of a directory which has the metadata log alone; the log manager locks the others.
+        # The lock of a directory that has the metadata log alone; the log manager locks the others.
         self._metadata_lock = DirectoryLock(config.metadata_log_dir)
         self._metadata: MetadataShell | None = None
         self._quorum: QuorumConfig | None = None
@@ -401,8 +401,8 @@ class Node:
     async def close(self, *, clean: bool = True) -> None:
         """Answer the requests in progress, then close everything; also after a failed start.
 
-        Without `clean` the effect is that of a kill: no request is answered, nothing is synced, and the next start
-        recovers the logs.
+        Without `clean` it acts like a kill: no request is answered, nothing is synced, and the next start recovers the
+        logs.
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)

@@ -1,4 +1,4 @@
-"""What the five requests to the share coordinator have in common: ask for each share partition, and collect results.
+"""Common parts of the five requests to the share coordinator: ask for each share partition, and collect results.
 
 As in Kafka, a request that names no group, no topic, or a topic without partitions gets an empty response. A partition
 that is named twice is asked twice, in order, and has one result: the last. There is no authorizer yet; Kafka requires

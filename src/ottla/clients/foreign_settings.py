@@ -84,7 +84,7 @@ def message(name: str, row: Elsewhere, *, is_known: bool) -> str:
     if not row.here:
         return f"There is no setting {name!r} here: {row.note}"
     meant = row.here.replace(".", "_") if "_" in name else row.here
-    text = f"There is no setting {name!r} here; that of {row.clients} is {meant!r}" + (
+    text = f"There is no setting {name!r} here; {meant!r} replaces the setting of {row.clients}" + (
         f" ({row.note})" if row.note else ""
     )
-    return text if is_known else f"{text}, and not of this client"
+    return text if is_known else f"{text}, which this client does not have"

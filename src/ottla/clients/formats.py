@@ -1,4 +1,4 @@
-"""Named formats of keys and values: those of Kafka's serializers, with the same bytes, and "json".
+"""Named formats of keys and values: Kafka's serializers, with the same bytes, and "json".
 
 `format_named` takes "int32", "integer", "IntegerSerializer" and Kafka's full class name alike. `Call`
 determines once whether a function of the program has the parameters `topic` and `headers` besides the data.

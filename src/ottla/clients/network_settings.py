@@ -13,7 +13,7 @@ from ottla.clients.security import Security, read_security
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What `network.Cluster` needs. Times are in milliseconds; `servers` are host and port of each bootstrap server."""
+    """The settings of `network.Cluster`. Times are in ms; `servers` are host and port of each bootstrap server."""
 
     servers: tuple[tuple[str, int], ...]
     client_id: str

@@ -18,7 +18,7 @@ SIMILAR: Final = 0.6
 
 
 class Owner(NamedTuple):
-    """What has the settings `names`, and how they are set there; `{}` is the name of the setting."""
+    """The owner of the settings `names`, and how they are set there; `{}` is the name of the setting."""
 
     names: Collection[str]
     whose: str

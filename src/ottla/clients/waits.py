@@ -27,7 +27,7 @@ CHECK_INTERVAL_S: Final = 0.005
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """Return a method that waits for this coroutine method, by the `_run` of its client.
 
-    Signature and docstring are those of `method`, for type checkers (`P`, `R`) and for `inspect` (`functools.wraps`).
+    It has the signature and docstring of `method`, for type checkers (`P`, `R`) and `inspect` (`functools.wraps`).
     """
 
     @functools.wraps(method)
@@ -137,7 +137,7 @@ class AsyncWaits:
 
 
 class BlockingWaits:
-    """Waits in the caller's thread; the network runs on the loop of `driver`. The methods are those of `AsyncWaits`."""
+    """`AsyncWaits` for waits in the caller's thread; the network runs on the loop of `driver`."""
 
     event: Callable[[], Event] = SignalSafeEvent
     caller: Callable[[], object] = staticmethod(threading.get_ident)

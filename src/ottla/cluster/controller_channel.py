@@ -10,8 +10,8 @@ controller answers NOT_CONTROLLER, when the connection is lost, and when another
 controller may therefore execute a request twice, as in Kafka: requests of brokers contain the epochs that make a
 repetition harmless.
 
-Requests of one channel are answered in their order. Requests that may take long, such as those of clients, need
-another channel than heartbeats. Pending requests are bounded by the callers, each of which waits for its answer.
+Requests of one channel are answered in their order. Requests that may take long, such as client requests, need another
+channel than heartbeats. Pending requests are bounded by the callers, each of which waits for its answer.
 """
 
 from __future__ import annotations

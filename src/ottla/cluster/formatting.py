@@ -49,7 +49,7 @@ class NodeFormat:
     directories: Sequence[str]
     metadata_directory: str
     levels: Mapping[str, int] = field(default_factory=default_levels)
-    """Level of each feature; the leader of a new quorum writes those of its own directory."""
+    """Level of each feature; the leader of a new quorum writes the levels of its own directory."""
     voters: VoterSet | None = None
     """The first voters; None if the settings or other nodes name them."""
 

@@ -1,4 +1,4 @@
-"""What clients hear of a broker that was just lost: nothing that makes them wait.
+"""Metadata responses after the loss of a broker, such that no client waits for it.
 
 Kafka names the previous leader until the controller has elected another. librdkafka asks for the leader when its
 connection to it is closed, believes the answer, and sends its next request a second later. It waits for another second

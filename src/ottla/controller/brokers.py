@@ -189,7 +189,7 @@ def unfence(state: State, broker_id: int, epoch: int) -> Slices[Outcome[None]]:
 
 
 def unregister(state: State, broker_id: int) -> Slices[Outcome[UnregisterBrokerResponse]]:
-    """Delete a broker's registration, but not that of this running node. Raises BROKER_ID_NOT_REGISTERED."""
+    """Delete a broker's registration, but not this running node's. Raises BROKER_ID_NOT_REGISTERED."""
     broker = _registered(state, broker_id)
     if broker_id == state.node_id:
         refuse(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before it is unregistered.")

@@ -147,7 +147,7 @@ def _eligible_leader_records(state: State) -> list[Message]:
     """Return the records that make it safe to enable eligible leader replicas (KIP-966).
 
     Leaders and the controller must apply the same min.insync.replicas to a topic. Therefore the value in this node's
-    file becomes that of the cluster, unless the cluster has one, and values of single brokers are removed.
+    file becomes the cluster's, unless the cluster has one, and values of single brokers are removed.
     """
     changes: dict[str, str | None] = {
         name: None

@@ -36,7 +36,7 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """The wanted values; None retains the present value. `directories` are those of single replicas."""
+    """The wanted values; None retains the present value. `directories` are for single replicas."""
 
     isr: Replicas | None = None
     replicas: Replicas | None = None
@@ -49,7 +49,7 @@ class Target(NamedTuple):
 
 
 class ChangeRules(NamedTuple):
-    """What the cluster allows: who may lead, the effective `min.insync.replicas`, and the feature levels."""
+    """The rules of the cluster: who may lead, the effective `min.insync.replicas`, and the feature levels."""
 
     acceptable: frozenset[int]
     min_isr: int = 1
@@ -156,7 +156,7 @@ def _last_known_leads(partition: PartitionImage, plan: _Plan, rules: ChangeRules
 
 
 def _differences(partition: PartitionImage, plan: _Plan, target: Target, rules: ChangeRules) -> dict[str, Any]:
-    # Without the feature, those of a stock cluster are retained until the partition has a leader.
+    # Without the feature, a stock cluster's eligible replicas are retained until the partition has a leader.
     eligible = plan.elr if rules.eligible_enabled or plan.leader == NO_LEADER else ()
     values = (
         ("isr", partition.isr, plan.isr),

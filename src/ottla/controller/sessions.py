@@ -1,4 +1,4 @@
-"""What the active controller remembers of brokers between heartbeats; it is not in the image (KIP-631).
+"""The broker sessions of the active controller between heartbeats; they are not in the image (KIP-631).
 
 A new active controller begins with `begin_all`: each registered broker gets a full session timeout to contact it.
 Times are monotonic milliseconds, passed by the caller.

@@ -83,7 +83,7 @@ class Coordinators:
 
     @cached_property
     def shares(self) -> ShareGroups:
-        """What this node does for share groups."""
+        """The share groups of this node."""
         shares = self._shares = late.ShareGroups(
             self._ports, self._internal_topic(SHARE_STATE_TOPIC), lambda: self.peers
         )
@@ -114,7 +114,7 @@ class Coordinators:
 
     @cached_property
     def peers(self) -> PeerRequests:
-        """What this broker asks of other brokers. A broker that is alone never needs it."""
+        """The requests of this broker to other brokers. A broker that is alone sends none."""
         ports = self._ports
         listener = ports.settings.static.inter_broker_listener
         connections = self._connections = late.PeerConnections(

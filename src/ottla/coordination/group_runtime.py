@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupPorts(NamedTuple):
-    """What the group coordinator needs besides its log. `share_effects` may be omitted without share groups."""
+    """The ports of the group coordinator, besides its log. `share_effects` may be omitted without share groups."""
 
     topic_id: Callable[[str], Uuid | None]
     """Returns the id of any topic, None if it does not exist."""
@@ -79,7 +79,7 @@ class GroupRuntime:
         )
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:
-        """Return (error, groups) over the shards of this node. An error of one, e.g. while it loads, is that of all."""
+        """Return (error, groups) over the shards of this node. One shard's error (it may be loading) is all shards'."""
         return (yield from self.shards.collect(ListGroups(states, types)))
 
     def topics_deleted(self, names: Iterable[str]) -> Slices[None]:

@@ -33,9 +33,9 @@ def partition_of(key: str, count: int) -> int:
 class InternalTopic:
     """The topic of one coordinator, as the node `node_id` sees it.
 
-    `partitions()` are those of the metadata image, empty while the topic does not exist. They include partitions that
-    cannot be served now, because their number determines which partition holds a key. `find_partition(index)` returns
-    a partition that is led here, or raises KafkaError. `create()` completes when the topic is created; call `changed`
+    `partitions()` come from the metadata image, empty while the topic does not exist. They include partitions that
+    cannot be served now, because their number determines which partition holds a key. `find_partition(index)` returns a
+    partition that is led here, or raises KafkaError. `create()` completes when the topic is created; call `changed`
     when the image contains it.
     """
 

@@ -20,7 +20,7 @@ SLICE_BYTES = 64 * 1024
 
 
 class Replayer(Protocol):
-    """What loading needs of a shard."""
+    """The part of a shard that loading uses."""
 
     def replay(self, key: bytes, value: bytes | None, offset: int, *, producer_id: int = -1) -> None:
         """Apply one record; `producer_id` is -1 unless its batch is part of a transaction. Raises ValueError."""

@@ -20,7 +20,7 @@ class CoordinatorLog:
         self._node_id = node_id
 
     def line(self, index: int, line: LogLine) -> None:
-        """Log an event of a shard, that of partition `index`."""
+        """Log an event of the shard of partition `index`."""
         level = logging.ERROR if line.is_error else logging.INFO
         if self._logger.isEnabledFor(level):
             text = line.message % line.arguments

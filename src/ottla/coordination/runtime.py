@@ -138,7 +138,7 @@ class CoordinatorRuntime(Generic[S]):
         return completion
 
     def collect(self, question: Request[list[R] | ErrorCode]) -> Slices[tuple[ErrorCode, list[R]]]:
-        """Return (error, rows) of all shards of this node. An error of one, e.g. while it loads, is that of all."""
+        """Return (error, rows) of all shards of this node. One shard's error (it may be loading) is all shards'."""
         rows: list[R] = []
         for index in self.topic.led():
             yield

@@ -1,4 +1,4 @@
-"""What a coordinator's runtime needs of a coordinator and of each of its shards."""
+"""The interface of a coordinator and its shards to the coordinator's runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Shard(Replayer, Protocol):
-    """What the runtime needs of a shard. An effect is an `Append`, `Reply`, `LogLine` or of the coordinator's own."""
+    """A shard as the runtime uses it. An effect is an `Append`, `Reply`, `LogLine` or of the coordinator's own."""
 
     skipped_records: int
     """The number of loaded records of unknown types."""
@@ -57,7 +57,7 @@ class ErrorResponse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator(Generic[S]):
-    """What differs between coordinators."""
+    """The differences between coordinators."""
 
     name: str
     """For log lines, for example "GroupCoordinator"."""

@@ -88,7 +88,7 @@ class ParkedEffect:
 
 @dataclass(frozen=True, slots=True)
 class Reply(ParkedEffect, Generic[R]):
-    """The response to `call`. Its type is the one that the request declares (`Request`)."""
+    """The response to `call`, of the type that the request declares (`Request`)."""
 
     call: Call[Request[R]]
     response: R

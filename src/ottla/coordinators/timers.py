@@ -18,7 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Timers(Generic[Key]):
-    """Deadlines in milliseconds of the monotonic clock; those of the same millisecond elapse in the order of keys."""
+    """Deadlines in milliseconds of the monotonic clock; equal ones elapse in the order of keys."""
 
     __slots__ = ("_deadlines", "_heap", "_queued")
 

@@ -36,8 +36,8 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
 """The (lowest, highest) supported level of each feature."""
 
 REGISTERED_FEATURES: dict[str, tuple[int, int]] = SUPPORTED_FEATURES | {"streams.version": (0, 1)}
-"""What a node of a cluster registers. Stock Kafka's default is streams.version 1, without which it lets no node join.
-This node refuses the requests of streams groups, as Kafka does at level 0."""
+"""The levels that a node of a cluster registers. Stock Kafka's default is streams.version 1, without which it lets no
+node join. This node refuses the requests of streams groups, as Kafka does at level 0."""
 
 
 def served_level(name: str, level: int) -> int:

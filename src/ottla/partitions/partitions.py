@@ -80,7 +80,7 @@ class Partitions:
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._listeners: list[RoleListener] = []
         self.cluster = ClusterView(node_id, {})
-        """What the leaders know of the brokers; see `ottla.replication.leader`."""
+        """The leaders' knowledge of the brokers; see `ottla.replication.leader`."""
         self.send_proposal: Callable[[Partition, IsrProposal], None] | None = None
         """Sends a change of in-sync replicas to the controller. Without it, the ISR stays as it is."""
         self._names: dict[Uuid, str] = {}

@@ -28,7 +28,7 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """Whether so many voters rejected that no majority is left."""
+        """Whether no majority is left, because too many voters rejected."""
         return len(self.voters) - len(self.rejected) < quorum.majority(self.voters.ids)
 
     @property

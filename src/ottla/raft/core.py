@@ -163,7 +163,7 @@ class RaftCore:
         return len(voters - q.gone - {self.node_id}) < len(voters) // 2 + 1
 
     def snapshot_controls(self, end_offset: int) -> tuple[KRaftVersion, VoterSet | None]:
-        """What a snapshot that ends at `end_offset` says about the quorum; voters only if the log has them."""
+        """Return the control values of a snapshot that ends at `end_offset`; voters only if the log has them."""
         version = self._q.kraft_version.at(end_offset - 1)
         has_voters = self._q.voters.last_offset is not None
         return KRaftVersion(version), self._q.voters.at(end_offset - 1) if has_voters else None

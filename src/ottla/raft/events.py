@@ -19,7 +19,7 @@ from ottla.raft.values import Election, LogEnd, Node, SnapshotId
 from ottla.raft.voters import VoterSet
 
 Controls: TypeAlias = tuple[tuple[int, KRaftVersion | VoterSet], ...]
-"""Control records with their offsets, ascending. Those of a snapshot have the offset of its last record."""
+"""Control records with their offsets, ascending. A snapshot's control records have the offset of its last record."""
 
 Token: TypeAlias = Hashable
 """Chosen by the shell for each request that it receives, to recognize the response."""

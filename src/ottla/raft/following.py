@@ -246,7 +246,7 @@ def _fetch_request(q: QuorumState, state: Follower | None) -> FetchRequest | Fet
 
 
 def _voter_request(q: QuorumState, state: Follower) -> Request | None:
-    """What to tell the leader about this replica as a voter; None if there is nothing to tell."""
+    """Return the request that reports this replica's voter data to the leader; None if the leader has it."""
     config, voters = q.config, q.voters.last
     is_dynamic = q.kraft_version.last >= DYNAMIC_VOTERS
     if q.is_voter:

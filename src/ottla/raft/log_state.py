@@ -1,4 +1,4 @@
-"""What the core knows of the log: its end, the start of each epoch, what is on disk, and the snapshots. No records.
+"""The core's view of the log: its end, the start of each epoch, the end on disk, and the snapshots. No records.
 
 A log of KRaft begins at offset 0 or at the end of a snapshot. `check` compares the end of another replica's log with
 this log; see there why that suffices to compare the logs.
@@ -62,7 +62,7 @@ class LogState:
 
     @property
     def _start_epoch(self) -> int:
-        """The epoch of the record before the log's start: that of the snapshot which ends there."""
+        """The epoch of the record before the log's start, from the snapshot that ends there."""
         ends = (each for each in self._snapshots if each.end_offset == self.start_offset)
         return max((each.epoch for each in ends), default=0)
 

@@ -10,7 +10,7 @@ from ottla.raft.values import Endpoints
 
 
 class LeaderView(NamedTuple):
-    """What a replica knows of the quorum's leader."""
+    """A replica's view of the quorum's leader."""
 
     epoch: int
     leader_id: int

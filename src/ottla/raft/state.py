@@ -218,7 +218,7 @@ class QuorumState:
         self.kraft_version.truncate_from(offset)
 
     def flush(self) -> None:
-        """Request a flush of what is not on disk, unless one is running. Observers leave that to the system."""
+        """Request a flush of unflushed records, unless one is running. Observers leave that to the system."""
         if self.must_flush and not self.is_flushing and self.log.flushed_offset < self.log.end.offset:
             self.is_flushing = True
             self.effects.append(Flush(self.log.end.offset))
@@ -251,7 +251,7 @@ class QuorumState:
 
     @property
     def view(self) -> LeaderView:
-        """What this replica tells others of the leader."""
+        """Return this replica's view of the leader, for others."""
         return LeaderView(self.epoch, self.election.leader_id, self.leader_endpoints)
 
     def refuse(self, token: Token, request: Request, error: ErrorCode, message: str | None = None) -> None:

@@ -5,8 +5,8 @@ epoch with it. Consecutive voter sets differ by one voter, so that their majorit
 
     request -> (add, update: ApiVersions to the voter) -> VotersRecord appended, takes effect -> committed -> response
 
-With kraft.version 0 the voters are those of the configuration. UpdateRaftVoter then only tells the leader directories
-and versions, which it writes to the log when kraft.version becomes 1.
+With kraft.version 0 the configuration names the voters. UpdateRaftVoter then only tells the leader directories and
+versions, which it writes to the log when kraft.version becomes 1.
 """
 
 from __future__ import annotations

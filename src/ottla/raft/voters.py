@@ -4,7 +4,7 @@ A `VotersRecord` takes effect when it is appended, not when it is committed: a r
 the latest voter set in its log. Truncation of the log restores the previous set. Consecutive sets differ by one voter,
 so that their majorities have a common voter.
 
-Without such a record the voters are those of the configuration (kraft.version 0), whose directories are unknown.
+Without such a record the configuration names the voters (kraft.version 0), and their directories are unknown.
 """
 
 from __future__ import annotations

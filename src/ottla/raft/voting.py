@@ -133,5 +133,5 @@ def poll_nominee(q: QuorumState, state: Prospective | Candidate) -> int:
 
 
 def _vote_request(q: QuorumState, voter: ReplicaKey, *, pre_vote: bool) -> VoteRequest:
-    # Only what is on disk: after a crash, this replica may retry in the same epoch, with what is left of its log.
+    # Only the end on disk: after a crash, this replica may retry in the same epoch, with the rest of its log.
     return VoteRequest(q.config.cluster_id, voter, q.config.key, q.epoch, q.log.flushed_end, pre_vote)

@@ -204,7 +204,7 @@ def _encode_fetch_snapshot(request: m.FetchSnapshotRequest) -> fetch_snapshot.Fe
 def _decode_fetch_snapshot(message: fetch_snapshot.FetchSnapshotRequest) -> m.FetchSnapshotRequest:
     topics = message.topics
     if len(topics) != 1 or topics[0].name != METADATA_TOPIC or [p.partition for p in topics[0].partitions] != [0]:
-        raise WrongPartitionError("The only snapshots are those of the metadata partition")
+        raise WrongPartitionError("Only the metadata partition has snapshots")
     part = topics[0].partitions[0]
     return m.FetchSnapshotRequest(
         message.cluster_id,
@@ -281,7 +281,7 @@ def _encode_api_versions(_request: m.ApiVersionsRequest) -> api_versions.ApiVers
 
 
 def _only(topics: Iterable[Any]) -> Any:
-    """The only partition of a request, which must be that of the metadata."""
+    """Return the only partition of a request, which must be the metadata partition."""
     found = [(topic.topic_name, part.partition_index, part) for topic in topics for part in topic.partitions[:2]]
     if len(found) != 1 or found[0][:2] != (METADATA_TOPIC, 0):
         raise WrongPartitionError(f"{[each[:2] for each in found[:3]]} is not the metadata partition")

@@ -32,7 +32,7 @@ class InvalidResponseError(Exception):
 
 
 def encode(request: m.Request, response: m.Response, listener: str, records: bytes = b"") -> Message:
-    """The message that answers `request`; `records` are those of a fetch, or the part of a snapshot."""
+    """The message that answers `request`; `records` are for a fetch, or the part of a snapshot."""
     match request, response:
         case m.VoteRequest(), m.VoteResponse():
             return _encode_vote(response, listener)

@@ -12,5 +12,5 @@ appends, truncates and sends.
 - `session`: the follower's side of an incremental fetch session (KIP-227), at a cost of the changed partitions only.
 
 Invariants: the high watermark of a leader never moves backwards. Each record below it is in the log of each replica of
-the maximal ISR: the committed one, and the one that was proposed and may be committed already.
+the maximal ISR: the committed ISR, and a proposed ISR that may be committed already.
 """

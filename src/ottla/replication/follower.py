@@ -18,7 +18,7 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerLog(Protocol):
-    """What the decisions need to know of a follower's log."""
+    """The part of a follower's log that the decisions use."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -44,7 +44,7 @@ class EpochEnd(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a fetch of one partition names."""
+    """The position in a fetch of one partition."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -62,7 +62,7 @@ class FetchAnswer(NamedTuple):
 
 
 class Action(Enum):
-    """What a follower does next."""
+    """The next action of a follower."""
 
     APPEND = "append the records and follow the leader's offsets"
     TRUNCATE = "truncate to an offset"
@@ -90,7 +90,7 @@ def position_of(log: FollowerLog, leader_epoch: int) -> Position:
 
 
 def on_fetched(requested: Position, present: Position, answer: FetchAnswer, log: FollowerLog) -> Step:
-    """What follows an answer to the fetch of `requested`, for a follower that is at `present` now."""
+    """Decide the step after an answer to the fetch of `requested`, for a follower that is at `present` now."""
     if requested[:3] != present[:3]:
         return _NOTHING  # The log or the epoch changed after the request.
     error = answer.error
@@ -124,7 +124,7 @@ def truncation_offset(leader: EpochEnd, log: FollowerLog) -> int:
 
 
 def on_leader_end(leader_end: int, log: FollowerLog) -> Step:
-    """What a follower outside of its leader's log does first, when it knows where that log ends.
+    """Decide the first step of a follower outside of its leader's log, when it knows where that log ends.
 
     A log that is longer than the leader's was written under a leader that an unclean election replaced.
     """
@@ -134,7 +134,7 @@ def on_leader_end(leader_end: int, log: FollowerLog) -> Step:
 
 
 def on_leader_start(leader_start: int, log: FollowerLog) -> Step:
-    """What it does when it also knows where the leader's log starts."""
+    """Decide its step when it also knows where the leader's log starts."""
     if leader_start > log.log_end_offset:
         return Step(Action.RESTART, leader_start)
     return _NOTHING

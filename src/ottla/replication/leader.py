@@ -5,7 +5,7 @@ does not advance below `min.insync.replicas`).
 
 A change of the ISR is proposed to the controller and takes effect with the controller's answer, or with newer metadata,
 whichever comes first. Until then either ISR may be the committed one. The high watermark therefore waits for the
-replicas of both, the maximal ISR, while `min.insync.replicas` counts only those of the committed one.
+replicas of both, the maximal ISR, while `min.insync.replicas` counts only the replicas of the committed ISR.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClusterView:
-    """What the leaders of one node share: the registered brokers and `replica.lag.time.max.ms`."""
+    """The state that the leaders of one node share: the registered brokers and `replica.lag.time.max.ms`."""
 
     __slots__ = ("brokers", "lag_time_max_ms", "node_id")
 
@@ -60,7 +60,7 @@ class IsrDecision(NamedTuple):
 
 
 class Next(Enum):
-    """What follows an answer to a proposal."""
+    """The next step after an answer to a proposal."""
 
     DONE = "done"
     RETRY = "retry"

@@ -11,7 +11,7 @@ ANY_BROKER_EPOCH = -1
 
 
 class ReplicaFetch(NamedTuple):
-    """What a follower's fetch says about it. `broker_epoch` is -1 before version 15, `leader_epoch` if not given."""
+    """A follower as its fetch describes it. `broker_epoch` is -1 before version 15, `leader_epoch` if not given."""
 
     node_id: int
     fetch_offset: int

@@ -246,7 +246,7 @@ class Faults:
         return self._inject(rule, may_miss=may_miss)
 
     def drop_connections(self, client_id: str | None = None, *, may_miss: bool = False) -> Fault:
-        """Close all connections now, or those of one client. Without connections it has no hits."""
+        """Close all connections now, or one client's. Without connections it has no hits."""
         dropped = self._broker.call("drop_connections", client_id)
         whose = f"client_id={client_id!r}" if client_id is not None else ""
         assert isinstance(dropped, int)

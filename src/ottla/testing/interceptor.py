@@ -130,7 +130,7 @@ class Interceptor:
         self.rules[number].hit(Hit(after_s, request.api, request.header.client_id, about))
 
     def _about(self, request: _Request, rule: Rule) -> str | None:
-        """What of the request the rule means, in words; None if nothing."""
+        """Describe the part of the request that the rule means, in words; None if there is no such part."""
         if rule.topic is None and rule.partition is None:
             return ""
         parts = [
@@ -258,7 +258,7 @@ class Interceptor:
     # -- fetching ----------------------------------------------------------------------------------------------
 
     def _fetched(self, request: _Request) -> list[tuple[str | bytes, int]]:
-        """The partitions of a Fetch: those of the request and those of its session."""
+        """The partitions of a Fetch: in the request and in its session."""
         message: Any = request.message
         session = self._broker().fetch_sessions.peek(message.session_id)
         keys: dict[tuple[str | bytes, int], None] = dict.fromkeys(session.partitions if session is not None else ())

@@ -261,7 +261,7 @@ def _report(request: pytest.FixtureRequest, policy: str, warning: pytest.PytestW
 def _unclosed_policy(request: pytest.FixtureRequest) -> str:
     marker = request.node.get_closest_marker("ottla_unclosed")
     if marker is None and "ottla_streams" in request.fixturenames:
-        # The clients are those of Spark's Python workers, which use them in the next test, too.
+        # The clients belong to Spark's Python workers, which use them in the next test, too.
         return _KEEP
     policy = marker.args[0] if marker and marker.args else _option(request.config, "ottla_unclosed", "ottla_unclosed")
     if policy not in _UNCLOSED:

@@ -18,6 +18,6 @@ class ReservedPort:
         reserved = socket.socket()
         self.release = weakref.finalize(self, reserved.close)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # All addresses: that of the broker may be any of them.
+        # All addresses: the broker's may be any of them.
         reserved.bind(("0.0.0.0", 0))  # noqa: S104 - it accepts no connections
         self.number: int = reserved.getsockname()[1]

@@ -95,7 +95,7 @@ class _Describer:
         return encoded
 
     def _check(self, kind: int, name: str) -> str | None:
-        """Raise KafkaError unless there is such a resource; None if its settings are those of others, else its name."""
+        """Raise KafkaError unless the resource exists; return its name, or None if it has no settings of its own."""
         if kind == TOPIC:
             validate_topic_name(name)
             if name not in self._image.topics_by_name:

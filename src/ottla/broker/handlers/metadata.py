@@ -1,10 +1,10 @@
 """Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
-KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints are those of the listener that
-received the request. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and
-`auto.create.topics.enable` allow it, its creation begins and a later request finds it, as in Kafka. Responses are
-cached as bytes until the metadata changes. A response that would name a leader whose process just ended waits until the
-controller has elected another: see `LostBrokers`.
+KIP-430 (authorized operations), KIP-516 (topic ids), KIP-526; endpoints belong to the listener that received the
+request. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION; if both the request and `auto.create.topics.enable`
+allow it, its creation begins and a later request finds it, as in Kafka. Responses are cached as bytes until the
+metadata changes. A response that would name a leader whose process just ended waits until the controller has elected
+another: see `LostBrokers`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_TOPICS_CACHED = 100
 
 
 class _View(NamedTuple):
-    """What one client sees: the metadata, the brokers that it can reach, and what it may do with topics."""
+    """One client's view: the metadata, the brokers that it can reach, and its authorized operations on topics."""
 
     image: MetadataImage
     available: frozenset[int]
@@ -72,7 +72,7 @@ def _describe_settled(
 
 
 def _leaders(image: MetadataImage, request: MetadataRequest) -> set[int] | None:
-    """The leaders of the requested topics; None for those of many topics."""
+    """The leaders of the requested topics; None for many topics."""
     if request.topics is None or len(request.topics) > MOST_TOPICS_CACHED:
         return None
     by_name, by_id = image.topics_by_name, image.topics_by_id

@@ -67,7 +67,7 @@ _WITHOUT_LOG_START = {
 
 
 class _Order:
-    """What all partitions of a request have in common."""
+    """The state that all partitions of a request share."""
 
     __slots__ = ("acks", "has_moved", "is_open", "verification", "waiting")
 

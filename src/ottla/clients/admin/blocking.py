@@ -21,7 +21,7 @@ def blocking(
 ) -> Callable[Concatenate[Admin, P], R]:
     """Return a method of `Admin` that waits for this method of `AsyncAdmin`.
 
-    Signature and docstring are those of `method`, for type checkers (`P`, `R`) and for `inspect` (`functools.wraps`).
+    It has the signature and docstring of `method`, for type checkers (`P`, `R`) and `inspect` (`functools.wraps`).
     """
 
     @functools.wraps(method)

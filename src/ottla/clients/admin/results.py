@@ -1,4 +1,4 @@
-"""How the result of a method derives from that of its plan: of one thing, or of several by key."""
+"""How the result of a method derives from its plan's result: of one thing, or of several by key."""
 
 from __future__ import annotations
 

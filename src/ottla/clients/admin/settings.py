@@ -11,7 +11,7 @@ from ottla.clients.options import COMMON_OPTIONS, merged, read_options
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """What `shell.Shell` needs; times in ms."""
+    """The settings of `shell.Shell`; times in ms."""
 
     network: NetworkSettings
     api_timeout_ms: int

@@ -142,7 +142,7 @@ def describe(topics: Iterable[str]) -> Plan[Outcome[str, TopicDescription]]:
 
 
 class EligibleLeaders(NamedTuple):
-    """Those of one partition."""
+    """The eligible leaders of one partition."""
 
     replicas: tuple[int, ...]
     last_known: tuple[int, ...]

@@ -48,7 +48,7 @@ def _member(settings: GroupSettings, outbox: Outbox, member_id: str) -> GroupMem
 
 
 class ConsumerCore:
-    """One consumer. `member_id` differs from that of every other consumer."""
+    """One consumer. No other consumer has its `member_id`."""
 
     def __init__(self, settings: ConsumerSettings, view: ClusterView, member_id: str) -> None:
         self._settings = settings
@@ -239,7 +239,8 @@ class ConsumerCore:
         """Return the consumer's membership, or its last one, if the group has removed the consumer since.
 
         A broker refuses offsets that are committed as a removed member. Without a generation it would take them as
-        those of a program that is not in the group, and they would overwrite the offsets of the partitions' next owner.
+        offsets of a program that is not in the group, and they would overwrite the offsets of the partitions' next
+        owner.
         """
         member = self.membership
         if member is None:

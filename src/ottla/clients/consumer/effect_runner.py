@@ -56,7 +56,7 @@ _LEAVE_TIMEOUT_S: Final = 2.0
 
 
 class Core(Protocol):
-    """What the runner needs of a core."""
+    """The part of a core that the runner uses."""
 
     outbox: Outbox
 
@@ -99,7 +99,7 @@ R = TypeVar("R")
 
 
 def now_ms() -> float:
-    """The clock of the core: monotonic, and the same as that of the event loop."""
+    """The clock of the core: monotonic, and the same as the event loop's."""
     return time.monotonic() * 1000
 
 

@@ -1,4 +1,4 @@
-"""What the state machines of a client's core hand to its caller: effects, reported problems, the error of a poll.
+"""Output of the state machines of a client's core for its caller: effects, reported problems, the error of a poll.
 
 All machines of one core share an `Outbox`. The core's `advance` returns the effects, and the caller carries them out.
 It reports the outcome of each `Send` and `Refresh` exactly once with `complete(id, outcome, now_ms)`, unless the client

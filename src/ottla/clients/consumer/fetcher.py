@@ -7,7 +7,7 @@ full partition gets no fetch at all: a fetch without the full partition could wa
 partitions and delay the partition that is read the fastest.
 
 Invariants: all buffers together hold at most queued.max.bytes and one fetch per broker. A response applies to a
-partition only if its `version` and `fetch_offset` are still those of the request. One call costs O(partitions).
+partition only if its `version` and `fetch_offset` are still the same as in the request. One call costs O(partitions).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a consumer's core needs of its group membership, whatever the group's protocol.
+"""The group membership as a consumer's core uses it, whatever the group's protocol.
 
 The caller calls `advance` after every event and at `next_timer_ms`; `duty` in each poll until it returns None, and
 `duty_done` after carrying out each duty; and `polling(True)` and `polling(False)` around each poll.

@@ -33,7 +33,7 @@ def subscription_bytes(
     generation: int,
     rack: str | None,
 ) -> bytes:
-    """Encode a member's subscription; `generation` is that of its last assignment."""
+    """Encode a member's subscription; `generation` is its last assignment's."""
     subscription = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,

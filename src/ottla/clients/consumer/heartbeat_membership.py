@@ -54,7 +54,7 @@ _DROPS = frozenset({MemberState.FENCED, MemberState.STALE, MemberState.FATAL})
 
 
 class HeartbeatMembership:
-    """One member of one group. `member_id` must differ from that of every other member."""
+    """One member of one group. No other member may have its `member_id`."""
 
     def __init__(self, settings: GroupSettings, outbox: Outbox, requests: HeartbeatRequests, member_id: str) -> None:
         self.settings = settings

@@ -55,7 +55,7 @@ class HeartbeatRequests(Protocol):
     """Builds the heartbeats of one kind of group."""
 
     advice: dict[int, str]
-    """What the user can do about an error code; a format string with `group` and `instance`."""
+    """Advice to the user about an error code; a format string with `group` and `instance`."""
 
     def heartbeat(self, member_id: str, epoch: int, fields: Sent, previous: Sent | None) -> Heartbeat:
         """Build a heartbeat with the fields that differ from `previous`; all fields if it is None."""
@@ -67,7 +67,7 @@ class HeartbeatRequests(Protocol):
 _CONSUMER_ADVICE: Final[dict[int, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: (
         "the broker does not serve group.protocol=consumer (KIP-848): set group.protocol=classic, or enable the "
-        "feature group.version=1 of a cluster of Kafka 4.0 or newer"
+        "feature group.version=1 of a cluster with Kafka 4.0 or newer"
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "group {group} is full: stop another member, or raise group.consumer.max.size of the brokers"

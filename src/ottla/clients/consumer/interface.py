@@ -263,7 +263,7 @@ class ConsumerInterface(Generic[K, V]):
     def group_metadata(self) -> GroupMetadata:
         """Return the group, generation, member id and instance id of this consumer.
 
-        After the group has removed the consumer, those of its last membership, until it has joined again.
+        After the group has removed the consumer, they belong to its last membership, until it has joined again.
         """
         return self._client.change(lambda core: core.group_metadata())
 

@@ -38,7 +38,7 @@ MOVES: Final[dict[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """What a poll must do now: call the listener; before that commit, if `kind` is "revoked"."""
+    """The duty of the next poll: call the listener; before that commit, if `kind` is "revoked"."""
 
     kind: Literal["assigned", "revoked", "lost"]
     partitions: tuple[TopicPartition, ...]

@@ -28,7 +28,7 @@ NO_END: Final = 2**63 - 1
 
 
 class Phase(Enum):
-    """What is known of a partition's position."""
+    """The knowledge about a partition's position."""
 
     UNKNOWN = "no position yet: a committed offset or auto.offset.reset will give one"
     RESET = "the leader is to look up the offset of a timestamp"

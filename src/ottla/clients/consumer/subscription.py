@@ -1,4 +1,4 @@
-"""The user's choice of what to read: topics shared with a group, or partitions assigned by hand."""
+"""The user's choice: topics shared with a group, or partitions assigned by hand."""
 
 from __future__ import annotations
 

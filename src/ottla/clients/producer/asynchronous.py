@@ -130,8 +130,8 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
         """Begin to use the transactional id: fence its earlier producer, and end what that one left open.
 
         Call this before the first `begin_transaction`. Unlike in Java, it may be called again between two transactions:
-        a program that shares the transactional id with others then fences them. `transactional_id` replaces that of
-        the settings, for a program that has several in turn. Waits at most `timeout_s` (max.block.ms), then raises
+        a program that shares the transactional id with others then fences them. `transactional_id` replaces the
+        setting, for a program that has several in turn. Waits at most `timeout_s` (max.block.ms), then raises
         RequestTimedOut: call it again to wait longer. Raises TransactionalIdAuthorizationFailed and other BrokerErrors,
         after which it may be called again; and InvalidTransactionState without a transactional.id.
         """
@@ -168,8 +168,8 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
     ) -> None:
         """Wait until all records and offsets are acknowledged, and make them visible together.
 
-        `offsets` and `group` are those of `send_offsets_to_transaction`, committed after the records without a call and
-        a wait of their own.
+        `offsets` and `group` are the same as for `send_offsets_to_transaction`, committed after the records without a
+        call and a wait of their own.
 
         Raises TransactionFailed (call `abort_transaction`, then repeat the transaction), ProducerFenced and
         ProducerUnusable (close the producer), InvalidTransactionState. Raises RequestTimedOut after `timeout_s`

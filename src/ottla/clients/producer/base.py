@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio producer share: settings, serializers, and the calls of the core.
+"""Common parts of the blocking and the asyncio producer: settings, serializers, and the calls of the core.
 
 Coroutine functions are the bodies of methods of both: see `ottla.clients.waits`.
 """

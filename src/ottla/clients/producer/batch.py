@@ -51,7 +51,7 @@ class Runtime:
     hurry: Callable[[], object] = _nothing
     """A caller waits for a batch: let the core `step` soon."""
     wait: Callable[[Any, float | None], object] = _impossible
-    """Wait until a batch is announced, at most so many seconds."""
+    """Wait until a batch is announced, at most for the given seconds."""
     add_callback: Callable[[Any, Callable[[Any], object]], object] = _impossible
     """Add a callback to a delivery."""
     run_coroutines: Callable[[list[Coroutine[Any, Any, object]], Callable[[], object]], object] = _impossible
@@ -70,7 +70,7 @@ class State(IntEnum):
 
 
 class Event(IntEnum):
-    """What happens to a batch."""
+    """The events of a batch."""
 
     SENT = 0
     RETURNED = 1  # to its queue, to be sent again

@@ -61,7 +61,7 @@ class BlockingBatches(Batches):
 class AsyncDelivery(Delivery):
     """The future of one record: awaiting it returns its RecordMetadata or raises its error, and ends the linger.
 
-    `result()` and `exception()` do not wait, like those of asyncio.Future: they are for callbacks.
+    `result()` and `exception()` do not wait, like the methods of asyncio.Future: they are for callbacks.
     """
 
     __slots__ = ()

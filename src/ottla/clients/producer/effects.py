@@ -1,4 +1,4 @@
-"""What the core asks of the sender, the outcome of a sent batch, and the requests without a response.
+"""The core's effects for the sender, the outcome of a sent batch, and the requests without a response.
 
 The sender executes effects in their order, after it has released the lock of the core. An effect that expects an answer
 says which method of the core takes it.
@@ -100,7 +100,7 @@ Effect = Send | RequestMetadata | RequestProducerId | AskCoordinator | Finished 
 
 
 class Outcome(NamedTuple):
-    """What a broker answered about one batch; `record_errors` by index in the batch (KIP-467).
+    """A broker's answer about one batch; `record_errors` by index in the batch (KIP-467).
 
     `has_moved`: the broker also named a new leader of the partition, and the view has it (KIP-951).
     """
@@ -127,7 +127,7 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# The broker expects another sequence number than that of the batch. KIP-98.
+# The broker expects another sequence number than the batch's. KIP-98.
 SEQUENCE_GAPS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 

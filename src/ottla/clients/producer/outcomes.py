@@ -1,4 +1,4 @@
-"""What the outcome of a sent batch means: it is done, it is sent again, or it is split. Errors of records and batches.
+"""Decisions after the outcome of a sent batch: it is done, sent again, or split. Errors of records and batches.
 
 `ProducerCore` asks after each response and each lost connection. A batch that is sent again returns to the front of its
 queue, and its queue waits for the backoff. KIP-126 (splitting), KIP-360 (sequence gaps), KIP-580 (backoff).
@@ -70,7 +70,7 @@ class BatchOutcomes:
                 return self._accumulator.finish(batch, lost)
             if (
                 self._accumulator.transactions is not None
-            ):  # its epoch is that of all partitions: the transaction must be aborted
+            ):  # all partitions share its epoch: the transaction must be aborted
                 return self._accumulator.finish(batch, error)
             queue.renumber = batch.unsure_until_ms <= now_ms
         return self.retry_or_fail(batch, error, now_ms)

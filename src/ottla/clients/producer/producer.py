@@ -1,4 +1,4 @@
-"""The blocking producer, which threads may share: most methods are those of `AsyncProducer`, waiting in the caller.
+"""The blocking producer, which threads may share: most methods come from `AsyncProducer`, waiting in the caller.
 
 `Producer.send` appends to an open batch itself (`_encoder.FastSend`), and wakes the loop in the producer's thread only
 for a new batch.

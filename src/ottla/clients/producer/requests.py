@@ -89,7 +89,7 @@ def encode(batch: Batch, codec: Codec, level: int | None, is_transactional: bool
 def outcomes_of(
     response: ProduceResponse, topic_ids: Mapping[str, Uuid], view: ClusterView
 ) -> dict[tuple[str, int], Outcome]:
-    """The outcomes by topic and partition. Updates the leaders in `view`. `topic_ids` are those of the request."""
+    """The outcomes by topic and partition. Updates the leaders in `view`. `topic_ids` are the request's."""
     names = {topic_id: name for name, topic_id in topic_ids.items()}
     for node in response.node_endpoints:
         view.add_node(Node(node.node_id, node.host, node.port, node.rack))

@@ -76,7 +76,7 @@ class ProducerSettings:
 
 
 def read_settings(given: Mapping[str, object]) -> tuple[dict[str, Any], ProducerSettings]:
-    """All options by their Python names, and those of the core. Raises ConfigurationError for contradictions."""
+    """All options by their Python names, and the core's settings. Raises ConfigurationError for contradictions."""
     options = read_options(PRODUCER_OPTIONS, given)
     acks = -1 if options["acks"] in {"all", "-1"} else int(options["acks"])
     in_flight = options["max_in_flight_requests_per_connection"]

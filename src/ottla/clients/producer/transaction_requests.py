@@ -42,7 +42,7 @@ NEWEST_INITIALIZE = 5
 
 
 class Verdict(IntEnum):
-    """What a response means. The verdict of several partitions is the greatest one."""
+    """The meaning of a response. The verdict of several partitions is the greatest one."""
 
     DONE = 0
     RETRY = 1

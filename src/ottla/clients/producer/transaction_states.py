@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 
 class State(Enum):
-    """What the producer may do now."""
+    """The state of a transactional producer: its permitted calls."""
 
     UNINITIALIZED = auto()
     INITIALIZING = auto()  # by `init_transactions`, or to raise the epoch after a transaction
@@ -25,7 +25,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What changes the state."""
+    """An event that changes the state."""
 
     INITIALIZE = auto()
     INITIALIZED = auto()

@@ -135,7 +135,7 @@ class Transactions:
         return left if self.is_v2 else None
 
     def continue_as(self, left: Identity) -> None:
-        """Continue with what `leave` of another producer returned. Raises as `begin`."""
+        """Continue with the identity that `leave` of another producer returned. Raises as `begin`."""
         self._check(Event.CONTINUED)
         self._move(Event.CONTINUED)
         self.transactional_id = left.transactional_id
@@ -418,7 +418,7 @@ class Transactions:
         self.state = MOVES[self.state, event]
 
     def _fail(self, error: ClientError) -> None:
-        """The transaction can only be aborted from now on; the first error is the one that is reported."""
+        """The transaction can only be aborted from now on; the first error is reported."""
         if self.state is State.INITIALIZING or self.state is State.READY:
             self._stop_or_refuse(error)
             return

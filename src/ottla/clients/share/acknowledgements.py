@@ -14,7 +14,7 @@ GAP: Final = 0
 
 
 class AcknowledgeType(IntEnum):
-    """What became of a record that this consumer acquired."""
+    """The outcome of a record that this consumer acquired."""
 
     ACCEPT = 1
     """It was processed."""

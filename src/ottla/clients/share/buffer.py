@@ -66,7 +66,7 @@ class AcquiredRecords:
         self._parcels: deque[Parcel] = deque()
         self._ready: deque[tuple[Record[Any, Any], Acquired]] = deque()
         self.unreadable: list[Unreadable] = []
-        """What `take` could not decode; the caller acknowledges and removes it."""
+        """The records that `take` could not decode; the caller acknowledges and removes them."""
         self.error: CorruptRecords | None = None
         """The last error of `take`; the caller raises and removes it."""
 

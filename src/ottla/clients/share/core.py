@@ -74,7 +74,7 @@ class _Sent(NamedTuple):
 
 
 class ShareCore:
-    """One share consumer. `member_id` differs from that of every other consumer."""
+    """One share consumer. No other consumer has its `member_id`."""
 
     def __init__(self, settings: ShareSettings, view: ClusterView, member_id: str) -> None:
         self._settings = settings
@@ -107,7 +107,7 @@ class ShareCore:
         self.outbox.needs_advance = True
 
     def begin_poll(self, now_ms: float, limit: int) -> None:
-        """Begin a poll of `limit` records. It accepts those of the previous poll, or sends explicit acknowledgements.
+        """Begin a poll of `limit` records. It accepts the previous poll's records, or sends explicit acknowledgements.
 
         Raises ClientError if explicit acknowledgements are missing.
         """
@@ -203,7 +203,7 @@ class ShareCore:
         ]
 
     def commit(self) -> CommitOutcome:
-        """Queue the acknowledgements so far; with implicit acknowledgement, those of all returned records."""
+        """Queue the acknowledgements so far; with implicit acknowledgement, for all returned records."""
         if not self._settings.is_explicit:
             for tp, offsets in self._held.items():
                 given = self._types.setdefault(tp, {})

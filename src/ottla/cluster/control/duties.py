@@ -1,4 +1,4 @@
-"""What the active controller does by itself: fence brokers, balance leaders, elect unclean leaders. Decision 22.
+"""The active controller's own duties: fence brokers, balance leaders, elect unclean leaders. Decision 22.
 
 It also writes a record without a change every `metadata.max.idle.interval.ms`, as Kafka does, so that an idle quorum
 shows whether it commits records and which nodes keep up. That costs 0.2 % of a core and 12 MB a day on each of three

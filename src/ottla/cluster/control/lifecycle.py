@@ -53,7 +53,7 @@ SHUTDOWN_WITHOUT_CONTROLLER_S = 3.0
 # A broker with one of these errors cannot register, however often it tries.
 _FINAL = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster",
-    ErrorCode.INVALID_REGISTRATION: "the controller knows one of its log directories as that of another broker",
+    ErrorCode.INVALID_REGISTRATION: "the controller knows one of its log directories as another broker's",
 }
 _HINTS = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is registered with this node.id",
@@ -104,7 +104,8 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LifecyclePorts:
-    """What the lifecycle uses. `image` returns the published metadata; `give_up` stops the node with a message.
+    """The broker as the lifecycle uses it. `image` returns the published metadata; `give_up` stops the node with a
+    message.
 
     `cordoned` returns the ids of the directories that take no new replicas; None if the cluster does not know such.
     """
@@ -197,7 +198,7 @@ class BrokerLifecycle:
     def controller_changed(self) -> None:
         """Send a heartbeat to the new active controller, so that it knows this broker's connection.
 
-        A new controller extends all sessions, also that of a previous process with this node.id.
+        A new controller extends all sessions, also the session of a previous process with this node.id.
         """
         self._forget_duplicate()
         if self._is_registered and self.state is not LifecycleState.SHUTTING_DOWN:

@@ -78,7 +78,7 @@ def decide(metadata: Submits, clock: Clock, request: Message, version: int) -> C
     Never fails with KafkaError: the response has the error, NOT_CONTROLLER if this node is not the active controller.
     """
     operation = OPERATIONS[request.API_KEY]
-    # The time is that of the decision: the broker must not lose its session to a queue in the controller.
+    # The time of the decision counts: the broker must not lose its session to a queue in the controller.
     decided = metadata.submit(lambda controller: operation(controller, request, version, clock.monotonic_ms()))
     return decided.otherwise(lambda error: failed(request, error))
 

@@ -62,7 +62,7 @@ def load_or_start_over(log: Log) -> Loaded:
 
     Only for a node that cannot be a voter: a voter that forgot its log could elect a leader without committed records.
     For that reason it does not fetch a snapshot in place of a damaged one either, which begins with an empty log. A
-    controller of Kafka stops, too. A snapshot of another controller has only committed records, so that an operator can
+    Kafka controller stops, too. A snapshot of another controller has only committed records, so that an operator can
     copy it.
     """
     try:

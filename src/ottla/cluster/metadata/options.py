@@ -1,4 +1,4 @@
-"""What `MetadataShell.open` needs to know: which node it is on, and how it may use the process."""
+"""The arguments of `MetadataShell.open`: which node it is on, and how it may use the process."""
 
 from __future__ import annotations
 

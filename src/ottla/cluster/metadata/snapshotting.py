@@ -58,7 +58,7 @@ class MetadataLogSettings:
 
 
 class SnapshotQuorum(Protocol):
-    """What a snapshot says about the quorum, and the quorum that sends snapshots to other nodes."""
+    """The control records of a snapshot, and the quorum that sends snapshots to other nodes."""
 
     def controls_at(self, end_offset: int) -> Mapping[ControlType, bytes]:
         """The kraft.version and the voters below `end_offset`, as far as a snapshot names them."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Bootstrap(NamedTuple):
-    """The address that clients connect to first; that of the controller if the node serves no clients."""
+    """The address that clients connect to first; the controller's if the node serves no clients."""
 
     host: str
     port: int

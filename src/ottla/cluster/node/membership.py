@@ -43,7 +43,7 @@ class Placements(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemberPorts:
-    """The parts of the node that its membership uses; `channel` is that of requests which may take long."""
+    """The parts of the node that its membership uses; `channel` is for requests that may take long."""
 
     settings: NodeSettings
     metadata: MetadataShell

@@ -1,4 +1,4 @@
-"""What a broker and a controller tell the active controller about themselves. KIP-631, KIP-919."""
+"""The registrations of a broker and a controller with the active controller. KIP-631, KIP-919."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a follower fetches from the leader: batches for its log, or a snapshot in parts. KIP-595, KIP-630."""
+"""The data that a follower fetches from the leader: batches for its log, or a snapshot in parts. KIP-595, KIP-630."""
 
 from __future__ import annotations
 

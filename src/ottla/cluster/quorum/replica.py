@@ -64,7 +64,7 @@ _TRANSIENT = (Role.UNATTACHED, Role.PROSPECTIVE)
 
 
 class ReplicaOwner(Protocol):
-    """What the replica reports to the metadata shell."""
+    """The reports of the replica to the metadata shell."""
 
     def appended(self, size: int, timestamp_ms: int) -> None:
         """A batch of `size` bytes was appended."""

@@ -1,4 +1,4 @@
-"""The share coordinators of all brokers: requests about share state go to the one that has it. KIP-932.
+"""The share coordinators of all brokers: requests about share state go to the coordinator that has it. KIP-932.
 
 What this broker coordinates is answered here. Otherwise the request goes to the leader of the partition of
 `__share_group_state`, and is repeated a few times while that partition moves: all requests can be repeated.
@@ -57,7 +57,7 @@ ShareQueues: TypeAlias = "Mapping[type, PeerQueue[Any, Result]]"
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How requests of one type are written: a message, its elements, and the rest of what a row of the response has."""
+    """How requests of one type are written: a message, its elements, and the other fields of a row of the response."""
 
     request: Callable[..., Message]
     topic: Callable[..., object]
@@ -128,7 +128,7 @@ REQUEST_TYPES = tuple(_FORMS)
 
 
 class ShareStateKind:
-    """Requests of one type, those of one group together."""
+    """Requests of one type, sent together for each group."""
 
     least_version = 0
 
@@ -174,7 +174,7 @@ _NO_RESULT = Result(ErrorCode.UNKNOWN_SERVER_ERROR, "The response does not name 
 
 
 class ShareStates:
-    """The share coordinators of all brokers; `coordinator` is that of this one."""
+    """The share coordinators of all brokers; `coordinator` is this broker's."""
 
     def __init__(
         self, coordinator: ShareCoordinator, node_id: int, queues: Callable[[], ShareQueues], call_later: CallLater

@@ -37,7 +37,7 @@ Report: TypeAlias = Callable[[Outcome], None]
 
 
 class ShareStorage(Protocol):
-    """What a node does for share groups, as group coordinators use it."""
+    """The share state of a node, as group coordinators use it."""
 
     def prepare(self) -> Completion[None]:
         """Create `__share_group_state`; fails with KafkaError."""

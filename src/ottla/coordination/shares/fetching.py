@@ -48,7 +48,7 @@ _WAITING = "share fetch"
 
 
 class _Outcome:
-    """What a fetch found, by partition."""
+    """The results of a fetch, by partition."""
 
     __slots__ = ("acknowledged", "deliveries", "errors")
 
@@ -104,7 +104,7 @@ class ShareParts(NamedTuple):
 
 
 class ShareRequests:
-    """Handles the requests of all members; `connection` is that of the request."""
+    """Handles the requests of all members; `connection` is the request's."""
 
     def __init__(
         self,

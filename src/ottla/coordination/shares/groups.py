@@ -1,4 +1,4 @@
-"""What a node does for share groups: share coordinator, share partitions that it leads, share sessions. KIP-932."""
+"""The share groups of a node: share coordinator, share partitions that it leads, share sessions. KIP-932."""
 
 from __future__ import annotations
 

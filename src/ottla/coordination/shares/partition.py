@@ -59,7 +59,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a share partition needs of the broker. `store` passes a write to the share coordinator and never fails."""
+    """The broker as a share partition uses it. `store` passes a write to the share coordinator and never fails."""
 
     store: Callable[[WriteState], Completion[Result]]
     clock: Clock

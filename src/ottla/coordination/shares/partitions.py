@@ -36,7 +36,7 @@ LOAD_ATTEMPTS, LOAD_PAUSE_MS = 20, 100
 
 
 class SharedPartitions:
-    """The share partitions of this node by key. `run` executes sliced work, `settings` reads those of a group."""
+    """The share partitions of this node by key. `run` executes sliced work, `settings` reads a group's settings."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ Errors: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class TransactionPorts:
-    """What the transaction coordinator uses of its broker."""
+    """The parts of its broker that the transaction coordinator uses."""
 
     next_producer_id: Callable[[], Completion[int]]
     write_markers: Callable[[TransactionEnd, Iterable[TopicPartition]], Completion[dict[TopicPartition, ErrorCode]]]

@@ -1,4 +1,4 @@
-"""What a shard does once the outcome of an append is known, as data: one type for each kind of follow-up.
+"""The follow-ups of a shard once the outcome of an append is known, as data: one type for each kind.
 
 `Core.append` stores the follow-up under the id of the `Append`; `GroupShard.handle_appended` takes it out again and
 calls the function that its table names for the type.

@@ -265,7 +265,7 @@ class Group:
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> Group:
         """Restore the group from its last record: Stable, or Empty if it has no members.
 
-        A record without a leader is that of a consumer group that became a classic group, whose members must rebalance:
+        A record without a leader belongs to a consumer group that became a classic group, whose members must rebalance:
         they do not have the partitions of the member that left. The shard starts the rebalance when it is loaded.
         """
         timestamp = value.current_state_timestamp

@@ -1,4 +1,4 @@
-"""What a shard does with the groups of each type other than classic groups: one row of `KINDS` for each type."""
+"""The operations of a shard on the groups of each type except classic groups: one row of `KINDS` for each type."""
 
 from __future__ import annotations
 

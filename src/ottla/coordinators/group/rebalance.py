@@ -69,7 +69,7 @@ def complete_if_all_joined(core: Core, group: Group, now: Moment) -> Effects:
 
 
 def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
-    """Complete the join phase, or extend that of the first rebalance if members joined since the last extension."""
+    """Complete the join phase, or extend it in the first rebalance if members joined since the last extension."""
     if group.state is not State.PREPARING:
         return []
     remaining_ms = group.initial_remaining_ms

@@ -226,7 +226,7 @@ class GroupShard:
         return share_offsets.reset(self._core, effect, failed)
 
     def shares_forgotten(self, effect: ForgetShares, failed: Mapping[Uuid, ErrorCode]) -> Effects:
-        """Take in the topics whose share state could not be deleted; that of the others was."""
+        """Take in the topics whose share state could not be deleted; the state of the others was."""
         return share_offsets.forgotten(self._core, effect, failed)
 
     # -- time --------------------------------------------------------------------------------------------------

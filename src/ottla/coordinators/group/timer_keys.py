@@ -1,4 +1,4 @@
-"""What the deadlines of a shard of groups are for."""
+"""The purposes of the deadlines of a shard of groups."""
 
 from __future__ import annotations
 

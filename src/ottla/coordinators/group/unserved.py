@@ -1,4 +1,4 @@
-"""Groups of unsupported types: streams groups (KIP-1071), and those of later versions of Kafka.
+"""Groups of unsupported types: streams groups (KIP-1071), and groups of later versions of Kafka.
 
 Stock Kafka wrote their records. The records stay in the log, and the offsets of these groups do not expire, so that
 Kafka can serve the groups again. Two requests change such a group, as on Kafka: a classic member that joins an empty

@@ -17,7 +17,7 @@ from ottla.coordinators.share.window import Run, Transition, Window
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What a member says about a record that it had acquired."""
+    """A member's answer for a record that it had acquired."""
 
     GAP = 0
     """There is no record at the offset, or none that the member can read."""

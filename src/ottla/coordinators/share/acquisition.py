@@ -17,7 +17,7 @@ from ottla.coordinators.share.window import Run, Window
 
 
 class OffsetRange(NamedTuple):
-    """The offsets from `first` to `last`, both included: those of a record batch, for example."""
+    """The offsets from `first` to `last`, both included: a record batch, for example."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class AcquiredRange(NamedTuple):
 
 
 class Acquisition(NamedTuple):
-    """What a member wants: at most about `max_records`, in batches of about `batch_size` records."""
+    """The wishes of a member: at most about `max_records`, in batches of about `batch_size` records."""
 
     member_id: str
     max_records: int

@@ -27,7 +27,7 @@ class ShareKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator gets, and what selects the partition of `__share_group_state`."""
+        """The key for FindCoordinator, which selects the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 

@@ -11,7 +11,7 @@ The caller's duties, in this order:
 5. If the coordinator fences the partition, discard it.
 
 Acquisitions are not stored: after a crash the records are available again, which at-least-once delivery allows. Memory
-is bounded by `ShareLimits.max_record_locks`: while so many offsets are in flight, no new ones come into the window.
+is bounded by `ShareLimits.max_record_locks`: while that many offsets are in flight, no new ones come into the window.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.coordinators.share.window import Run, Transition, Window
 
 
 class StoredState(NamedTuple):
-    """What the share coordinator has stored of a share partition."""
+    """The state of a share partition that the share coordinator has stored."""
 
     state_epoch: int
     start_offset: int

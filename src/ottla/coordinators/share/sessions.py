@@ -34,7 +34,7 @@ class SharedTopicPartition(NamedTuple):
 
 
 class ShareSession:
-    """The partitions of a member, in the order in which it named them; `epoch` is that of its next request."""
+    """The partitions of a member, in the order in which it named them; `epoch` is the epoch of its next request."""
 
     __slots__ = ("connection", "epoch", "key", "partitions")
 

@@ -17,7 +17,7 @@ _FIRST, _LAST = attrgetter("first_offset"), attrgetter("last_offset")
 
 
 class RecordState(enum.IntEnum):
-    """The state of a record for one share group. The numbers are those of the stored records."""
+    """The state of a record for one share group. The stored records have the same numbers."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -53,7 +53,7 @@ class StateBatch(NamedTuple):
 def combine(older: Sequence[StateBatch], newer: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Merge both, without offsets below `start_offset` (-1: unknown); sorted, without overlaps, neighbours merged.
 
-    `older` is a result of this function. Cost: O(n log n) for the n ranges of `newer` and those of `older` between
+    `older` is a result of this function. Cost: O(n log n) for the n ranges of `newer` and the ranges of `older` between
     them; the others are only copied.
     """
     added = sorted(batch for batch in _pruned(newer, start_offset) if batch.first_offset <= batch.last_offset)

@@ -41,7 +41,7 @@ def describe(core: Core, call: Call[DescribeTransaction], question: DescribeTran
 
 
 def unknown_states(titles: Iterable[str]) -> list[str]:
-    """Those of the names that are not names of states."""
+    """Return the titles that are not names of states."""
     return [title for title in titles if title not in BY_TITLE]
 
 

@@ -1,4 +1,4 @@
-"""What the coordinator knows of one transactional id, and the next values that each decision leads to.
+"""The coordinator's knowledge of one transactional id, and the next values that each decision leads to.
 
 Values never change: a decision computes the next one, which counts once its record is appended.
 

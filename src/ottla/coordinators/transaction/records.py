@@ -69,7 +69,7 @@ def tombstone_of(transactional_id: str) -> RecordBytes:
 def _partitions_of(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     """The partitions by topic, as the record has them. They must not be changed.
 
-    They are cached if there are few: two records of a transaction name them, and often those of the next one.
+    They are cached if there are few: two records of a transaction name them, and often the next transaction's.
     """
     return (_cached_by_topic if len(partitions) <= MOST_CACHED_PARTITIONS else _by_topic)(partitions)
 

@@ -120,7 +120,7 @@ class TransactionShard:
         return _AFTER_APPEND[type(follow_up)](core, follow_up, event.error, now)
 
     def handle_producer_id(self, event: ProducerIdAllocated, now: Moment) -> Effects:
-        """Continue with what needed a new producer id."""
+        """Continue the operation that needed a new producer id."""
         core = self._core
         follow_up = core.allocations.pop(event.id)
         core.pending.discard(follow_up.transactional_id)

@@ -1,4 +1,4 @@
-"""What the deadlines of a shard of transactions are for."""
+"""The purposes of the deadlines of a shard of transactions."""
 
 from __future__ import annotations
 

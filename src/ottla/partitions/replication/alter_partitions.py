@@ -55,7 +55,7 @@ class AlterPartitions:
         self._closed = False
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Send the change with those of other partitions; the partition gets the answer."""
+        """Send the change together with other partitions' changes; the partition gets the answer."""
         logger.debug(
             "[Partition %s broker=%d] Changing ISR from %s to %s (high watermark %d, end offset %d)",
             partition.topic_partition,

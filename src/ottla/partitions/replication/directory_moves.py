@@ -9,7 +9,7 @@ One replica is copied at a time, a chunk in each event loop iteration, at most a
 controller learns its directory: it elects other leaders when a directory fails. Then, within one event loop iteration,
 the last records are copied and the copy takes the place of the log. Producers and consumers notice nothing.
 
-The steps on disk and what a crash leaves are those of `ottla.log.moves`.
+`ottla.log.moves` describes the steps on disk, and the state after a crash.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LONGEST_RETRY_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MovePorts:
-    """What is used of the broker."""
+    """The parts of the broker that a move uses."""
 
     node_id: int
     logs: LogManager

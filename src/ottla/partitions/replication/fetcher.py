@@ -75,7 +75,7 @@ class Channel(Protocol):
 
 
 class FetcherContext(NamedTuple):
-    """What all fetchers of this node share."""
+    """The state that all fetchers of this node share."""
 
     cluster: ClusterView
     logs: LogManager

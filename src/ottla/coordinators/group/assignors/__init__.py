@@ -1,8 +1,7 @@
 """Server-side assignors (KIP-848): pure functions from members and topics to a target assignment.
 
-`ASSIGNORS` names those of consumer groups as `group.consumer.assignors` does; share groups use
-`simple`. All are deterministic: members are visited in the order of
-their ids. Neither considers racks, as in Kafka 4.3.
+`ASSIGNORS` names the assignors of consumer groups as `group.consumer.assignors` does; share groups use `simple`. All
+are deterministic: members are visited in the order of their ids. Neither considers racks, as in Kafka 4.3.
 """
 
 from ottla.coordinators.group.assignors.range import assign_ranges

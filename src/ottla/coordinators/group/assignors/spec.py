@@ -1,4 +1,4 @@
-"""What an assignor receives, and what it returns."""
+"""The input and the result of an assignor."""
 
 from __future__ import annotations
 

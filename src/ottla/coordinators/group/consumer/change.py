@@ -1,4 +1,4 @@
-"""What one request changes in a consumer group: the records to write, and how members reach their next state.
+"""The changes of one request in a consumer group: the records to write, and how members reach their next state.
 
 A `Change` collects records and log lines in their order. The group itself changes when the records are replayed; until
 then the methods compute with the group as it is and the member as it will be.

@@ -80,7 +80,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return self.owners.get(topic_id, {}).get(partition)
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """The target of a member; a static member that returned has that of its former member id."""
+        """The target of a member; a static member that returned has the target of its former member id."""
         if member.instance_id is None:
             return self.target.of(member.member_id)
         return self.target.of(self.static_ids.get(member.instance_id, ""))

@@ -24,7 +24,7 @@ def _nothing_owned() -> Owned:
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target assignment. Values are those of Kafka's records."""
+    """How far a member is on its way to its target assignment. Values are the same as in Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -41,7 +41,7 @@ class MemberState(IntEnum):
 
 
 class ClassicMember(NamedTuple):
-    """What a member of the classic protocol joined with: (protocol name, metadata) in its order of preference."""
+    """The protocols that a classic member joined with: (protocol name, metadata) in its order of preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

@@ -5,8 +5,8 @@ partitions that their leader assigned. A consumer group becomes a classic group 
 and classic members are left, or when a static member of the classic protocol replaces it.
 `group.consumer.migration.policy` may forbid either.
 
-A conversion is one batch that deletes the group of one type and writes that of the other. What follows happens when
-the batch was appended: the consumer member joins, or the classic members rebalance.
+A conversion is one batch that deletes the group of one type and writes the group of the other. What follows happens
+when the batch was appended: the consumer member joins, or the classic members rebalance.
 """
 
 from __future__ import annotations
@@ -240,8 +240,8 @@ def replace_last_consumer_member(
     """Convert the group if `joining`, a static classic member, replaces its last consumer member; otherwise None.
 
     As when a static member returns to a classic group, there is no rebalance if its subscription is the same. There is
-    one if the target assignment is not that of `epoch`, or if the other members have not reached it: the classic
-    protocol has no other way to give them partitions.
+    one if the target assignment has another epoch than `epoch`, or if the other members have not reached it: the
+    classic protocol has no other way to give them partitions.
     """
     replaced = group.static_member(joining.instance_id)
     if replaced is None or replaced.classic is not None:

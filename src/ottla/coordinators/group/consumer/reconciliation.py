@@ -21,7 +21,7 @@ NO_PARTITIONS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a member shall reach, and what is known of it."""
+    """The assignment that a member shall reach, and the knowledge about the member."""
 
     group: ConsumerGroup
     epoch: int

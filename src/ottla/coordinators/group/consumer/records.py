@@ -1,4 +1,4 @@
-"""Encodes the records of a consumer group; `replay` decodes them. Versions are those of Kafka 4.3."""
+"""Encodes the records of a consumer group; `replay` decodes them. Versions are as in Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> RecordBytes:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
-    """What a member said of itself."""
+    """The record of a member's own data."""
     classic = None
     if member.classic is not None:
         protocols = [g.ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols]

@@ -1,4 +1,4 @@
-"""What consumer groups (KIP-848) and share groups (KIP-932) have in common.
+"""Common parts of consumer groups (KIP-848) and share groups (KIP-932).
 
 Both keep members, a group epoch that counts changes of membership, subscription and topics, and a target assignment
 that a server-side assignor computes for an epoch. They differ in how a member reaches its target: a partition of a

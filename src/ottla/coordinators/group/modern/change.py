@@ -1,4 +1,4 @@
-"""What the changes of consumer and share groups have in common: their log lines, and the group's epochs.
+"""Common parts of the changes of consumer and share groups: their log lines, and the group's epochs.
 
 A change collects the records and log lines of one request in their order. The group itself changes when the records
 are replayed. Each type of group encodes its own records.

@@ -42,7 +42,7 @@ class RecordTypes(NamedTuple):
         return encode_key(self.epoch(group_id=group_id)), encode_value(value, VERSION)
 
     def member_record(self, group_id: str, member_id: str, value: Message) -> RecordBytes:
-        """What a member said of itself."""
+        """The record of a member's own data."""
         return encode_key(self.member(group_id=group_id, member_id=member_id)), encode_value(value, VERSION)
 
     def target_record(self, group_id: str, member_id: str, value: Message) -> RecordBytes:

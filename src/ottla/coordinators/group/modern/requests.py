@@ -1,4 +1,4 @@
-"""What the heartbeats and the administrators' requests of all modern types of groups have in common."""
+"""Common parts of the heartbeats and administrators' requests of all modern types of groups."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ModernState(Generic[M]):
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the target assignment is that of the group's epoch."""
+        """Whether the target assignment has the group's epoch."""
         return self.target.epoch >= self.epoch
 
     def must_compare_topics(self, now: Moment) -> bool:
@@ -50,7 +50,7 @@ class ModernState(Generic[M]):
 
 
 class ModernGroup(Generic[M]):
-    """What all groups with such a state offer; `members` and `target` are those of the state."""
+    """The methods of all groups with such a state; `members` and `target` are the state's."""
 
     __slots__ = ("members", "state", "target")
 

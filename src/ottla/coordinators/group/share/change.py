@@ -1,4 +1,4 @@
-"""What one heartbeat changes in a share group: the records to write, and the member as it will be."""
+"""The changes of one heartbeat in a share group: the records to write, and the member as it will be."""
 
 from __future__ import annotations
 

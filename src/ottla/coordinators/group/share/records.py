@@ -1,4 +1,4 @@
-"""Encodes the records of a share group; `replay` decodes them. Versions are those of Kafka 4.3."""
+"""Encodes the records of a share group; `replay` decodes them. Versions are as in Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = RecordTypes(
 
 
 def member_record(group_id: str, member: ShareMember) -> RecordBytes:
-    """What a member said of itself."""
+    """The record of a member's own data."""
     value = g.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
