@@ -418,7 +418,7 @@ class TestPendingRecords:
 
 def test_wakeup_in_a_signal_handler_ends_a_poll_at_any_point(broker: RunningBroker, make_topic: MakeTopic) -> None:
     """A signal handler may run between any two lines of the polling thread. A trace function simulates it."""
-    files = ("threading.py", "consumer/blocking.py", "consumer/interface.py", "consumer/signal_safe_event.py")
+    files = ("threading.py", "consumer/blocking.py", "consumer/interface.py", "clients/waits.py")
     with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
         consumer.assign([(make_topic(), 0)])
         consumer.poll(0.1)

@@ -25,14 +25,14 @@ CHECK_INTERVAL_S: Final = 0.005
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
-    """Return a method that waits for this coroutine method, by the `_run` of its client.
+    """Return the method of the blocking client: it runs this coroutine method of the asyncio client to its end.
 
     It has the signature and docstring of `method`, for type checkers (`P`, `R`) and `inspect` (`functools.wraps`).
     """
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(method, *args, **kwargs)  # type: ignore[no-any-return]
+        return finish(method(self, *args, **kwargs))
 
     call.__qualname__ = method.__qualname__.removeprefix("Async")
     return call
@@ -81,7 +81,7 @@ class SignalSafeEvent:
 
     def clear(self) -> None:
         """Make the next wait block."""
-        self._unset.acquire(blocking=False)
+        self._unset.acquire(False)
 
     async def until(self, timeout_s: float | None) -> bool:
         """Block until the event is set, at most `timeout_s` seconds, and clear it."""

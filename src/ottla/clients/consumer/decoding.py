@@ -7,9 +7,7 @@ whose checksum is wrong raises CorruptRecords once; after that the batch counts 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.clients.consumer.record import Record, TimestampType, record_class
@@ -24,21 +22,6 @@ from ottla.records.reader import encoded_records
 POLL_AGAIN: Final = "; poll again to continue after the batch"
 """The end of the text of CorruptRecords."""
 _ABORT: Final = 0
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Disable the collection of reference cycles, for short work that does not wait.
-
-    Records are in no cycles, but traversing them in each collection costs more than creating them.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _Opened(NamedTuple):

@@ -1,19 +1,23 @@
-"""The part of `Consumer` and `AsyncConsumer` that does not wait.
+"""The common part of `Consumer` and `AsyncConsumer`: methods that do not wait, and the coroutines of others.
 
-`AsyncConsumer` waits on the caller's event loop, and `Consumer` in the caller's thread.
+`AsyncConsumer` waits on the caller's event loop, and `Consumer` in the caller's thread: see `ottla.clients.waits`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from ottla.clients.consumer.client import CommitPlan, ConsumerClient
+from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.member_states import Duty
@@ -24,12 +28,20 @@ from ottla.clients.errors import ClientError, Closed, ConcurrentUse, Configurati
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.clients.options import merged
 from ottla.clients.values import as_timestamp_ms
+from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import weakref
+
+logger = logging.getLogger("ottla.clients.consumer")
 
 CLOSE_S: Final = 10.0
 """How long close may take."""
 REVOKE_COMMIT_S: Final = 5.0
 """How long a commit before a partition is revoked may take."""
+GRACE_S: Final = 1.0
+"""How much longer than its own deadline the closing of the client may take."""
 ARROW_RECORDS: Final = 65_536
 Listener = Callable[[list[TopicPartition]], Any]
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -38,10 +50,12 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 class ConsumerInterface(Generic[K, V]):
     """The methods of both consumers that do not wait. Use `Consumer` or `AsyncConsumer`."""
 
-    def __init__(
-        self, settings: Mapping[str, object] | None, given: Mapping[str, object], notify: Callable[[], None]
-    ) -> None:
-        self._notify = notify
+    _dropped: weakref.finalize[Any, Any]
+
+    def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object], waits: Waits) -> None:
+        self._waits = waits
+        self._ready = waits.event()
+        self._notify = self._ready.set
         options, self._settings = read_settings(merged(settings, given))
         self._deserializers = Deserializers(
             deserializer(options["key_deserializer"], "key.deserializer"),
@@ -49,7 +63,7 @@ class ConsumerInterface(Generic[K, V]):
             skip=self._settings.skip_deserialization_errors,
         )
         # The client must not refer to this object, or a consumer that the program dropped would never be collected.
-        self._client = ConsumerClient(options, self._settings, notify)
+        self._client = ConsumerClient(options, self._settings, self._notify)
         self._listeners: dict[str, Listener] = {}
         # Records that an iteration has polled and not yielded yet.
         self._pending: deque[Record[K, V]] = deque()
@@ -60,10 +74,6 @@ class ConsumerInterface(Generic[K, V]):
         self._woken = False
         self._pid = os.getpid()
 
-    def _caller(self) -> object:
-        """Identify the caller: the thread or the task."""
-        raise NotImplementedError
-
     def _begin(self) -> None:
         """Begin a poll. Raises ConcurrentUse, Closed, or ClientError in a forked child."""
         # A forked child would read the records that the parent has buffered a second time.
@@ -73,7 +83,7 @@ class ConsumerInterface(Generic[K, V]):
             raise Closed("The consumer was closed")
         if not self._turn.acquire(blocking=False):
             raise ConcurrentUse("poll is already running in another thread, or called this listener")
-        self._turn_owner = self._caller()
+        self._turn_owner = self._waits.caller()
 
     def _done(self) -> None:
         self._turn_owner = None
@@ -83,7 +93,7 @@ class ConsumerInterface(Generic[K, V]):
         """Make the current poll end. Returns False if the consumer is closed already."""
         if self._client.closed:
             return False
-        if self._turn_owner is not None and self._turn_owner == self._caller():
+        if self._turn_owner is not None and self._turn_owner == self._waits.caller():
             raise ConcurrentUse("A listener cannot close its consumer: end the poll loop, then call close")
         self._closing = True
         self._notify()
@@ -98,10 +108,88 @@ class ConsumerInterface(Generic[K, V]):
         self._woken = True
         self._notify()
 
-    def _raise_wakeup(self) -> None:
-        if self._woken:
-            self._woken = False
-            raise Wakeup("The poll was ended by wakeup()")
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def _poll(self, timeout_s: float, collector: Collector) -> None:
+        """Fill `collector`, or wait for records until `timeout_s` seconds are over."""
+        deadline = time.monotonic() + timeout_s
+        client = self._client
+        client.begin_poll()
+        try:
+            while True:
+                self._ready.clear()
+                if self._woken:
+                    self._woken = False
+                    raise Wakeup("The poll was ended by wakeup()")
+                duty = client.step(collector)
+                if duty is not None:
+                    await self._do(duty)
+                elif len(collector):
+                    return
+                else:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0 or self._closing:
+                        return
+                    await self._ready.until(left_s)
+        finally:
+            client.end_poll()
+
+    def _revert_poll(self, error: BaseException) -> None:
+        """Return the records of an interrupted poll by the next poll, so that `close` does not commit them.
+
+        Ctrl-C or a signal handler may interrupt a poll anywhere. ClientErrors are raised when no record was taken, or
+        after the positions were set; tasks are cancelled while a poll waits and has no record.
+        """
+        if not isinstance(error, (ClientError, asyncio.CancelledError)) and not self._client.closed:
+            self._client.change(lambda core: core.fetch.delivery.revert_poll())
+
+    async def _do(self, duty: Duty, commit_timeout_s: float = REVOKE_COMMIT_S) -> None:
+        if duty.kind == "revoked" and self._client.core.auto_commits:
+            await self._commit_processed(commit_timeout_s)
+        listener = self._listeners.get(duty.kind)
+        try:
+            if listener is not None:
+                await self._waits.listener(listener(list(duty.partitions)))
+        finally:
+            self._client.duty_done(duty)
+
+    async def _commit_processed(self, timeout_s: float) -> None:
+        try:
+            await self._waits.run(self._client.commit(None, timeout_s))
+        except ClientError as error:
+            logger.warning("Commit of positions before partitions are revoked failed: %s", error)
+
+    async def _close(self, timeout_s: float, *, settle: bool) -> None:
+        if not self._begin_close():
+            return
+        self._dropped.detach()
+        deadline = time.monotonic() + timeout_s
+        has_turn = await self._waits.acquire(self._turn, timeout_s / 2)
+        if has_turn and self._client.closed:  # another thread or task has closed it
+            self._turn.release()
+            return
+        try:
+            if has_turn:
+                await self._release(min(REVOKE_COMMIT_S, max(0.0, deadline - time.monotonic()) / 2), settle=settle)
+        finally:
+            left_s = max(0.0, deadline - time.monotonic())
+            try:
+                await self._waits.run(self._client.close(left_s), left_s + GRACE_S)
+            finally:
+                self._waits.close()
+                self._ready.set()
+                if has_turn:
+                    self._turn.release()
+
+    async def _release(self, commit_timeout_s: float, *, settle: bool) -> None:
+        """Commit, and revoke the partitions."""
+        if settle:
+            self._settle()
+        duty = self._last_duty()
+        if duty is not None:
+            await self._do(duty, commit_timeout_s)
+        elif self._client.core.auto_commits:
+            await self._commit_processed(commit_timeout_s)
 
     # -- what to read --------------------------------------------------------------------------------------------
 
@@ -282,6 +370,13 @@ class ConsumerInterface(Generic[K, V]):
         return self._client.metrics()
 
     # -- for the subclasses --------------------------------------------------------------------------------------
+
+    async def _log_offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], timestamp: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = {TopicPartition(*tp): timestamp for tp in partitions}
+        rows = await self._waits.run(self._client.queries.list_offsets(wanted, timeout_s))
+        return {tp: row[0] for tp, row in rows.items() if row is not None}
 
     def _drop_pending(self, partitions: Iterable[TopicPartition]) -> None:
         if self._pending:

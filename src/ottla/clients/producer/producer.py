@@ -11,12 +11,12 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from time import time_ns
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery", "Producer"]
 
-R = TypeVar("R")
 logger = logging.getLogger("ottla.clients.producer")
 
 
@@ -97,9 +96,6 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
         _open.add(self)
         # Records go straight to the encoder unless a function of the program must see them, or a lock is needed.
         self._is_fast = COMPILED and not (self._key_serializer or self._value_serializer or self._partitioner)
-
-    def _run(self, method: Callable[..., Coroutine[Any, Any, R]], /, *args: Any, **kwargs: Any) -> R:
-        return finish(method(self, *args, **kwargs))
 
     if TYPE_CHECKING:
 

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 from uuid import uuid4
 
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
@@ -21,11 +21,17 @@ from ottla.clients.options import merged
 from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
 from ottla.clients.share.core import ShareCore
 from ottla.clients.share.settings import ShareSettings, read_share_settings
+from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition, uuid_to_text
+
+if TYPE_CHECKING:
+    import weakref
 
 logger = logging.getLogger("ottla.clients.share")
 CLOSE_S: Final = 10.0
 """How long close may take."""
+GRACE_S: Final = 1.0
+"""How much longer than its own deadline the closing of the client may take."""
 CommitResults = dict[TopicPartition, ClientError | None]
 
 
@@ -119,19 +125,20 @@ class ShareClient:
 
 
 class ShareInterface(Generic[K, V]):
-    """The methods of both share consumers that do not wait."""
+    """The methods of both share consumers that do not wait, and the coroutines of those that do."""
 
-    def __init__(
-        self, settings: Mapping[str, object] | None, given: Mapping[str, object], notify: Callable[[], None]
-    ) -> None:
-        self._notify = notify
+    _dropped: weakref.finalize[Any, Any]
+
+    def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object], waits: Waits) -> None:
+        self._waits = waits
+        self._ready = waits.event()
         options, self._settings = read_share_settings(merged(settings, given))
         self._deserializers = Deserializers(
             deserializer(options["key_deserializer"], "key.deserializer"),
             deserializer(options["value_deserializer"], "value.deserializer"),
         )
         # The client must not refer to this object, or a consumer that the program dropped would never be collected.
-        self._client = ShareClient(options, self._settings, notify)
+        self._client = ShareClient(options, self._settings, self._ready.set)
         self._turn = threading.Lock()
         self._closing = False
         self._pid = os.getpid()
@@ -143,6 +150,31 @@ class ShareInterface(Generic[K, V]):
             raise Closed("The share consumer was closed")
         if not self._turn.acquire(blocking=False):
             raise ConcurrentUse("poll is already running in another thread")
+
+    async def _poll(self, timeout_s: float, limit: int) -> list[Record[Any, Any]]:
+        deadline = time.monotonic() + timeout_s
+        self._client.begin_poll(limit)
+        try:
+            while True:
+                self._ready.clear()
+                records = self._client.fill()
+                left_s = deadline - time.monotonic()
+                if records or left_s <= 0 or self._closing:
+                    return records
+                await self._ready.until(left_s)
+        finally:
+            self._client.end_poll()
+
+    async def _close(self, timeout_s: float, *, settle: bool) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        self._dropped.detach()
+        self._ready.set()
+        try:
+            await self._waits.run(self._client.close(timeout_s, settle=settle), timeout_s + GRACE_S)
+        finally:
+            self._waits.close()
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
         """Read these topics together with the other members of the group. Replaces the previous subscription."""
@@ -175,6 +207,10 @@ class ShareInterface(Generic[K, V]):
     def member_id(self) -> str:
         """The member id of this consumer; empty while it is not a member of the group."""
         return self._client.core.membership.member_id
+
+    def commit_async(self, callback: Callable[[CommitResults], Any] | None = None) -> None:
+        """Send the acknowledgements without waiting; `callback` gets the results, in the thread of the network."""
+        self._waits.call(self._client.commit_later, self._commit(), callback)
 
     def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
         """Return the records with deserialized keys and values.
