@@ -1,4 +1,4 @@
-"""The races that need a broker of their own: from its start, and as it grows. They start the one given once more."""
+"""The races that need a broker of their own: from its start, and as it grows. They start the given broker once more."""
 
 from __future__ import annotations
 

@@ -60,10 +60,11 @@ RULES = [
 # These do not count yet in the packages of ottla in PENDING.
 NEW_RULES = [
     (r"(that|those) of", "name the noun: the function's name"),
+    (r"(is|are|was|were) those|those which", "name the noun: it has the function's parameters"),
     (r"the other ones?", "the other, with its noun"),
     (r"so many", "that many, too many"),
     (r"it is that", "name the noun"),
-    (r"the ones? that", "name the noun: the broker that ..."),
+    (r"the ones? (that|of|in|on|here|through|given|loaded)", "name the noun: the broker that ..."),
     (r"(of|with) what", "name the thing: of the records that ..."),
     (r"an? \w+ of (Spark|Python|Java|Kafka)(?!'s)", "a compound: a Spark session"),
     (r'"""what', "an imperative or a noun phrase"),

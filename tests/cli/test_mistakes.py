@@ -106,7 +106,7 @@ def test_mistake_is_reported_with_the_next_step(
         ("topic list -b :99999", "bootstrap.servers has '127.0.0.1:99999'; each must be host:port"),
     ],
 )
-def test_word_of_another_tool_is_answered_with_the_one_here(words: str, problem: str, plain: Run) -> None:
+def test_word_of_another_tool_is_answered_with_ottlas_word(words: str, problem: str, plain: Run) -> None:
     done = plain(*words.split())
     assert (done.code, done.out) == (2, "")
     assert problem in done.err.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Java's share consumers: the console consumer and the one of Kafka's system tests. KIP-932."""
+"""Java's share consumers: the console consumer and the consumer of Kafka's system tests. KIP-932."""
 
 from __future__ import annotations
 

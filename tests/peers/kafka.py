@@ -298,7 +298,7 @@ class StockKafka:
         return self.bootstrap
 
     def stop(self) -> None:
-        """Stop all brokers cleanly; those which do not end within 20 s are killed."""
+        """Stop all brokers cleanly; kill those that do not end within 20 s."""
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
         for process in self._processes:

@@ -1,4 +1,4 @@
-"""Benchmarks write logs without a broker: their bytes are those that a broker would have written."""
+"""Benchmarks write logs without a broker: a broker would have written the same bytes."""
 
 from pathlib import Path
 

@@ -161,7 +161,7 @@ class CoordinatorRuntime(Generic[S]):
     def resume(self, index: int, shard: S, event: Callable[[S, Moment], Iterable[Effect]]) -> None:
         """Report the outcome of an effect of the coordinator's own: `event(shard, now)` returns further effects.
 
-        Does nothing if the shard was unloaded meanwhile: the one loaded after it decides again from its log.
+        Does nothing if the shard was unloaded meanwhile: the shard loaded after it decides again from its log.
         """
         runner = self._runners.get(index)
         if runner is not None and runner.shard is shard and not self._closed:

@@ -1,7 +1,7 @@
 """Responses of the quorum as Kafka's messages, in every version, and back.
 
-A response names the leader's endpoint on one listener: the one through which the request came, and on the other side
-the one on which a node reaches the others. Some errors belong to the whole response, all others to the partition.
+A response names the leader's endpoint on one listener: the request's listener, and on the other side the listener on
+which a node reaches the others. Some errors belong to the whole response, all others to the partition.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ COMPACT, DELETE, BOTH = "compact", "delete", "compact,delete"
 
 
 class StorageFaults:
-    """Chooses actions by chance; `policies` are those that the table may have."""
+    """Chooses actions by chance; `policies` are the cleanup policies that the table may have."""
 
     def __init__(self, run: ClusterRun, retained: Retained, policies: tuple[str, ...]) -> None:
         self._run, self._retained, self._policies = run, retained, policies

@@ -297,7 +297,7 @@ def test_classic_member_that_moved_under_its_id_need_not_join(driver: GroupDrive
 
 
 def test_consumer_member_that_moved_under_its_id_need_not_give_up_partitions_in_time(driver: GroupDriver) -> None:
-    """The limits of a classic member are those for JoinGroup and SyncGroup."""
+    """The limits for JoinGroup and SyncGroup apply to a classic member."""
     old, other = Member(driver, "m", "a"), Member(driver, "n", "a")
     old.beat()
     old.clings = True

@@ -172,7 +172,7 @@ ORDERS = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.none() | ORDERS, max_size=6))
-def test_written_values_are_those_that_were_read(orders: list[Any]) -> None:
+def test_written_values_equal_the_read_values(orders: list[Any]) -> None:
     values = [None if each is None else each.SerializeToString(deterministic=True) for each in orders]
     (typed,) = decode(iter([batch([*values])]), options())
     encode = encoder(read_sink_options({**SERVERS, "topic": "t", **FORMAT}), StructType().add("value", _type()))

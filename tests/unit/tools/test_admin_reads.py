@@ -208,7 +208,7 @@ def moving_admin(moving: Mapping[TopicPartition, Reassignment], replicas: Sequen
     )
 
 
-def test_replicas_of_a_moving_partition_are_those_that_it_will_have() -> None:
+def test_replicas_of_a_moving_partition_are_its_future_replicas() -> None:
     moving = {P0: Reassignment((3, 1, 2), adding=(3,), removing=(1,))}
     assert replicas_of(moving_admin(moving, [[3, 1, 2], [1, 2]]), ["orders"]) == {P0: [3, 2], P1: [1, 2]}
 

@@ -95,7 +95,7 @@ class Call(Generic[K, V]):
 class PartialFailure(ExceptionGroup[ClientError], ClientError):
     """A call about several things failed for some of them: `errors` by key, `results` of the others.
 
-    Its exceptions are those in `errors`, so `except* TopicAlreadyExists` works. It is `retriable` if all of them are.
+    It contains the exceptions in `errors`, so `except* TopicAlreadyExists` works. It is `retriable` if all of them are.
     """
 
     errors: Mapping[Any, ClientError]

@@ -39,8 +39,8 @@ class TopicMetadata:
     def advance(self, now_ms: float, topics: frozenset[str] | None, requested: frozenset[str]) -> None:
         """Issue a refresh if it is due.
 
-        `topics` are the topics of interest (None: all topics). `requested` are those that the user named: poll raises
-        their fatal errors.
+        `topics` are the topics of interest (None: all topics). `requested` are the topics that the user named: poll
+        raises their fatal errors.
         """
         self.next_timer_ms = None
         self._requested = requested

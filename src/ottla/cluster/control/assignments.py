@@ -104,7 +104,7 @@ class DirectoryAssignments:
             self._ports.channel.send(request, timeout_s=TIMEOUT_S).on_done(self._answered)
 
     def _differing(self) -> Iterator[_Replica]:
-        """The replicas whose directory is not the one in the metadata."""
+        """The replicas whose directory differs from the metadata."""
         topics = self._ports.image().topics_by_name
         for name in self._agreed.keys() - topics.keys():
             del self._agreed[name]

@@ -107,7 +107,7 @@ class Snapshotter:
         self._end = end_offset
 
     def tick(self, image: MetadataImage) -> None:
-        """Begin a snapshot of the committed image if one is due, or continue the one in progress."""
+        """Begin a snapshot of the committed image if one is due, or continue a begun snapshot."""
         if self._writer is not None:
             self._continue(self._writer)
         elif not self._saving and self._is_due(image):

@@ -1,6 +1,6 @@
 """Encodes the records of `__consumer_offsets`; the shard's `replay` decodes them.
 
-The versions are those that Kafka 4.3 writes: groups in version 3, offsets in version 4, which has the topic id, or in
+The versions are the same as Kafka 4.3 writes: groups in version 3, offsets in version 4, which has the topic id, or in
 version 1 if they have an expiry time. All versions up to 4 can be read. KIP-915.
 """
 

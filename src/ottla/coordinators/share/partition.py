@@ -144,8 +144,8 @@ class SharePartition:
     ) -> list[AcquiredRange]:
         """Acquire records for a member, from what was fetched at `fetch_offset`; sorted.
 
-        `fetched` are the ranges of the record batches. `aborted` are those among them whose transaction was aborted,
-        for groups that read committed records: they are archived.
+        `fetched` are the ranges of the record batches. `aborted` are the ranges whose transaction was aborted, for
+        groups that read committed records: they are archived.
         """
         if not fetched or fetched[-1].last < self.start_offset:
             return []

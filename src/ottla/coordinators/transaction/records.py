@@ -43,7 +43,7 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def record_of(transactional_id: str, metadata: Metadata, level: int) -> RecordBytes:
-    """The record of a transactional id; `level` is the one of the feature `transaction.version`."""
+    """The record of a transactional id; `level` is the level of `transaction.version`."""
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,

@@ -176,7 +176,7 @@ def test_new_voter_fetches_a_snapshot_in_parts_and_old_voters_are_removed(tmp_pa
     run(story())
 
 
-def test_voter_with_a_damaged_snapshot_continues_with_the_one_of_another_voter(tmp_path: Path, run: Run) -> None:
+def test_voter_with_a_damaged_snapshot_continues_with_another_voters_snapshot(tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with Quorum(tmp_path) as quorum:
             await quorum.create(*(f"topic-{i}" for i in range(10)))
