@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,7 +87,8 @@ def topic(ours: Admin) -> Iterator[str]:
         ours.delete_topic(name)
 
 
-FIRST_MS = 1_795_000_000_000
+# The beginning of today, in UTC: records of a fixed day would be deleted by retention a week later.
+FIRST_MS = int(time.time()) // 86_400 * 86_400_000
 
 
 def _servers(admin: Admin) -> str:

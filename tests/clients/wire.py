@@ -15,6 +15,9 @@ from typing import NamedTuple, Self
 
 import crc32c
 
+# The beginning of today, in UTC: records of a fixed day would be deleted by retention a week later.
+FIRST_MS = int(time.time()) // 86_400 * 86_400_000
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, INIT_PRODUCER_ID, OFFSET_COMMIT = 0, 1, 2, 3, 18, 22, 8
 COORDINATOR_LOAD_IN_PROGRESS = 14
 # Errors of a partition that is in the metadata but has no leader yet.
@@ -128,7 +131,7 @@ def batch(
     producer_id: int = -1,
     epoch: int = -1,
     sequence: int = -1,
-    timestamp: int = 1_795_000_000_000,
+    timestamp: int = FIRST_MS,
     crc_error: int = 0,
     count: int | None = None,
     last_offset_delta: int | None = None,

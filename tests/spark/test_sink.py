@@ -249,7 +249,7 @@ class TestSpark:
         frame = spark.range(0, 1_000, 1, 3).selectExpr(
             "cast(id as string) key", "concat('v', id) value", f"'{topic}' topic", "0 partition",
             "array(named_struct('key', 'h', 'value', cast('1' as binary))) headers",
-            "timestamp_millis(1795000000000 + id) timestamp",
+            f"timestamp_millis({FIRST_TIMESTAMP} + id) timestamp",
         )  # fmt: skip
         frame.write.format("ottla").option("kafka.bootstrap.servers", world.bootstrap).mode("append").save()
         rows = world.rows(topic, 0, 1_000, include_headers=True)
