@@ -3527,6 +3527,13 @@ LETTERS = "tests/streams/test_dead_letters.py"
 REFUSED = "tests/streams/test_refused.py"
 STREAMS = (
     Mutation(
+        "a table can be read by a second pipeline of a process",
+        "spark/internals/sessions.py",
+        "    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001\n    try:",
+        "    try:",
+        ("tests/spark/test_internals.py::test_source_is_registered_while_a_session_is_active_that_knows_it",),
+    ),
+    Mutation(
         "the lag of a running pipeline includes records that its last micro-batch did not see",
         "cli/stream_status.py",
         "        return late.observing.with_present_ends(connect(options), statuses)\n",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.datasource import DataSource
 
 from ottla.spark.internals import files, java, names, plans, sessions, stages, unions
 from ottla.spark.internals.errors import JAVA_ERRORS, JAVA_EXCEPTION, SPARK_ERRORS
@@ -181,6 +182,25 @@ def test_session_becomes_active_in_a_thread(spark: SparkSession) -> None:
 def test_formats_are_known(spark: SparkSession) -> None:
     assert sessions.knows_format(spark, "ottla")
     assert not sessions.knows_format(spark, "no_such_format")
+
+
+def test_source_is_registered_while_a_session_is_active_that_knows_it(spark: SparkSession) -> None:
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "numbers-of-a-session"
+
+    classic = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    first, second = spark.newSession(), spark.newSession()
+    sessions.register(first, Numbers)
+    assert not sessions.knows_format(second, Numbers.name())
+    classic.setActiveSession(first._jsparkSession)
+    try:
+        sessions.register(second, Numbers)
+        assert classic.getActiveSession().get().equals(first._jsparkSession)
+    finally:
+        classic.setActiveSession(spark._jsparkSession)
+    assert sessions.knows_format(second, Numbers.name())
 
 
 def test_batches_are_reported_as_json_until_the_end(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from ottla.spark.idle import TICK
 from ottla.spark.internals.errors import SPARK_ERRORS
-from ottla.spark.internals.sessions import knows_format
+from ottla.spark.internals.sessions import knows_format, register
 from ottla.spark.source import OttlaDataSource
 from ottla.spark.table_source import TableDataSource
 from ottla.streams.batch_reports import COUNT, INVALID
@@ -237,7 +237,7 @@ def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings:
     if pipeline.exactly_once:
         options["kafka.isolation.level"] = "read_committed"
     if spark not in _sessions:
-        spark.dataSource.register(TableDataSource)
+        register(spark, TableDataSource)
         _sessions.add(spark)
     latest = spark.read.format(TableDataSource.name()).options(**options).load()
     key = F.col("key").cast("string").alias(_KEY)

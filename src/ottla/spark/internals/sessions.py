@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from ottla.spark.internals.java import start_callbacks
 
@@ -19,6 +20,25 @@ def ensure_active(spark: SparkSession) -> None:
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     if not sessions.getActiveSession().isDefined():
         sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a data source in a session, whichever session is active in this thread.
+
+    Spark refuses the name if the active session knows it, and the new session cannot use it then. Uses
+    `SparkSession._jvm` and `_jsparkSession`, and Java's `classic.SparkSession` (pyspark 4.2 to 4.3).
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    try:
+        spark.dataSource.register(source)
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def knows_format(spark: SparkSession, name: str) -> bool:
