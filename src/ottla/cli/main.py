@@ -3,7 +3,9 @@
 Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 130 interrupted, 141 the reader of the output ended.
 """
 
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from ottla.cli import late
@@ -24,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Failure as failure:
             return _report(failure)
         except KeyboardInterrupt:
+            _ignore_interrupts()
             return 130
         except Exception as error:  # a ClientError, whose module most commands do not import
             clients = sys.modules.get("ottla.clients.errors")
@@ -38,6 +41,12 @@ def _run(words: list[str]) -> int:
         if options is not None:
             return late.serve.run(options)
     return late.root.run(words)
+
+
+def _ignore_interrupts() -> None:
+    """Ignore a second Ctrl-C: it would interrupt the end of the interpreter, which prints a traceback then."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _report(failure: Failure) -> int:
