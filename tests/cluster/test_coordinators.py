@@ -185,7 +185,7 @@ def test_share_group_continues_when_its_share_coordinators_are_killed(cluster: C
         consume_shared(admin, consumer, range(60))
         cluster.kill(cluster.leader(SHARE_STATE_TOPIC))
         produce(cluster, range(60, 120))
-        # What the killed leader had delivered is delivered again if its acknowledgement was lost.
+        # Records that the killed leader had delivered are delivered again if their acknowledgement was lost.
         consume_shared(admin, consumer, range(60, 120))
 
 

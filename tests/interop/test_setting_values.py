@@ -1,7 +1,7 @@
 """Every setting with good and bad values: Ottla accepts and refuses what stock Kafka does, in the same words.
 
-Stock's own classes judge files of settings, topics and groups (`Oracle`); running brokers judge changes. What differs
-on purpose is in the tables below, each with its reason; docs/compatibility.md says the same to users.
+Stock's own classes judge files of settings, topics and groups (`Oracle`); running brokers judge changes. The tables
+below have the intended differences, each with its reason; docs/compatibility.md says the same to users.
 """
 
 from __future__ import annotations

@@ -105,8 +105,9 @@ HANDLERS: dict[int, str] = {
 # On the controller's listeners, Fetch is a request of the quorum.
 CONTROLLER_HANDLERS: dict[int, str] = HANDLERS | {1: "metadata_fetch"}
 
-# What a node is asked at once when it takes over from a node that failed: clients that wait (produce and fetch, groups,
-# transactions), and on controller listeners the other voters and brokers. Loading them takes 0.2 s of processor time.
+# Requests that a node gets at once when it takes over from a node that failed: clients that wait (produce and fetch,
+# groups, transactions), and on controller listeners the other voters and brokers. Loading them takes 0.2 s of processor
+# time.
 NEEDED_AT_FAILOVER = (0, 1, 2, 3, 8, 9, 10, 11, 12, 14, 22, 24, 26, 28, 68, 52, 53, 54, 56, 58, 62, 63, 67)
 
 # Requests of brokers and controllers, which only controller listeners serve.
@@ -135,7 +136,7 @@ CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
     key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | _FOR_CLIENTS | {1})
 }
 
-# What is answered: the advertised APIs, and those that are refused.
+# The answered APIs: the advertised and the refused ones.
 _REFUSALS = {key: _IMPLEMENTED[key] for key in sorted(REFUSED)}
 ANSWERED = SERVED | _REFUSALS
 CONTROLLER_ANSWERED = CONTROLLER_SERVED | _REFUSALS

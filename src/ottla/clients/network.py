@@ -96,7 +96,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
-        # What each waiting connection had received at the last look, and those that received nothing since.
+        # The bytes that each waiting connection had received at the last look, and those that received nothing since.
         self._received: dict[ClientConnection, int] = {}
         self._silent: frozenset[ClientConnection] = frozenset()
         self._silence_timer: asyncio.TimerHandle | None = None

@@ -60,7 +60,7 @@ def hint(name: str, own: Collection[str]) -> str | None:
     wanted = name.lower().replace("_", ".")
     if wanted in _INVENTED:
         return f"There is no setting {name!r}: {_INVENTED[wanted]}"
-    # What is a setting of consumers may be one of the whole group for share consumers.
+    # A setting of consumers may be a setting of the whole group for share consumers.
     of_group = f"{_SHARE}{wanted}"
     if of_group in GROUP_SETTINGS and any(each.startswith(_SHARE) for each in own):
         wanted = of_group

@@ -48,7 +48,7 @@ class Quorum(Submits, Protocol):
         ...
 
     def on_leader_change(self, callback: Callable[[], None]) -> None:
-        """Call `callback` now, and when the active controller, or what is known of it, changes."""
+        """Call `callback` now, and when the active controller or its known endpoint changes."""
         ...
 
 

@@ -36,7 +36,7 @@ _CONTROLLER = rf"(\d{{1,10}})@(?:{IN_BRACKETS}|([^:/\[\],@]+)):(\d{{1,5}}):([A-Z
 
 _FIRST = SnapshotId(0, 0)
 _METADATA = f"{METADATA_TOPIC}-0"
-# What a formatted directory has besides `meta.properties`; a directory is after its files.
+# The files of a formatted directory besides `meta.properties`; a directory is after its files.
 _OTHER_FILES = (snapshots.BOOTSTRAP_FILE, f"{_METADATA}/{_FIRST.file_name}", _METADATA)
 
 

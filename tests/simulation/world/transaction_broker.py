@@ -1,6 +1,6 @@
 """A broker with one transaction coordinator and partitions of data, under faults that a seed chooses.
 
-What the coordinator appends becomes committed a little later. A crash cuts off a part of the uncommitted records, and a
+The coordinator's appends become committed a little later. A crash cuts off a part of the uncommitted records, and a
 later coordinator loads the rest. Replies and markers leave the broker only once everything appended before is
 committed. Markers may fail, arrive late, also from an earlier coordinator, or arrive without an answer. The log's
 `ProducerState` is the state of the producers in a partition.

@@ -79,7 +79,8 @@ class Call(Generic[K, V]):
 
     `request(keys)` builds the message, `read(response, keys)` returns the value or the error of each key.
     `version_limit` is the highest version to use, where a newer version lacks a field that the call needs, and
-    `version_least` the lowest, where older ones lack it. `key_type` says what has the coordinator (see `network`).
+    `version_least` the lowest, where older ones lack it. `key_type` is the type of the coordinator's key (see
+    `network`).
     """
 
     route: Route
@@ -243,7 +244,7 @@ class Progress(Generic[K, V]):
         refresh: frozenset[str] | None = frozenset() if self._view_is_wrong else None
         self._view_is_wrong = False
         if self.call.route is Route.BROKERS and self.call.keys is None:
-            # What a broker had that left the cluster is at other brokers now, or will be soon.
+            # The data of a broker that left the cluster is at other brokers now, or will be soon.
             for key in [key for key in self._pending if key not in view.nodes]:
                 self._settle(key)
             if not self._pending:

@@ -72,7 +72,7 @@ class HeartbeatMembership:
         self._resolved: dict[TopicIdPartition, TopicPartition] = {}
         self._adopting: dict[TopicIdPartition, TopicPartition] = {}
         self._has_revoked = False
-        # What the coordinator knows; None if that is uncertain, so that the next heartbeat has all fields.
+        # The fields that the coordinator knows; None if uncertain, so that the next heartbeat has all fields.
         self._sent: Sent | None = None
         self._heartbeat: EffectId | None = None
         self._leave: EffectId | None = None

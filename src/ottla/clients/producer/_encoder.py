@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.clients.producer.batch import Runtime
 
 Headers = Sequence[tuple[str, bytes | None]]
-# What the record kernels return: 61 free bytes and the records, count, base and max timestamp, last offset delta.
+# The result of the record kernels: 61 free bytes and the records, count, base and max timestamp, last offset delta.
 Encoded = tuple[bytearray, int, int, int, int]
 
 HEADER_SIZE = 61

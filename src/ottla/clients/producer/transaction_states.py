@@ -64,7 +64,7 @@ MOVES = {
     (State.ABORTING, Event.ENDED_FOR_NEW_EPOCH): State.INITIALIZING,
     **{(state, Event.STOPPED): State.FATAL_ERROR for state in State},
 }
-# What the program may do instead of a call that does not fit the state.
+# The calls that a program may make instead of a call that does not fit the state.
 ADVICE = {
     State.UNINITIALIZED: "call init_transactions() first",
     State.READY: "no transaction is open, begin_transaction() begins one",

@@ -1,8 +1,9 @@
 """Batches questions to other brokers: while one request is in flight to a broker, the next questions wait for it.
 
-As in Kafka, one request of a kind is in flight to a broker. What arrives meanwhile is sent in one request, so that a
-thousand transactions that end at the same time cost each broker a few requests. A question gets its answer exactly
-once, also when the connection is lost: then the broker may have executed it, and the caller decides what to repeat.
+As in Kafka, one request of a kind is in flight to a broker. Questions that arrive meanwhile are sent in one request, so
+that a thousand transactions that end at the same time cost each broker a few requests. A question gets its answer
+exactly once, also when the connection is lost: then the broker may have executed it, and the caller decides what to
+repeat.
 """
 
 from __future__ import annotations

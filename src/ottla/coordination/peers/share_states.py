@@ -1,6 +1,6 @@
 """The share coordinators of all brokers: requests about share state go to the coordinator that has it. KIP-932.
 
-What this broker coordinates is answered here. Otherwise the request goes to the leader of the partition of
+This broker answers for the partitions that it coordinates. Otherwise the request goes to the leader of the partition of
 `__share_group_state`, and is repeated a few times while that partition moves: all requests can be repeated.
 """
 

@@ -1,7 +1,7 @@
 """Acknowledgements: their form, and what they change.
 
 A batch of acknowledgements has one type for all its offsets or one for each. Its form is checked before anything
-changes (`check_form`). What it changes becomes a `Transition`, which the caller stores or undoes as a whole.
+changes (`check_form`). Its changes become a `Transition`, which the caller stores or undoes as a whole.
 """
 
 from __future__ import annotations
