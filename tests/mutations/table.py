@@ -3653,6 +3653,13 @@ STREAMS = (
         (f"{SIGNALS}::test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it",),
     ),
     Mutation(
+        "Ctrl-C in the moment in which Java is started leaves no Java behind",
+        "spark/internals/java.py",
+        "    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))\n",
+        "    before = signal.getsignal(signal.SIGINT)\n",
+        ("tests/spark/test_internals.py::test_interrupted_launch_kills_java",),
+    ),
+    Mutation(
         "a signal to Java ends a run after the running micro-batch",
         "streams/runtime.py",
         "    with _signals(stop), java_signals.handled(stop):\n",

@@ -108,9 +108,10 @@ print("|", process.poll(), java.is_running())
     assert said == ["| False False", "| True True False", "| 0 False"]
 
 
-def test_interrupted_launch_kills_java() -> None:
+@pytest.mark.parametrize("is_early", [False, True])
+def test_interrupted_launch_kills_java(is_early: bool) -> None:
     program = """
-import pyspark.java_gateway, subprocess, types
+import os, pyspark.java_gateway, signal, subprocess, sys, types
 from pyspark import SparkConf
 from ottla.spark.internals import java
 begun = []
@@ -118,19 +119,21 @@ class Recorded(subprocess.Popen):
     def __init__(self, *given, **options):
         super().__init__(*given, **options)
         begun.append(self)
+        if sys.argv[1] == "True":  # a moment before the caller gets the process
+            os.kill(os.getpid(), signal.SIGINT)
 def interrupt(_):
-    if begun:
-        raise KeyboardInterrupt
-
+    raise KeyboardInterrupt
 pyspark.java_gateway.Popen = Recorded
 pyspark.java_gateway.time = types.SimpleNamespace(sleep=interrupt)
 try:
     java.launch(SparkConf(loadDefaults=False), {"process_group": 0})
 except KeyboardInterrupt:
-    print("|", begun[0].wait(30), pyspark.java_gateway.Popen is Recorded)
+    is_restored = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("|", begun[0].wait(30), pyspark.java_gateway.Popen is Recorded, is_restored)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
-    assert f"| -{int(signal.SIGKILL)} True" in ran.stdout, ran.stderr
+    command = [sys.executable, "-c", program, str(is_early)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert f"| -{int(signal.SIGKILL)} True True" in ran.stdout, ran.stderr
 
 
 def test_signal_to_java_is_handled_until_the_end_of_the_block(spark: SparkSession) -> None:

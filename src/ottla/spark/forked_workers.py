@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 SINGLE_THREADED: Final = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""A process with several threads cannot be forked safely. Each fork runs one task of Spark, which has one core."""
+"""A process with several threads cannot be forked safely. Each fork runs one Spark task, which has one core."""
 SOCKET: Final = "socket"
 HASH_SEED: Final = "PYTHONHASHSEED"
 _LONGEST_INTERPRETER: Final = 100
@@ -41,14 +41,13 @@ def start() -> Path | None:
     owner = os.getpid()
     if owner not in _running:
         directory = Path(tempfile.mkdtemp(prefix="ottla-python-"))  # which only this user can enter
-        server = _start_server(directory)
         atexit.register(_stop, owner)
-        _running[owner] = _write_launcher(directory), server
+        _running[owner] = _write_launcher(directory), _start_server(directory)
     return _running[owner][0]
 
 
 def _stop(owner: int) -> None:
-    if os.getpid() != owner:
+    if os.getpid() != owner or owner not in _running:  # a fork, or interrupted: the server ends with its standard input
         return
     launcher, server = _running.pop(owner)
     server.kill()
@@ -68,7 +67,7 @@ def _start_server(directory: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - ends at the end of its standard input
             [sys.executable, "-u", "-m", "ottla.spark.worker_server", str(listener.fileno())],
             stdin=subprocess.PIPE,
-            process_group=0,  # as of Java: a signal to the group of the driver is not for its forks
+            process_group=0,  # like Java: a signal to the group of the driver is not for its forks
             pass_fds=[listener.fileno()],
             env=environment,
         )

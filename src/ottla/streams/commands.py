@@ -1,6 +1,6 @@
-"""What `ottla stream` does: run the pipelines of a file, explain them, or prepare the start of Spark.
+"""The commands of `ottla stream`: run the pipelines of a file, explain them, or prepare the start of Spark.
 
-The session of Spark is started before the file is imported, since `udf("STRING")` needs one.
+The Spark session is started before the file is imported, since `udf("STRING")` needs one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHORT_COLLECTOR: Final = "-XX:+UseParallelGC"
 """It takes the least processor time, but makes longer pauses."""
 
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
-"""What Spark's Java logs in a terminal, unless the user has a file for it."""
+"""Settings of the Java log in a terminal, unless the user has a file for it."""
 
 logger = logging.getLogger("ottla.streams")
 
@@ -41,13 +41,17 @@ logger = logging.getLogger("ottla.streams")
 def run_file(path: Path, names: Sequence[str], settings: Settings, master: str | None = None) -> tuple[Status, ...]:
     """Run the pipelines of a file, and return what each query has done. Blocks.
 
-    Raises StreamsError, PipelineFailed, exceptions of the file, and after Ctrl-C Interrupted with what was done.
+    Raises StreamsError, PipelineFailed, exceptions of the file, and after Ctrl-C Interrupted with the statuses so far.
     """
     find_neighbours(path)
     logger.info("Starting Spark: the first micro-batch can take half a minute")
     conf: dict[str, Any] = {"spark.ui.enabled": False} if settings.once else {}
     conf |= _quiet(f"{_SHORT_JAVA} {collectors.for_driver(_SHORT_COLLECTOR)}".strip() if settings.once else "")
-    spark = _started(path.stem, master, conf)
+    try:
+        spark = _started(path.stem, master, conf)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would interrupt the end of this process
+        raise
     _silence_errors()
     stop = late.runtime.Stop()
     try:
@@ -56,13 +60,13 @@ def run_file(path: Path, names: Sequence[str], settings: Settings, master: str |
         if stop.is_set():  # tasks that end later would log that they were stopped
             java.set_log_level("OFF")
     if stop.number == signal.SIGINT:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another one would interrupt the end of Spark
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would interrupt the end of Spark
         raise Interrupted(*done)
     return done
 
 
 def _started(name: str, master: str | None, conf: Mapping[str, Any]) -> SparkSession:
-    """Start a session of Spark. Raises StreamsError if Java or the master is missing, ImportError without pyspark."""
+    """Start a Spark session. Raises StreamsError if Java or the master is missing, ImportError without pyspark."""
     from pyspark.errors import PySparkRuntimeError
 
     from ottla.spark.internals.errors import JAVA_EXCEPTION
@@ -90,13 +94,13 @@ def _java() -> Iterator[None]:
 
 
 def _quiet(more_options: str = "") -> dict[str, Any]:
-    """Settings of Spark for a command: options of Java, a log of what is wrong, and no progress bars."""
+    """Return Spark settings for a command: Java options, a log of problems, and no progress bars."""
     options = [java_options(), "" if has_log_settings() else f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
     return {"spark.ui.showConsoleProgress": False, JAVA_OPTIONS: " ".join(filter(None, (*options, more_options)))}
 
 
 def _silence_errors() -> None:
-    """Let pyspark not log exceptions of Spark that are raised, each with the trace of Java in a line of JSON."""
+    """Let pyspark not log raised Spark exceptions, each with Java's trace in a line of JSON."""
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -121,7 +125,7 @@ def prepare() -> Path:
 
 
 def explain_file(path: Path, names: Sequence[str]) -> list[Description]:
-    """Describe the pipelines of a file. Starts a session of Spark on this machine, and connects to no broker.
+    """Describe the pipelines of a file. Starts a Spark session on this machine, and connects to no broker.
 
     Raises StreamsError, and exceptions of the file.
     """

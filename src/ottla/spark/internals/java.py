@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,8 @@ def launch(conf: SparkConf, process_options: Mapping[str, Any]) -> None:
     before = java_gateway.Popen
 
     def begin(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        begun.append(before(*arguments, **options))
+        with _deferred_interrupts():
+            begun.append(before(*arguments, **options))
         return begun[-1]
 
     java_gateway.Popen = begin
@@ -91,6 +93,22 @@ def launch(conf: SparkConf, process_options: Mapping[str, Any]) -> None:
     finally:
         java_gateway.Popen = before
     _context()._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as pyspark's own constructor does
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the end of the block: an interrupted Popen would not return its process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 def end(spark: SparkSession, wait_s: float) -> None:
@@ -153,7 +171,7 @@ def handled_signals(names: Sequence[str], handle: Callable[[str], None]) -> Iter
 
 
 def set_log_level(level: str, name: str | None = None) -> str | None:
-    """Set the level of a logger of Java, by default of all; returns the previous one, None if Java has ended.
+    """Set the level of a Java logger, by default of all; returns the previous level, None if Java has ended.
 
     Spark's own `setLogLevel` would also show what its shells hide. Uses `SparkContext._jvm` (pyspark 4.2 to 4.3).
     """
@@ -179,7 +197,7 @@ def start_callbacks() -> None:
 
 
 class _SignalHandler:
-    """A SignalHandler of Java, by py4j's convention."""
+    """Java's SignalHandler, by py4j's convention."""
 
     class Java:
         """The name of the interface."""
