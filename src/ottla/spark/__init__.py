@@ -1,7 +1,7 @@
 """Ottla for Spark: `format("ottla")` reads and writes topics of Ottla or any Kafka, without a jar.
 
-It needs no registration: Spark finds it by the package `pyspark_ottla`. Options and columns are those of Spark's Kafka
-source (docs/spark.md). Names here are imported on first use, because importing pyspark takes a second.
+It needs no registration: Spark finds it by the package `pyspark_ottla`. Options and columns have the names of Spark's
+Kafka source (docs/spark.md). Names here are imported on first use, because importing pyspark takes a second.
 
 Reading order:
 

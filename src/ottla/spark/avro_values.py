@@ -2,8 +2,7 @@
 
 For a source, `value.avro.schema` is the writer's schema and `value.avro.readerSchema` the reader's. With
 `value.avro.header=confluent`, each value begins with the five bytes of Confluent's wire format, which are skipped. No
-schema registry is queried. A sink writes with the given schema, or with the one that to_avro would derive from the
-columns.
+schema registry is queried. A sink writes with the given schema, or derives one from the columns as to_avro does.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
 
 
 def avro_schema(kind: DataType, *, nullable: bool = False) -> str:
-    """Return the Avro schema, as JSON, that a sink uses by default. It is the one that Spark's to_avro derives.
+    """Return the Avro schema, as JSON, that a sink uses by default, and that Spark's to_avro derives.
 
     `kind` is a DataFrame's schema, if its columns become the value; or the type of a column `key` or `value`, which may
     be null if `nullable`. Raises OptionError for a type without an Avro type.

@@ -43,7 +43,7 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
 def task_result(
     written: dict[tuple[str, int], tuple[int, int]], write_name: str | None = None, *, is_first_of_run: bool = False
 ) -> Written:
-    """What the task that runs now reports to the driver."""
+    """Return the running task's report to the driver."""
     context = TaskContext.get()
     batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
     return Written(

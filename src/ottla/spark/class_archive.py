@@ -1,11 +1,11 @@
-"""An archive of Spark's classes, so that the Java of a driver starts in a third of the CPU time.
+"""An archive of Spark's classes, so that a driver's Java starts in a third of the CPU time.
 
 `ottla stream prepare` calls `create`.
 
 Java can store loaded classes in a file, and map it at the next start instead of reading and verifying jars (class data
-sharing). `create` runs a small program for it, and `session()` uses the archive from then on. It is in the cache of the
-user, and belongs to one Java and one installation of pyspark: with others, another one is needed. Java itself checks
-the jars, and ignores an archive that does not fit or is not complete.
+sharing). `create` runs a small program for it, and `session()` uses the archive from then on. It is in the user's
+cache, and belongs to one Java and one installation of pyspark. Java itself checks the jars, and ignores an archive that
+does not fit or is incomplete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ProgramFailed(ArchiveFailed):
 
 
 def java_options() -> str:
-    """Return the options of Java that use the archive; empty if there is none."""
+    """Return the Java options that use the archive; empty if there is none."""
     archive = place()
     return f"-XX:SharedArchiveFile={archive} {QUIET}" if archive is not None and archive.is_file() else ""
 
@@ -123,7 +123,7 @@ def _release(java: Path) -> Path:
 
 
 def _problem(output: str) -> str:
-    """The lines that name exceptions, else the end of what the program printed."""
+    """Return the lines that name exceptions, else the end of the output."""
     named = [line.strip() for line in output.splitlines() if _EXCEPTION.match(line)]
     return "\n".join(named[:_MOST_LINES]) or output[-2000:]
 

@@ -1,6 +1,6 @@
 """A program that makes Java load the classes of streams: two queries from a Python source, with and without state.
 
-python -m ottla.spark.class_program OPTIONS      options of Java; `class_archive` starts it
+python -m ottla.spark.class_program OPTIONS      Java options; `class_archive` starts it
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _take(batch: DataFrame, _: int) -> None:
 
 
 def main() -> None:
-    """Run the queries in a session of its own, and wait for the end of Java, which writes the archive."""
+    """Run the queries in a separate session, and wait until Java has ended, which writes the archive."""
     options: dict[str, Any] = {JAVA_OPTIONS: sys.argv[1], "spark.log.level": "ERROR"}
     spark = session("classes", "local[2]", **options)
     with tempfile.TemporaryDirectory(prefix="ottla-classes-") as directory:

@@ -1,4 +1,4 @@
-"""Whether the user has chosen a garbage collector of Java: with a second one, Java does not start."""
+"""Whether the user has chosen a garbage collector for Java: with a second one, Java does not start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_JAVA: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Environment variables with options for each Java."""
 _OF_DRIVER: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS")
 _FILES: Final = ("spark-defaults.conf", "java-opts")
-"""Files of Spark that may have options for the driver's Java."""
+"""Spark's files that may have options for the driver's Java."""
 
 
 def for_any_java(options: str) -> str:
@@ -25,7 +25,7 @@ def for_any_java(options: str) -> str:
 
 
 def for_driver(options: str) -> str:
-    """Return options that choose a collector; empty if the environment or a file of Spark has one for the driver."""
+    """Return options that choose a collector; empty if the environment or a Spark file has one for the driver."""
     return "" if _is_chosen(_environment((*_OF_JAVA, *_OF_DRIVER))) or _is_chosen(_files()) else options
 
 

@@ -35,7 +35,7 @@ class SchemaError(ValueError):
 
 
 def parse_schema(text: str) -> DataType:
-    """Parse a schema in DDL or JSON to a type of pyspark; a list of columns is a StructType. Raises SchemaError."""
+    """Parse a schema in DDL or JSON to a pyspark type; a list of columns is a StructType. Raises SchemaError."""
     kind = parse(text)
     try:
         return data_type(kind)
@@ -59,7 +59,7 @@ def parse(text: str) -> JsonType:
 
 
 def data_type(kind: JsonType) -> DataType:
-    """Return the type of pyspark. Raises what pyspark raises for a type that it does not have."""
+    """Return the pyspark type. Raises pyspark's exception for a type that it does not have."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(struct_of([field_of("value", kind)])).fields[0].dataType

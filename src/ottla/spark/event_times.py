@@ -38,7 +38,7 @@ class EventTimes:
         self._max_future_ms = max_future_ms
 
     def find(self, values: Any, timestamps: Any) -> Sequence[InvalidValue]:
-        """Return row, field and reason of each such value. `timestamps` are those of the records.
+        """Return row, field and reason of each such value. `timestamps` are the records' own.
 
         A null value has no event time, and is not invalid. The times of records without a timestamp are not compared.
         """

@@ -72,12 +72,12 @@ class Attempt:
     task: int
     batch: int
     run: str
-    """The run of the query; another one after each start."""
+    """The run of the query: each start begins a new run."""
     write: str
     """Tells several writes of one run apart, which `foreachBatch` may contain."""
     layout: Mapping[str, str]
     is_lasting: bool
-    """Whether another run may repeat the write; no run can if the identity is that of its writer."""
+    """Whether another run may repeat the write; no run can if only its writer has the identity."""
     number: int = 0
     """0 for the first attempt that Spark makes."""
 

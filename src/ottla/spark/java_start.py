@@ -1,7 +1,7 @@
-"""Starts the Java of a session, and lets both cores of a small machine work meanwhile.
+"""Starts Java for a session, and lets both cores of a small machine work meanwhile.
 
-The start of Java, of Spark and of the first query is one long chain of work. Two parts need not wait for it: what
-Python imports for Spark, and static fields of Spark's classes, which take Java up to half a second to compute.
+The start of Java, of Spark and of the first query is one long chain of work. Two parts need not wait for it:
+Python's imports for Spark, and static fields of Spark's classes, which take Java up to half a second to compute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Java ends with its driver in any case, at the end of its standard input.
 
 
 def start(options: Mapping[str, object], imports: Sequence[str]) -> None:
-    """Start Java with these settings of Spark, unless it runs, and import modules meanwhile.
+    """Start Java with these Spark settings, unless it runs, and import modules meanwhile.
 
     Blocks until both are done. Raises what an import raises.
     """
@@ -59,7 +59,7 @@ def _initialize(classes: tuple[str, ...]) -> None:
 
     try:
         java.load_classes(classes)
-    except JAVA_ERRORS as error:  # another version of Spark, or the end of the program
+    except JAVA_ERRORS as error:  # another Spark version, or the end of the program
         logger.debug("Not initialized ahead: %s", error)
 
 

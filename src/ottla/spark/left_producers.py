@@ -100,11 +100,11 @@ class Places:
     """Where the producers of the tasks of one sink are left."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        """`settings` are those of the producers: the name of the sink, and its cluster among others."""
+        """`settings` configure the producers: the name of the sink and its cluster among others."""
         directory = os.environ.get(DIRECTORIES, "").split(",")[0]
         name = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()
         self._prefix = f"{directory}/ottla-{name[:32]}." if directory else None
 
     def of_task(self, task: int) -> Place:
-        """That of one task."""
+        """Return the place of one task's producer."""
         return Place(None if self._prefix is None else f"{self._prefix}{task}")

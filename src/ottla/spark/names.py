@@ -77,7 +77,7 @@ _CREDENTIALS: Final = (
     "OAUTHBEARER supports only client credentials: set sasl.oauthbearer.token.endpoint.url and "
     "sasl.oauthbearer.client.credentials.client.id and .client.secret"
 )
-_NO_OBJECTS: Final = "it is a Python object, but options of Spark are strings"
+_NO_OBJECTS: Final = "it is a Python object, but Spark options are strings"
 _REFUSED: Final = {
     "interceptor.classes": _NO_CLASSES,
     "config.providers": "values are used literally; read files and variables in the program that sets the options",

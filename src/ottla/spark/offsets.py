@@ -1,7 +1,7 @@
 """Plans the offsets of micro-batches with pure functions: their ends, their tasks, and lost records.
 
-A position is the next offset to read. Spark stores the positions of a query as JSON, `{"topic": {"0": 123}}`. The
-format is that of Spark's Kafka source, so each of the two sources can read a checkpoint of the other. The source calls:
+A position is the next offset to read. Spark stores the positions of a query as JSON, `{"topic": {"0": 123}}`. Spark's
+Kafka source has the same format, so each of the two sources can read a checkpoint of the other. The source calls:
 
     positions(json) -> reconcile(start, latest, ...) -> admit(start, latest, ...) -> json_of(end)
     plan(start, end, ...) -> split(ranges, ...) or pack(ranges)
@@ -240,7 +240,7 @@ def split(
 
 FEW_TASKS: Final = 32
 FEW_OFFSETS: Final = 250
-"""A micro-batch of at most so many offsets is one task. If a program needs long for them, the query falls behind, so
+"""A micro-batch of at most this many offsets is one task. If a program needs long for them, the query falls behind, so
 that the next micro-batches are larger, and have more tasks again."""
 PACKED_OFFSETS: Final = 1_000
 
@@ -250,7 +250,7 @@ def pack(ranges: Iterable[OffsetRange], few: int = 0) -> list[tuple[OffsetRange,
 
     A task has a fixed cost of about 10 ms. Ranges with at most `few` offsets together are one task. Otherwise up to
     `FEW_TASKS` ranges have a task each. If there are more, adjacent ranges share a task while they have at most
-    `PACKED_OFFSETS` offsets together, and at most so many that there are about `FEW_TASKS` tasks.
+    `PACKED_OFFSETS` offsets together, and few enough for about `FEW_TASKS` tasks.
     """
     parts = [r for r in ranges if r.size > 0]
     total = sum(r.size for r in parts)

@@ -1,4 +1,4 @@
-"""Reads and checks the options of `format("ottla")`, which are those of Spark's Kafka source and sink.
+"""Reads and checks the options of `format("ottla")`: Spark's Kafka source and sink have the same.
 
 Names are Spark's and not case-sensitive. The prefix `kafka.` leads to the settings of our clients, which have Kafka's
 names. A misspelt, missing or contradictory option raises OptionError with a suggestion. An option that only tunes the

@@ -24,7 +24,7 @@ _MAX_MILLIS: Final = (2**63 - 1) // 1000
 
 @cache
 def arrow_schema(include_headers: bool = False) -> pa.Schema:
-    """Return the Arrow schema of `read_range`, which is that of Spark's Kafka source."""
+    """Return the Arrow schema of `read_range`; Spark's Kafka source has the same."""
     fields = [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -89,7 +89,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `rng` in batches of `arrow_schema(include_headers)` that are not empty.
 
-    The parameters and errors are those of `read_columns`.
+    Parameters and errors are the same as in `read_columns`.
     """
     schema = arrow_schema(include_headers)
     for columns in read_columns(

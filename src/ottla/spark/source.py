@@ -97,7 +97,7 @@ class DataLossError(Exception):
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """Return the columns of a read: those of Spark's Kafka source, with typed key and value if they have a format."""
+    """Return the columns of a read: as in Spark's Kafka source, with typed key and value if they have a format."""
     key: DataType = BinaryType()
     value: DataType = BinaryType()
     if options.formats:

@@ -8,7 +8,7 @@ micro-batch.
 
 Two tasks may choose at the same time. So the ends are committed in a transaction: a task commits only if no other task
 has initialized the transactional id of the table since this task found that nothing was chosen. A task that is fenced
-starts again, and finds what the other one has chosen.
+starts again, and finds the other task's ends.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class TablePlace:
 
 @dataclass(frozen=True)
 class Extent:
-    """What a read of a table sees: the records of a topic from `firsts` to before `ends`."""
+    """The visible part of a table: the records of a topic from `firsts` to before `ends`."""
 
     topic_id: str
     firsts: Positions
@@ -193,7 +193,7 @@ def _ends_of_batch(
     }
     started_s = time.monotonic()
     while True:
-        # Ignores open transactions: that of a killed task would block this until it times out.
+        # Ignores open transactions: a killed task's transaction would block this until it times out.
         ends = chosen_ends(admin.list_group_offsets(group, partitions), batch.number)
         if ends is not None:
             return ends

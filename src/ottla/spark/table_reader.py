@@ -48,7 +48,7 @@ def read_table(
 
 
 def _key(options: TableOptions, task: int, fixed: Positions | None, batch: MicroBatch | None) -> Hashable:
-    """What tells copies apart. Queries do not share copies, because they are at different positions."""
+    """Return a key for each different copy. Queries do not share copies, because they are at different positions."""
     source = options.source
     client = (tuple(sorted(source.client.items())), source.isolation_level)
     formats = (source.value_format, tuple(sorted(source.formats.items())))

@@ -1,6 +1,6 @@
 """`format("ottla-table")`: the latest record of each key of a topic, read again in each micro-batch.
 
-It is for `ottla.streams`, which registers it. The options are those of a batch read with `format("ottla")`, and:
+It is for `ottla.streams`, which registers it. It has the options of a batch read with `format("ottla")`, and:
 
 - `subscribe` names one topic.
 - `groupPrefix`: a streaming query commits the ends of the table in each micro-batch to the group with this prefix and

@@ -64,7 +64,7 @@ def write_task_once(plan: Plan, once: ExactlyOnce, batches: Iterator[pa.RecordBa
     """Write the rows of one task, unless an earlier attempt has. Raises SinkError, WriteFailed, ExactlyOnceError."""
     context = TaskContext.get()
     if context is None:
-        raise WriteFailed("exactlyOnce needs a task of Spark")
+        raise WriteFailed("exactlyOnce needs a Spark task")
     attempt = identify(once, context.partitionId(), context.getLocalProperty, context.attemptNumber())
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -114,7 +114,7 @@ def _write(
         _commit(producer, attempt, marker)
     except ClientError as error:
         is_early = isinstance(error, RequestTimedOut) and not task.is_acknowledged
-        task.finish()  # The error of a row says more than that of its transaction.
+        task.finish()  # The error of a row says more than its transaction's error.
         if not is_early:
             raise
         _commit(producer, attempt, marker)  # Continues the first call, whose time the rows took.

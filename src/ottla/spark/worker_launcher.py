@@ -1,4 +1,4 @@
-"""Starts a Python process of Spark as a fork of `worker_server`, in place of the Python interpreter.
+"""Starts Spark's Python process as a fork of `worker_server`, in place of the Python interpreter.
 
 `worker_server` copies this text to a script, which Spark starts as its `python`. To start in milliseconds, the script
 runs without `site` and imports only what the interpreter already contains. It sends its arguments, environment and

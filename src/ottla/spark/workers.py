@@ -36,7 +36,7 @@ def tune_worker() -> None:
 
     Call it at the start of everything that Spark runs in a worker.
 
-    Does nothing in a process that is not a reusable worker of Spark, and little in repeated calls. The first call, and
+    Does nothing in a process that is not a reusable Spark worker, and little in repeated calls. The first call, and
     each call after new imports, excludes all existing objects from later garbage collections. So call it before
     creating objects that need garbage collection.
     """

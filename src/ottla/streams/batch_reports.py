@@ -94,7 +94,7 @@ def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, 
 
 def _stores(run: Run, report: Mapping[str, Any]) -> tuple[Store, ...]:
     stores = report.get("stateOperators", ())
-    # Spark names its own operators; those of the program are in the same order if each has one store.
+    # Spark names its own operators; the program's operators are in the same order if each has one store.
     names = run.operators if len(run.operators) == len(stores) else ()
     return tuple(
         Store(

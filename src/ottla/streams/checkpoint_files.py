@@ -1,4 +1,4 @@
-"""The contents of the files that Ottla adds to a checkpoint of Spark. Without I/O and Spark.
+"""The contents of the files that Ottla adds to a Spark checkpoint. Without I/O and Spark.
 
 PROGRAM_FILE describes the program, so that a changed program is refused with the difference. START_FILE says where a
 pipeline starts after `ottla stream reset`. `checkpoints` reads and writes them through Hadoop's file systems,
@@ -25,7 +25,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """What a checkpoint says about the program that made it."""
+    """The description of a program in its checkpoint."""
 
     shuffle_partitions: int
     sources: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a program declares: streams and tables (inputs), outputs, and pipelines. Does not import Spark.
+"""The declarations of a program: streams and tables (inputs), outputs, and pipelines. Does not import Spark.
 
     @pipeline(exactly_once=True)
     def wordcount(lines=stream("lines", value="text")):
@@ -123,7 +123,7 @@ Outputs: TypeAlias = Output | Sequence[Output]
 class Pipeline:
     """A named function from streams and tables to outputs. Calling it calls the function, e.g. with static DataFrames.
 
-    Its name is that of its checkpoint, its consumer group, and the beginning of its transactional ids.
+    Its checkpoint and its consumer group have its name, and its transactional ids begin with it.
     """
 
     name: str
@@ -226,10 +226,10 @@ def table(
 ) -> Any:
     """Declare the latest value of each key of a compacted topic as an input. Raises StreamsError.
 
-    The columns are `key`, which names the column with the keys as text, and those of the value as in `stream`. A key
+    The columns are `key`, which names the column with the keys as text, and the value's columns as in `stream`. A key
     whose latest record has no value is deleted. With `broadcast`, joins send the whole table to each task.
 
-    With `as_of`, the table is that of a time, and not current: a datetime or text in ISO format, in UTC without a zone;
+    With `as_of`, the table is not current, but as of a time: a datetime or text in ISO format, in UTC without a zone;
     or an offset for each partition, before which the records are.
     """
     _check_topic(topic)
@@ -254,7 +254,7 @@ def to(
 
     `key` is a column, written as text or bytes, or several, written as JSON. All columns are fields of the value in
     JSON, Avro or Protobuf; text and bytes have one column besides the key, or the column `value`. `timestamp` and
-    `headers` name columns that become those of the record, and are not part of the value. `deleted` names a column of
+    `headers` name columns that become the record's own, and are not part of the value. `deleted` names a column of
     booleans: where it is true, the record has no value (a tombstone), which deletes its key from a table.
 
     `mode` is "append" for rows that do not change (filters, joins), "updates" for each change of a count or another

@@ -25,7 +25,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class QueryDescription:
-    """One query of Spark: its output mode, operators with state, and the topics that it writes."""
+    """One Spark query: its output mode, operators with state, and the topics that it writes."""
 
     name: str
     mode: str

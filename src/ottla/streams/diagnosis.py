@@ -246,7 +246,7 @@ def _watermark(status: Status, facts: Facts) -> Finding | None:
     return Finding(
         "watermark held back",
         f"The watermark ({now}) is held back by {slowest.topic}, partition {partitions}: no records {since}. With "
-        "several streams, event time is that of the slowest, so windows and joins wait.",
+        "several streams, the slowest one has the event time, so windows and joins wait.",
         [f"The next record of {slowest.topic} moves it. With idle=, an idle stream follows the clock."],
     )
 

@@ -1,7 +1,7 @@
 """Drawings of pipelines: topics and queries as boxes, and arrows between them; for Mermaid, and as SVG. Without Spark.
 
-The SVG has layers from left to right: a box is to the right of those that it gets records from. It needs no font of its
-own, since the width of a box is that of its longest line in a font of fixed width.
+The SVG has layers from left to right: a box is to the right of the boxes that it gets records from. It needs no font of
+its own, since a box is as wide as its longest line in a font of fixed width.
 """
 
 from __future__ import annotations

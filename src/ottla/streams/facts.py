@@ -1,4 +1,4 @@
-"""What a diagnosis knows and finds. Without I/O, clock or Spark."""
+"""The facts and findings of a diagnosis. Without I/O, clock or Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeySample:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the brokers say now."""
+    """The state of the inputs in the brokers."""
 
     now_ms: int
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -65,7 +65,7 @@ MOST_RESTARTS: Final = 20
 
 @dataclass(frozen=True)
 class Failure:
-    """What failed, in one line; and whether a restart may help."""
+    """The reason in one line, and whether a restart may help."""
 
     kind: Kind
     reason: str
@@ -103,10 +103,10 @@ def classify(text: str) -> Failure:
 
 
 def text_of(error: Exception) -> str:
-    """Return the text of an exception of Spark; if Spark could not abort a write after a failure, that of the failure.
+    """Return the text of a Spark exception; if Spark could not abort a write after a failure, the text of the failure.
 
-    Then the exception says only that, and the failure is its cause. Of an exception of Java that pyspark does not know,
-    the text begins with the class, and has Java's trace.
+    Then the exception says only that, and the failure is its cause. The text of a Java exception that pyspark does not
+    know begins with the class, and has Java's trace.
     """
     text, cause = java_text(error), cause_of(error)
     if text is not None:
@@ -116,7 +116,7 @@ def text_of(error: Exception) -> str:
 
 
 def classify_exception(error: Exception) -> Failure:
-    """Return the failure that an exception of this process describes; of a group, one that is not retriable."""
+    """Return the failure that an exception of this process describes; of a group, a failure that is not retriable."""
     if isinstance(error, ExceptionGroup):
         return min(map(classify_exception, error.exceptions), key=lambda each: each.is_retriable)
     kind = type(error)
@@ -144,5 +144,5 @@ class Restarts:
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self.count, 16))
 
     def one_more(self) -> Restarts:
-        """The restarts after another one."""
+        """The restarts after one more."""
         return Restarts(self.count + 1)

@@ -1,4 +1,4 @@
-"""What the brokers say about the inputs of pipelines before a run: their partitions, and the ends of their logs."""
+"""The inputs of pipelines before a run, from the brokers: their partitions, and the ends of their logs."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def read_inputs(spark: SparkSession, pipeline: Pipeline, settings: Settings, gro
 def read_sample(
     spark: SparkSession, pipeline: Pipeline, settings: Settings, ranges: Mapping[str, Mapping[int, tuple[int, int]]]
 ) -> dict[str, DataFrame]:
-    """Return the inputs of a pipeline as batches: of streams the records from an offset to before another one.
+    """Return the inputs of a pipeline as batches: of streams the records in a range of offsets.
 
     `ranges` has them by topic and partition. Invalid records are omitted. Tables are read as they are now.
     """
@@ -183,8 +183,8 @@ def _with_time(rows: DataFrame, given: Stream, has_ticks: bool) -> DataFrame:
             )
         if has_ticks:
             rows = rows.withColumn(given.time, F.coalesce(F.col(f"`{TICK}`"), F.col(given.time)))
-        # Without this filter, Spark would move those of the program before the watermark, and "the key is not null"
-        # of a join: the event time would be that of the remaining records, and records with a time would be deleted.
+        # Without this filter, Spark would move the program's filters before the watermark, and "the key is not null"
+        # of a join: only the remaining records would have an event time, and records with a time would be deleted.
         # It moves nothing before a filter that looks random. (It knows that rand() is less than 1, but not this.)
         never = F.rand(0) * 2 > 3
         is_kept = (F.col(f"`{TICK}`").isNull() | never) if has_ticks else ~never

@@ -28,7 +28,7 @@ def handled(stop: threading.Event) -> Iterator[None]:
 
     def handle(name: str) -> None:
         if not stop.is_set():
-            logger.info("Stopping after the running batches: signal of Java=SIG%s", name)
+            logger.info("Stopping after the running batches: signal to Java=SIG%s", name)
             stop.set()
 
     with java.handled_signals(_SIGNALS, handle):

@@ -28,7 +28,7 @@ def find_neighbours(path: Path) -> None:
 
 
 def load_pipelines(path: Path, names: Sequence[str] = ()) -> list[Pipeline]:
-    """Import a file and return its pipelines: all, or those of these names. Raises StreamsError."""
+    """Import a file and return its pipelines: all, or those with these names. Raises StreamsError."""
     find_neighbours(path)
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None:

@@ -67,7 +67,7 @@ def get(table: Table, key: str | bytes, bootstrap: str | None, client: Mapping[s
 def find(table: Table, key: str | bytes, client: Mapping[str, str], *, all_partitions: bool = False) -> Found | None:
     """Return the latest record of a key, of its partition or with the latest timestamp of all partitions.
 
-    The partition is that of Kafka's default partitioner. Raises StreamsError, TableError, OptionError, FormatError,
+    Kafka's default partitioner chooses the partition. Raises StreamsError, TableError, OptionError, FormatError,
     ClientError.
     """
     wanted = key.encode() if isinstance(key, str) else key

@@ -97,7 +97,7 @@ def _at(status: Status, ends: Mapping[TopicPartition, int]) -> Status:
             replace(each, end=ends.get(TopicPartition(given.topic, each.partition), each.end))
             for each in given.partitions
         ]
-        # Of omitted partitions the offsets are not known: what has arrived since in the other ones is added.
+        # The offsets of omitted partitions are not known: only records that have arrived in the others are added.
         lag = given.lag + sum(each.lag for each in partitions) - sum(each.lag for each in given.partitions)
         inputs.append(replace(given, partitions=partitions, lag=lag))
     return replace(status, inputs=inputs)
@@ -135,7 +135,7 @@ def _sample_partition(client: Mapping[str, object], partition: TopicPartition, e
 
 
 def _newest(client: Mapping[str, object], partition: TopicPartition, end: int) -> Iterator[Record[bytes, bytes]]:
-    """Yield the newest records of a partition: at most 1,000 offsets, 4 MiB, or those of 5 s."""
+    """Yield the newest records of a partition: at most 1,000 offsets, 4 MiB, and 5 s."""
     size, deadline_s = 0, time.monotonic() + SAMPLE_S
     settings: dict[str, Any] = {**client, "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
     with Consumer(settings) as consumer:

@@ -33,7 +33,7 @@ _CASES: Final = re.compile(r"\b(?:upper|lower|initcap)\(")
 
 @dataclass(frozen=True)
 class Operators:
-    """What a plan does with streams."""
+    """The operators of a plan that process streams."""
 
     stateful: tuple[Operator, ...]
     is_streaming: bool

@@ -40,7 +40,7 @@ _NAMES: Final = ("topic", "key", "value", "headers", "timestamp")
 
 @dataclass(frozen=True)
 class Query:
-    """One query of Spark: outputs with the same output mode, and records for topics of invalid records."""
+    """One Spark query: outputs with the same output mode, and records for topics of invalid records."""
 
     name: str
     mode: Literal["append", "update"]
@@ -52,7 +52,7 @@ class Query:
 
 
 def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> StreamingQuery:
-    """Start a query from its checkpoint. Raises StreamsError, and exceptions of Spark."""
+    """Start a query from its checkpoint. Raises StreamsError, and Spark exceptions."""
     rows, options = _rows_and_options(query, settings)
     options |= settings.of_clients()
     if pipeline.exactly_once:
@@ -92,7 +92,7 @@ def _batch_writer(options: Mapping[str, str], shared: SharedTasks | None) -> Cal
 def _rows_and_options(query: Query, settings: Settings) -> tuple[DataFrame, dict[str, str]]:
     if len(query.outputs) == 1 and not query.dead_letters:
         rows, formats = shape(query.outputs[0])
-        # Spark counts the rows of a sink, but not those of foreachBatch.
+        # Spark counts the rows of a sink, but not the rows in foreachBatch.
         counted = rows if query.mode == "append" else _counted(rows, query.outputs[0])
         return counted, {**formats, "topic": query.outputs[0].topic}
     encoded = [_counted(_encode(output, settings), output) for output in query.outputs]
@@ -162,7 +162,7 @@ def _value(output: Output) -> tuple[Column, dict[str, str]]:
             raise StreamsError(f"to({output.topic!r}): there are no columns for the value")
         schema = output.schema
         if schema is None and output.value == "avro" and output.deleted is not None:
-            # A tombstone has no value, but values are not null: the schema is that of an output without tombstones.
+            # A tombstone has no value, but values are not null: an output without tombstones has this schema.
             schema = avro_schema(StructType([output.rows.schema[name] for name in names]))
         options = format_options("value", output.value, schema)
         return F.struct(*map(_quoted, names)), {name: text for name, text in options.items() if text}

@@ -1,4 +1,4 @@
-"""Divides the outputs of a pipeline into queries of Spark, and checks them before one starts."""
+"""Divides the outputs of a pipeline into Spark queries, and checks them before one starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ottla.streams.pickling import reason_of, without_traces
 from ottla.streams.settings import Settings
 
 _END: Final = re.compile(r"(?: SQLSTATE: \w+)?;?$")
-"""The end of a line of Spark, before a plan."""
+"""The end of Spark's message, before a plan."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _divide(spark: SparkSession, pipeline: Pipeline, settings: Settings, outputs
 
 
 def _with_operators(query: Query, operators: Mapping[str, Operators]) -> Query:
-    """Add what the plans of its outputs do; `operators` has those of each topic."""
+    """Add what the plans of its outputs do; `operators` are by topic."""
     found = [operators[output.topic] for output in query.outputs]
     return replace(
         query,
@@ -101,7 +101,7 @@ def _outputs(pipeline: Pipeline, inputs: Inputs) -> tuple[Output, ...]:
 
 @contextmanager
 def _errors_of(pipeline: Pipeline) -> Iterator[None]:
-    """Raise errors of Spark and of declarations as StreamsError, with the name of the pipeline."""
+    """Raise errors from Spark and from declarations as StreamsError, with the name of the pipeline."""
     name = f"Pipeline {pipeline.name!r}"
     try:
         yield
@@ -117,7 +117,7 @@ def _errors_of(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what an exception of Spark says, without the plan."""
+    """Return the message of a Spark exception, without the plan."""
     return _END.sub("", text_of(error).strip().splitlines()[0])
 
 

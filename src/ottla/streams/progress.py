@@ -1,4 +1,4 @@
-"""What the queries of a session report after each micro-batch: offsets, invalid and late records, state."""
+"""Spark's reports about the micro-batches of a session: offsets, invalid and late records, state."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _QUERY_ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 @dataclass(frozen=True)
 class Reset:
-    """What a reset changes."""
+    """The changes of a reset."""
 
     pipeline: str
     checkpoint: Path
@@ -78,7 +78,7 @@ def read_program(checkpoint: Path) -> StoredProgram | None:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What files say about a pipeline."""
+    """The files of a pipeline."""
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -144,7 +144,7 @@ def execute(admin: Admin, reset: Reset) -> None:
         _move_group(admin, group, reset.starts)
     for group in reset.table_groups:
         _move_group(admin, group, {})
-    # Also that of a reset that crashed after its rename.
+    # Also the directory of a reset that crashed after its rename.
     if old.exists():
         shutil.rmtree(old)
 

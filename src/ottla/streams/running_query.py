@@ -1,4 +1,4 @@
-"""One query of Spark while its pipeline runs: its start, its restarts after failures, and its stop."""
+"""One Spark query while its pipeline runs: its start, its restarts after failures, and its stop."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class RunningQuery:
         return None
 
     def _process_all(self, execution: StreamingQuery) -> None:
-        """Wait until the records of now are processed. Raises StreamsError, and exceptions of Spark.
+        """Wait until the records of now are processed. Raises StreamsError, and Spark exceptions.
 
         Spark's call has no deadline. In a thread, with a connection to Java of its own, it does not keep this thread
         from calling Java afterwards, to stop the query.

@@ -1,6 +1,6 @@
-"""Runs pipelines: starts their queries, restarts those that may succeed, and ends after the running micro-batches.
+"""Runs pipelines: starts their queries, restarts queries that may succeed, and ends after the running micro-batches.
 
-Everything runs in the driver: one session of Spark for each pipeline, since each has its number of shuffle partitions.
+Everything runs in the driver: one Spark session for each pipeline, since each has its number of shuffle partitions.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def run(
 ) -> tuple[Status, ...]:
     """Run pipelines until SIGTERM, SIGINT or SIGHUP, or with `once` up to the current ends of their topics.
 
-    Without pipelines, runs those of the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
+    Without pipelines, runs all in the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
-    clients. `latency` replaces that of the pipelines. Uses the running session of Spark, or starts one with `master`.
+    clients. `latency` replaces the pipelines' own. Uses the running Spark session, or starts one with `master`.
     Blocks. Raises StreamsError for a wrong program, and PipelineFailed if a pipeline fails and a restart would not
-    help; the other ones are stopped. Returns what each query has done; meanwhile, its status is in the topic
+    help; the others are stopped. Returns the statuses of the queries; meanwhile, these are in the topic
     `__ottla_streams`.
     """
     chosen = choose(pipelines or pipelines_of(sys.modules["__main__"]), (), "The program")
@@ -156,11 +156,11 @@ class _Planned:
     progress: Progress
     starts: Starts
     new: StoredProgram | None
-    """What a new checkpoint says about the program; None for a checkpoint that exists."""
+    """The description for a new checkpoint; None if the checkpoint exists."""
 
 
 class Runner:
-    """The queries of some pipelines in one session of Spark. Call `start`, `watch`, then always `stop`."""
+    """The queries of some pipelines in one Spark session. Call `start`, `watch`, then always `stop`."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Runner:
         return PipelineFailed(f"{reason}: a new run continues after the last finished micro-batches")
 
     def statuses(self) -> tuple[Status, ...]:
-        """What each query has done so far."""
+        """Return the status of each query so far."""
         now_ms = units.now_ms()
         return tuple(each.status(now_ms) for each in (*self._ended_queries, *self._queries))
 

@@ -27,7 +27,7 @@ class Settings:
     """The settings of a run."""
 
     client: Mapping[str, str]
-    """Settings that all clients of Kafka have, by Kafka's names; `bootstrap.servers` is one of them."""
+    """Settings that all Kafka clients have, by Kafka's names; `bootstrap.servers` is one of them."""
     checkpoints: str
     """A directory that all nodes can reach; it has a directory for each pipeline."""
     once: bool = False

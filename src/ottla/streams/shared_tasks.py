@@ -14,7 +14,7 @@ logger = logging.getLogger("ottla.streams")
 
 
 class SharedTasks:
-    """Puts the micro-batches of a query into shared tasks, unless this version of Spark is not known."""
+    """Puts the micro-batches of a query into shared tasks, unless this Spark version is not known."""
 
     def __init__(self, query: str) -> None:
         self._query = query
@@ -41,7 +41,7 @@ class SharedTasks:
             except UnknownPlanError as error:
                 self._is_known = False
                 logger.warning(
-                    "Query %s writes invalid records in tasks and transactions of their own: this version of Spark "
+                    "Query %s writes invalid records in tasks and transactions of their own: this Spark version "
                     "has other internals: %s",
                     self._query,
                     error,

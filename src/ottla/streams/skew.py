@@ -1,6 +1,6 @@
 """Finds skew: a partition, or a key of an operator with state, that has most of the records. Without I/O or Spark.
 
-One task of Spark reads a partition, and one task processes a key of an operator with state. If most records are in one
+One Spark task reads a partition, and one task processes a key of an operator with state. If most records are in one
 of them, the other tasks have little to do. The run itself finds slow tasks and their keys (`slow_tasks`).
 """
 
@@ -21,7 +21,7 @@ SKEWED_KEYS: Final = 0.5
 """A key is a finding if it has more than this share of the newest records."""
 LONGEST_KEY: Final = 60
 SKEWED_LOAD: Final = 1.5
-"""A task has too many rows if it has so many times its share."""
+"""A task has too many rows if it has this many times its share."""
 RECENT_MS: Final = 300_000
 """A slow task that was seen longer ago is not reported."""
 PROBLEM_MS: Final = 10_000
@@ -81,7 +81,7 @@ def skewed_partition(status: Status, facts: Facts) -> Finding | None:
 
 
 def slow_task(status: Status, facts: Facts) -> Finding | None:
-    """Return a finding about a task that ran much longer than the other ones, with its most frequent key if known."""
+    """Return a finding about a task that ran much longer than the others, with its most frequent key if known."""
     slow = status.slow
     if slow is None or facts.now_ms - slow.at_ms > RECENT_MS:
         return None

@@ -1,4 +1,4 @@
-"""Finds a task of the running micro-batch that takes much longer than the other ones, and samples its keys.
+"""Finds a task of the running micro-batch that takes much longer than the others, and samples its keys.
 
 Spark's own store of stages and tasks is asked while a micro-batch runs for long. The sample (`key_samples`) is made in
 a thread, at most once a minute, and only after such a task was found.
@@ -34,9 +34,9 @@ logger = logging.getLogger("ottla.streams")
 SLOW_MS: Final = 5_000
 """A task that has run for less is not slow."""
 SLOW_FACTOR: Final = 2
-"""A slow task takes at least so many times as long as half of the other ones."""
+"""A slow task takes at least this many times as long as half of the others."""
 FEW: Final = 4
-"""Of so many tasks of a stage, at most one still runs, if it is slow."""
+"""Of this many tasks of a stage, at most one still runs, if it is slow."""
 INTERVAL_MS: Final = 5_000
 """How often Spark is asked about the tasks."""
 SAMPLE_INTERVAL_MS: Final = 60_000

@@ -1,4 +1,4 @@
-"""The start of a run: it is repeated while a broker or a process of Spark is unavailable, and says so meanwhile."""
+"""The start of a run: it is repeated while a broker or a Spark process is unavailable, and says so meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Started = TypeVar("Started")
 
 @dataclass
 class Start:
-    """The attempts to start. `statuses` are those of the pipelines, whose queries are not known before."""
+    """The attempts to start. `statuses` are by pipeline, whose queries are not known before."""
 
     statuses: Sequence[Status]
     publisher: Publisher | None

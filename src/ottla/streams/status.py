@@ -50,14 +50,14 @@ class FrequentKey:
 
 @dataclass(frozen=True)
 class SlowTask:
-    """A task that runs much longer than the other ones of its stage: its share of the rows may be too large."""
+    """A task that runs much longer than the others of its stage: its share of the rows may be too large."""
 
     at_ms: int
     """When it was seen last."""
     stage: int
     """The number of the stage in Spark."""
     task: int
-    """The number of the task in its stage, which is that of the shuffle partition."""
+    """The number of the task in its stage, and of its shuffle partition."""
     tasks: int
     """The tasks of the stage."""
     running_ms: int
@@ -97,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Partition:
-    """How far a query is in a partition: it has processed the records before `offset`; `end` is that of the log."""
+    """How far a query is in a partition: it has processed the records before `offset`; `end` is the end of the log."""
 
     partition: int
     offset: int

@@ -38,7 +38,7 @@ STOP_S = 60.0
 
 
 def session() -> SparkSession:
-    """Start a session of Spark for tests on two cores."""
+    """Start a Spark session for tests on two cores."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
     settings: dict[str, Any] = {
         "spark.ui.enabled": False,

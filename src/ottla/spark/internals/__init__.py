@@ -1,6 +1,6 @@
 """The adapter to private API of Spark: the only place that uses py4j, Java objects, and private names of pyspark.
 
-Each function says which private API it uses, and in which versions of pyspark that exists: ottla supports 4.2 and 4.3.
+Each function says which private API it uses, and in which pyspark versions that exists: ottla supports 4.2 and 4.3.
 `tests/spark/test_internals.py` calls each of them in a real session; `make spark-versions` does so with each supported
 version. Everything else in `ottla.spark` and `ottla.streams` uses public API only (`tests/unit/test_tidy.py`).
 

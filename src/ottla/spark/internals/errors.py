@@ -8,8 +8,8 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""Exceptions that pyspark has a class for, and all other exceptions of Java, such as of a process that was killed."""
+"""Exceptions that pyspark has a class for, and all other Java exceptions, such as after a process was killed."""
 JAVA_ERRORS: Final = (Py4JError, OSError)
 """Exceptions of a call after Java has ended, or of a name that Java does not have; includes `Py4JJavaError`."""
 JAVA_EXCEPTION: Final = Py4JJavaError
-"""An exception of Java that pyspark has no class for."""
+"""A Java exception that pyspark has no class for."""

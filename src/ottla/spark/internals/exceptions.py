@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def java_text(error: BaseException) -> str | None:
-    """Return class, message and trace of an exception of Java that pyspark has no class for; None for another one.
+    """Return class, message and trace of a Java exception that pyspark has no class for; None for other exceptions.
 
     Uses `Py4JJavaError.java_exception` by its name, and the form of its text (pyspark 4.2 to 4.3).
     """
@@ -14,7 +14,7 @@ def java_text(error: BaseException) -> str | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception of Java or Python.
+    """Return the first line of a Java or Python exception.
 
     Uses `Py4JJavaError.java_exception` by its name (pyspark 4.2 to 4.3).
     """

@@ -20,7 +20,7 @@ WORKER_MODULES: Final = (
 SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 """The process of a source. It gets nothing on its standard input, whose other end Java has until it dies."""
 VALUE_MODULES: Final = ("pyspark.testing.utils", "pyspark.sql.pandas.types")
-"""What pyspark imports when it first sends a value to Java, with numpy and pandas."""
+"""Modules that pyspark imports when it first sends a value to Java, with numpy and pandas."""
 
 SESSION_CLASSES: Final = (
     "org.apache.spark.sql.ml.InternalFunctionRegistration$",
@@ -30,7 +30,7 @@ SESSION_CLASSES: Final = (
 """Classes whose static fields each session or query computes, in this order: functions with Scala's reflection, and
 the tables of the parser."""
 CASE_CLASSES: Final = ("org.apache.spark.sql.catalyst.util.CollationAwareUTF8String",)
-"""What `upper`, `lower` and `initcap` need: a table of all characters, which takes more than a second."""
+"""The class for `upper`, `lower` and `initcap`, which computes a table of all characters for more than a second."""
 CHECKPOINT_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Renames a file in this process; the default starts a process of the operating system for each file."""
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -28,7 +28,7 @@ def zip_parts(batch: DataFrame) -> DataFrame:
     """Return the rows of a micro-batch in foreachBatch: partition p has partition p of each part of their union.
 
     There are as many partitions as the widest part with `observe` has; other parts are made as wide, without a shuffle.
-    Rows that are not a union are returned as they are. Raises UnknownPlanError, and exceptions of Java. Uses
+    Rows that are not a union are returned as they are. Raises UnknownPlanError, and Java exceptions. Uses
     `DataFrame._jdf`, `SparkSession._jsparkSession`, `SparkContext._jvm` and `_jsc`, and Java's RDDs above (pyspark 4.2
     to 4.3).
     """
