@@ -12,10 +12,10 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers docs wheels clean
+.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers spark-versions docs wheels clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo-environment:
 	$(call install,run)
@@ -70,6 +70,9 @@ bench: dev-environment peers ## Race stock Kafka, 15 minutes, for the table in d
 
 peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka and Spark's connector (Maven), kcat (Debian), kafkajs (npm)
 	@$(BIN)/python -m tests.peers fetch
+
+spark-versions: dev-environment ## Test the adapter to private API of Spark with each supported pyspark, in environments of their own
+	@$(BIN)/python tools/spark_versions.py $(ONLY)
 
 docs: dev-environment ## Regenerate the generated tables in docs/ and the types of the clients' settings
 	@$(BIN)/python -m ottla.broker.protocol_table > docs/protocol.md
