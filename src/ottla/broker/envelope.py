@@ -6,11 +6,12 @@ and the client's address.
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.protocol import frames
 from ottla.protocol.message import Message
 from ottla.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -30,7 +31,8 @@ _NO_TAGS = b"\0"
 _PRINCIPAL_VERSION = b"\0\0"
 
 
-class Client(NamedTuple):
+@value
+class Client:
     """The client whose request was forwarded. Handlers use it like a connection."""
 
     principal: str
@@ -74,8 +76,9 @@ def decode_response(context: RequestContext, response: EnvelopeResponse) -> Mess
 
 def client_of(request: EnvelopeRequest, listener: str) -> Client:
     """The client that sent the enclosed request. Raises KafkaError."""
+    address = request.client_host_address
     try:
-        host = str(ipaddress.ip_address(request.client_host_address))
+        host = socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address from envelope") from error
     return Client(decode_principal(request.request_principal), host.removeprefix("::ffff:"), listener, False, {})
@@ -117,6 +120,6 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 def _address(host: str) -> bytes:
     try:
-        return ipaddress.ip_address(host).packed
-    except ValueError:
+        return socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host.partition("%")[0])
+    except OSError:
         return bytes(4)

@@ -16,16 +16,17 @@ MAX_INT64: Final = (1 << 63) - 1
 _MOST_DIGITS: Final = len(str(MAX_INT64))
 _DECIMALS: Final = 20
 """Digits after the decimal point that count."""
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
-_ISO_DURATION = re.compile(
-    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?",
-    re.ASCII,
+# Compiled at their first use.
+_AMOUNT = r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)"
+_ISO_DURATION = (
+    r"(?a)P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 )
 
 
 def parse_amount(text: str) -> tuple[str, str] | None:
     """Split `1.5 GiB` into the number and its unit in lower case; None if the text has another form."""
-    amount = _AMOUNT.fullmatch(text.strip())
+    amount = re.fullmatch(_AMOUNT, text.strip())
     return None if amount is None else (amount[1], amount[2].lower())
 
 
@@ -46,13 +47,13 @@ def size_factor(unit: str) -> int | None:
 
 def parse_duration(text: str) -> int:
     """Return the milliseconds of `90s`, `1h30min`, `10 minutes` or ISO 8601's `PT1H30M`, `P7D`; raises ValueError."""
-    iso = _ISO_DURATION.fullmatch(text.strip().upper())
+    iso = re.fullmatch(_ISO_DURATION, text.strip().upper())
     if iso is not None and any(iso.groups()):
         amounts = [
             (number, unit) for number, unit in zip(iso.groups(), ("w", "d", "h", "m", "s"), strict=True) if number
         ]
     else:
-        amounts = _AMOUNT.findall(text)
+        amounts = re.findall(_AMOUNT, text)
         if not amounts or "".join(number + unit for number, unit in amounts) != text.replace(" ", ""):
             raise ValueError(f"{text!r} is not a duration: write it as 90s, 1h30min, 7d or PT1H30M")
     try:

@@ -8,7 +8,6 @@ Immutable; `with_dynamic` returns a copy with dynamic settings.
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from ottla.common.errors import KafkaError
 from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
@@ -346,6 +345,8 @@ def suggest(name: str) -> str | None:
         return topic_synonym[0].name
     if name in TOPIC_SETTINGS:
         return None
+    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+
     close = get_close_matches(name, BROKER_SETTINGS, n=1, cutoff=0.75)
     return close[0] if close else None
 

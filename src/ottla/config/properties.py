@@ -1,10 +1,7 @@
 """Java's `.properties` text: `key=value`, `key: value`, `key value`, comments, escapes, continued lines."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from os import PathLike
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
@@ -35,13 +32,14 @@ def format_properties(properties: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
-def load_properties(path: "Path") -> dict[str, str]:
+def load_properties(path: str | PathLike[str]) -> dict[str, str]:
     """Parse a file; raises OSError, or ValueError with the file's name.
 
     The file is UTF-8, with or without a byte order mark. A file that is not valid UTF-8 is read as ISO 8859-1, which is
     what Java does with every file.
     """
-    data = path.read_bytes()
+    with open(path, "rb") as file:
+        data = file.read()
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is text in UTF-16: save it as UTF-8")
     try:

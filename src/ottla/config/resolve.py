@@ -6,12 +6,15 @@ brokers, the broker's file, the default. Within a layer the first of the synonym
 results until a setting changes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import dropwhile
 from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, unknown_directories, violation
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
@@ -86,7 +89,8 @@ _SINGLE_NODE_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value 
 _CLUSTER_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in CLUSTER_DEFAULT_VALUES.items()}
 
 
-class _Layers(NamedTuple):
+@value
+class _Layers:
     dynamic_broker: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     static: BrokerConfig

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.common.values import value
 from ottla.config.listeners import parse_address
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Address(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeRoles:
     """The roles of a node, and the addresses of its quorum."""
 

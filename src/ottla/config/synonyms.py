@@ -1,11 +1,13 @@
 """The broker settings that supply the defaults of topics and groups. The first that is set in a layer wins."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from ottla.common.values import value
 from ottla.config.settings import GROUP_SETTINGS, TOPIC_SETTINGS
 
 
-class BrokerSynonym(NamedTuple):
+@value
+class BrokerSynonym:
     """A broker setting; `factor` converts its unit to that of the topic setting."""
 
     name: str

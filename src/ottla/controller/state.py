@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.controller.rules import ConfigRules
 from ottla.controller.sessions import Sessions
 from ottla.metadata.image import MetadataImage, PartitionImage
@@ -35,7 +35,7 @@ class RandomSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ControllerSettings:
     """The node's own settings. `topic_policy` may raise POLICY_VIOLATION."""
 
@@ -98,7 +98,7 @@ class State:
         return topic
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome(Generic[R]):
     """The records of an operation, appended atomically, and the response once they are committed."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.common.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Names:
     """The settings' names, and the topic's fixed settings."""
 
@@ -47,7 +47,7 @@ INTERNAL_TOPIC_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InternalTopicSettings:
     """How one topic is created."""
 

@@ -1,13 +1,17 @@
 """`LogConfig`: the settings of a topic that its logs use. Names and defaults are Kafka's."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from ottla.common.values import value
 
 _INT64_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogConfig:
     """Sizes in bytes, times in milliseconds; -1 means no limit, as in Kafka."""
 
@@ -31,23 +35,23 @@ class LogConfig:
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
     @classmethod
-    def from_topic_config(cls, values: Mapping[str, object]) -> "LogConfig":
+    def from_topic_config(cls, values: Mapping[str, object]) -> LogConfig:
         """Create from Kafka's names ("segment.bytes") and typed values; other names are ignored."""
         return cls().with_overrides(values)
 
-    def with_overrides(self, values: Mapping[str, object]) -> "LogConfig":
+    def with_overrides(self, values: Mapping[str, object]) -> LogConfig:
         """A copy with the given settings replaced."""
         changes: dict[str, Any] = {}
-        for name, value in values.items():
+        for name, given in values.items():
             attribute = name.replace(".", "_")
-            if attribute not in self.__slots__ or value is None:
+            if attribute not in self.__match_args__ or given is None:
                 continue
             if attribute == "cleanup_policy":
-                changes[attribute] = _policies(value)
+                changes[attribute] = _policies(given)
             elif attribute == "min_cleanable_dirty_ratio":
-                changes[attribute] = float(str(value))
+                changes[attribute] = float(str(given))
             else:
-                changes[attribute] = int(str(value))
+                changes[attribute] = int(str(given))
         return replace(self, **changes)
 
     @property

@@ -5,15 +5,17 @@ A directory goes offline when its disk fails (`fail`); its logs then raise KAFKA
 lock and the checkpoints belong to the manager.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.common.shortage import is_shortage
+from ottla.common.values import value
 from ottla.log import storage
 from ottla.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -35,7 +37,7 @@ _shortages = RateLimitedLog(logger, lines=1, period_s=10.0)
 _REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Opening:
     """What the checkpoints say about a log before its directory is read.
 
@@ -49,7 +51,7 @@ class Opening:
     cleaned_to: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DirectoryInfo:
     """A description of a log directory. The sizes of its volume are -1 while it is offline."""
 
@@ -64,7 +66,7 @@ class LogDirectory:
     """One of log.dirs. `on_failure` is called once, on the thread that met the error."""
 
     def __init__(
-        self, path: str, files: Files, on_failure: Callable[["LogDirectory", OSError], None] | None = None
+        self, path: str, files: Files, on_failure: Callable[[LogDirectory, OSError], None] | None = None
     ) -> None:
         self.path = path
         self.files = files

@@ -1,8 +1,11 @@
 """`LogManagerPorts`: what the log manager calls outside of its package."""
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
+from ottla.common.values import value
 from ottla.log.directory import DirectoryInfo
 
 
@@ -10,7 +13,8 @@ def _at_once(work: Callable[[], None]) -> None:
     work()
 
 
-class LogManagerPorts(NamedTuple):
+@value
+class LogManagerPorts:
     """What the log manager calls: `directory_failed` once for each directory, `in_background` for slow work."""
 
     directory_failed: Callable[[DirectoryInfo, OSError], None] | None = None

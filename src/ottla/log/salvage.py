@@ -27,12 +27,12 @@ MOST_BYTES = 1 << 30
 # What a small copy counts, so that their number is bounded, too.
 _LEAST_COUNTED = 1 << 20
 _CHUNK = 1 << 20
-_NAME = re.compile(r"\d{20}\.log\.\d+-(?P<number>\d+)\.(?:replaced|removed)")
+_NAME = r"\d{20}\.log\.\d+-(?P<number>\d+)\.(?:replaced|removed)"
 
 
 def is_copy(name: str) -> bool:
     """Whether a file of a partition's directory is a copy of bytes that a repair took out."""
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(_NAME, name) is not None
 
 
 def save_bytes(segment: Segment, start: int, end: int, kind: str) -> str:
@@ -66,7 +66,7 @@ def _new_path(segment: Segment, position: int, kind: str) -> str:
 def _copies_in(files: Files, directory: str) -> list[tuple[int, str]]:
     """Number and name of each copy, oldest first."""
     names = files.list(directory)
-    return sorted((int(found["number"]), name) for name in names if (found := _NAME.fullmatch(name)))
+    return sorted((int(found["number"]), name) for name in names if (found := re.fullmatch(_NAME, name)))
 
 
 def limit(files: Files, directory: str, newest: set[str]) -> None:

@@ -7,9 +7,10 @@ ends there. Gaps between offsets are accepted (see `repair`). Cost: each byte is
 once; again if the offset of a batch was corrected, which producers and indices had seen.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from ottla.common.errors import KafkaError
+from ottla.common.values import value
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producer_state import ProducerState
 from ottla.log.repair import realign, repair_stretch, sound_batch
@@ -21,7 +22,8 @@ from ottla.records.survey import CRC, FRAME, LOOK, MORE, OFFSET, Survey
 _WRONG = {FRAME: "size or magic", CRC: "CRC", OFFSET: "offset"}
 
 
-class Bounds(NamedTuple):
+@value
+class Bounds:
     """What is known about a segment before it is read.
 
     All batches end below `end_offset`. Below `synced_to`, the segment was on disk before the crash. `ends_at` is its

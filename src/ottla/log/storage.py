@@ -3,15 +3,17 @@
 The lock is the same as Kafka's (a POSIX record lock on `.lock`), so Kafka and Ottla exclude each other.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
 import re
 import struct
-from typing import NamedTuple
 
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 from ottla.common.shortage import is_shortage
+from ottla.common.values import value
 from ottla.config.properties import parse_properties
 from ottla.log.files import Files
 from ottla.records.checksum import crc32c
@@ -39,7 +41,8 @@ def refuse_shortage(error: OSError) -> None:
         ) from error
 
 
-class MetaProperties(NamedTuple):
+@value
+class MetaProperties:
     """The identity of a log directory. Without entries in an old file, `node_id` is -1 and `directory_id` is zero."""
 
     cluster_id: str

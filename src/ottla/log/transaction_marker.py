@@ -1,11 +1,13 @@
 """The control record that ends a transaction (KIP-98)."""
 
+from __future__ import annotations
+
 import struct
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.records import (
     BatchHeader,
     Buffer,
@@ -20,7 +22,8 @@ _VALUE = Struct(">hi")
 _LONGEST_CACHED = 128  # more than the size of a marker of a leader, which is decoded once for all partitions
 
 
-class Marker(NamedTuple):
+@value
+class Marker:
     """The content of a transaction marker."""
 
     aborted: bool
@@ -28,7 +31,8 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-class TransactionEnd(NamedTuple):
+@value
+class TransactionEnd:
     """The end of a producer's transaction, to be written into a partition.
 
     With a `transaction_version` of 2 or more the producer's epoch was bumped for the end of this very transaction

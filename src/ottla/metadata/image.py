@@ -8,11 +8,11 @@ images therefore costs one `is` per part, however many topics there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.common.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
+from ottla.common.values import value
 
 if TYPE_CHECKING:
     from ottla.protocol.metadata_records import (
@@ -132,31 +132,27 @@ class BrokerImage(NamedTuple):
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-def _empty() -> Mapping[Any, Any]:
-    return _NOTHING
-
-
-@dataclass(frozen=True, slots=True)
+@value
 class MetadataImage:
     """The metadata after the record at `offset`, which was written in `epoch` (both -1 before the first record)."""
 
     offset: int = NO_OFFSET
     epoch: int = -1
-    features: Mapping[str, int] = field(default_factory=_empty)
-    brokers: Mapping[int, BrokerImage] = field(default_factory=_empty)
-    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=_empty)
-    topics_by_name: Mapping[str, TopicImage] = field(default_factory=_empty)
-    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=_empty)
-    colliding_names: Mapping[str, str] = field(default_factory=_empty)
+    features: Mapping[str, int] = _NOTHING
+    brokers: Mapping[int, BrokerImage] = _NOTHING
+    controllers: Mapping[int, RegisterControllerRecord] = _NOTHING
+    topics_by_name: Mapping[str, TopicImage] = _NOTHING
+    topics_by_id: Mapping[Uuid, TopicImage] = _NOTHING
+    colliding_names: Mapping[str, str] = _NOTHING
     """Topic names with '.' or '_', by their name in metrics (all '_'), where two topics must not collide."""
-    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=_empty)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = _NOTHING
     """Settings by (type, name); never an empty dict. The name "" of type BROKER has the defaults of all brokers."""
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_empty)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = _NOTHING
     producer_ids_next: int = 0
     """The first producer id that is not allocated."""
-    acls: Mapping[Uuid, AccessControlEntryRecord] = field(default_factory=_empty)
-    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=_empty)
-    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=_empty)
+    acls: Mapping[Uuid, AccessControlEntryRecord] = _NOTHING
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = _NOTHING
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = _NOTHING
 
     @property
     def metadata_version(self) -> int:

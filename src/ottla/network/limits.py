@@ -1,9 +1,11 @@
 """Limits on connections and their memory, from the broker's settings."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from ottla.common.values import value
 from ottla.config import BrokerConfig
 
 _UNLIMITED = 2**31 - 1
@@ -11,7 +13,8 @@ _UNLIMITED = 2**31 - 1
 DEFAULT_BUFFERED_BYTES = 512 * 1024 * 1024
 
 
-class Limits(NamedTuple):
+@value
+class Limits:
     """The limits; the default is Kafka's if Kafka has the setting."""
 
     max_connections: int = _UNLIMITED
@@ -30,7 +33,7 @@ class Limits(NamedTuple):
     backlog: int = 1024
 
     @classmethod
-    def from_config(cls, config: BrokerConfig) -> "Limits":
+    def from_config(cls, config: BrokerConfig) -> Limits:
         """The limits of a broker's settings; `Server.limits` is replaced when the settings change."""
         idle_ms = config.int("connections.max.idle.ms")
         queued_bytes = config.int("queued.max.request.bytes")

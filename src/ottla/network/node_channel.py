@@ -20,11 +20,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ottla.common.completion import Completion
 from ottla.common.jitter import random_share
+from ottla.common.values import value
 from ottla.network.client import ClientConnection
 from ottla.network.errors import ConnectFailed, ConnectionClosed, NetworkError, UnsupportedRequest
 from ottla.protocol.message import Message
@@ -42,7 +42,7 @@ MOST_WAITING: Final = 1_000
 CLOSED_BY_THIS_NODE: Final = "The channel was closed by this node"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ChannelOptions:
     """How connections are opened, with the values of Kafka's controllers."""
 
@@ -57,7 +57,8 @@ class ChannelOptions:
 DEFAULT_OPTIONS: Final = ChannelOptions()
 
 
-class _Request(NamedTuple):
+@value
+class _Request:
     """A request, the highest and lowest version in which it may be sent, and when it fails, in the loop's time."""
 
     message: Message

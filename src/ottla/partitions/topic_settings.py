@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.common.values import value
 from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
 
 
-class TopicSettings(NamedTuple):
+@value
+class TopicSettings:
     """The values of a topic's settings, which all its partitions share."""
 
     log: LogConfig

@@ -4,14 +4,18 @@ The numbers are those of the declarations in `messages/` (a test compares them),
 They say what can be read and written; what a broker serves is decided by its dispatcher.
 """
 
+from __future__ import annotations
+
 import importlib
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from ottla.common.values import value
 from ottla.protocol.message import NEVER, Message
 
 
-class ApiInfo(NamedTuple):
+@value
+class ApiInfo:
     """One API. `flexible_from` is above every version if none is flexible."""
 
     key: int

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ottla.common.ids import ZERO_UUID, Uuid
+from ottla.common.values import value
 from ottla.raft.values import Endpoints, Node, ReplicaKey
 from ottla.raft.voters import DYNAMIC_VOTERS, NO_VOTERS, STATIC_VOTERS, VersionRange, Voter, VoterSet
 
 ALL_VERSIONS = VersionRange(STATIC_VOTERS, DYNAMIC_VOTERS)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QuorumConfig:
     """A replica's identity and settings. Times in milliseconds, with Kafka's defaults."""
 

@@ -6,15 +6,15 @@ A change of the role cancels all of them: a response that arrives later is ignor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ottla.common.values import state
 from ottla.raft.messages import Request
 from ottla.raft.values import Node
 
 FOREVER = 1 << 62
 
 
-@dataclass(slots=True)
+@state
 class _Connection:
     request_id: int
     request: Request | None

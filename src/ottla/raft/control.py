@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.common.control_types import ControlType
+from ottla.common.values import value
 from ottla.protocol import control_records as wire
 from ottla.protocol.control_records import decode_control_key, encode_control_key
 from ottla.protocol.message import Message
@@ -20,7 +20,7 @@ LEADER_CHANGE_VERSION = 0
 """Kafka 4.3 writes and reads only this version, also with kraft.version 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaderChange:
     """The first record of a leader's epoch."""
 
@@ -29,7 +29,7 @@ class LeaderChange:
     granting_voters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KRaftVersion:
     """The level of kraft.version from this record on."""
 

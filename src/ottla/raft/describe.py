@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ottla.common.values import value
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.state import QuorumState
 from ottla.raft.values import Endpoints, ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaDescription:
     """One voter or observer. Times are in wall-clock milliseconds, -1 if unknown."""
 
@@ -21,7 +21,7 @@ class ReplicaDescription:
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QuorumDescription:
     """Leader, epoch, high watermark (-1 before the first commit of the epoch), and the progress of each replica."""
 

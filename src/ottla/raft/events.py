@@ -10,9 +10,9 @@ before it executes the next effect. A flush is reported when it is done; meanwhi
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from ottla.common.values import value
 from ottla.raft.control import ControlRecord, KRaftVersion
 from ottla.raft.messages import Request, Response
 from ottla.raft.values import Election, LogEnd, Node, SnapshotId
@@ -27,7 +27,7 @@ Token: TypeAlias = Hashable
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Started:
     """The node has started. `end` is the end of its log after recovery; records below `flushed_offset` are on disk."""
 
@@ -42,12 +42,12 @@ class Started:
     start_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ticked:
     """`RaftCore.deadline_ms` has passed. An earlier tick has no effect."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Appended:
     """Records of one epoch were appended: by this leader, or from a fetch response. The log ends at `end_offset`."""
 
@@ -58,14 +58,14 @@ class Appended:
     """False if more batches of the same fetch response follow."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Flushed:
     """Everything below `end_offset` is on disk."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotsChanged:
     """A snapshot was written or deleted. Names all snapshots, with their sizes, and where the log starts."""
 
@@ -73,14 +73,14 @@ class SnapshotsChanged:
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotRejected:
     """The effect `LoadSnapshot` failed: the fetched snapshot is damaged. Its file is deleted, the log is as before."""
 
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SnapshotLoaded:
     """The effect `LoadSnapshot` was executed: the snapshot is on disk, and the log is empty and starts at its end."""
 
@@ -89,7 +89,7 @@ class SnapshotLoaded:
     controls: Controls = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """A request of another node, or of an administrator. `Respond` with the same token answers it, at once or later."""
 
@@ -97,7 +97,7 @@ class Received:
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Responded:
     """The response to a request that this node sent. Responses to forgotten requests are ignored."""
 
@@ -105,21 +105,21 @@ class Responded:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failed:
     """A request was not answered: the connection failed, or the response cannot be read."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Disconnected:
     """A node closed its connections or refuses them, so that its process has probably ended."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UpgradeRequested:
     """UpdateFeatures sets kraft.version. `Respond` gets a VoterChangeResponse."""
 
@@ -128,14 +128,14 @@ class UpgradeRequested:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResignRequested:
     """This leader is to resign from `epoch`, e.g. because its disk fails. Another epoch: no effect."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ShutdownRequested:
     """The node stops soon: a leader resigns, and no voter stands for election. See `RaftCore.may_stop`."""
 
@@ -160,7 +160,7 @@ Event: TypeAlias = (
 # -- effects ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Persist:
     """Write the election to disk and sync it, before any later effect. `kraft_version` selects the file's version."""
 
@@ -169,14 +169,14 @@ class Persist:
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Truncate:
     """Truncate the log to `offset`."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendControl:
     """Append these control records as one batch of `epoch`, then report `Appended` with the versions and voters."""
 
@@ -184,26 +184,26 @@ class AppendControl:
     records: tuple[ControlRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendFetched:
     """Append the records of the FetchResponse of this event, and report `Appended` after each batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Flush:
     """Flush the log at least up to `end_offset`, then report `Flushed`. Until then there is no other Flush."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BeginSnapshot:
     """Create the file of a snapshot that is fetched from the leader; an incomplete one with this id is deleted."""
 
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendSnapshot:
     """Append the bytes of the FetchSnapshotResponse of this event to the snapshot's file, at `position`."""
 
@@ -211,7 +211,7 @@ class AppendSnapshot:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LoadSnapshot:
     """The snapshot is complete: check and sync it, replace the whole log with it, then report `SnapshotLoaded`.
 
@@ -221,14 +221,14 @@ class LoadSnapshot:
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Commit:
     """All records below `high_watermark` are committed: replay and publish them."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """Send a request to another node; it or its response may be lost. Report `Responded` or `Failed` with the id."""
 
@@ -237,7 +237,7 @@ class Send:
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Respond:
     """Answer the request with this token. The connection may be closed already."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ottla.common.values import state, value
 from ottla.raft import quorum
 from ottla.raft.connections import FOREVER
 from ottla.raft.events import Token
@@ -23,7 +24,7 @@ CAUGHT_UP_MS = 3_600_000
 UNKNOWN = -1
 
 
-@dataclass(slots=True)
+@state
 class Replica:
     """The progress of one replica. Times are on the monotonic clock, -1 if unknown."""
 
@@ -45,7 +46,7 @@ class Replica:
         self.end_offset = offset
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ParkedFetch:
     """A fetch that waits for records or for a higher high watermark."""
 

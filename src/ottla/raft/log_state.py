@@ -6,21 +6,20 @@ this log; see there why that suffices to compare the logs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ottla.common.values import value
 from ottla.raft.values import BOOTSTRAP_SNAPSHOT, LogEnd, SnapshotId
 
 EMPTY = LogEnd(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Diverged:
     """The other log contains records that this log does not. Both agree at most up to `end`."""
 
     end: LogEnd
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NeedsSnapshot:
     """The other log ends before this log's start, so that it continues with this snapshot."""
 

@@ -6,10 +6,10 @@ if known, the epoch's leader with its endpoints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode
+from ottla.common.values import value
 from ottla.raft.values import NO_NODE, NO_SNAPSHOT, Endpoints, LogEnd, ReplicaKey, SnapshotId
 from ottla.raft.voters import VersionRange
 
@@ -18,7 +18,7 @@ UNKNOWN_HIGH_WATERMARK = -1
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VoteRequest:
     """A candidate asks a voter for its vote. A pre-vote asks whether it would get it, in its present epoch."""
 
@@ -30,7 +30,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BeginQuorumEpochRequest:
     """A leader announces itself to a voter."""
 
@@ -41,7 +41,7 @@ class BeginQuorumEpochRequest:
     endpoints: Endpoints
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndQuorumEpochRequest:
     """A leader resigns, and names the voters that should succeed it, the best first."""
 
@@ -52,7 +52,7 @@ class EndQuorumEpochRequest:
     endpoints: Endpoints
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchRequest:
     """A replica fetches the records after `end`, up to which its log is on disk."""
 
@@ -65,7 +65,7 @@ class FetchRequest:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchSnapshotRequest:
     """A replica fetches the bytes of a snapshot from `position` on."""
 
@@ -77,7 +77,7 @@ class FetchSnapshotRequest:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddVoterRequest:
     """Add a voter that already fetches as an observer."""
 
@@ -88,7 +88,7 @@ class AddVoterRequest:
     ack_when_committed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveVoterRequest:
     """Remove a voter."""
 
@@ -96,7 +96,7 @@ class RemoveVoterRequest:
     voter: ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UpdateVoterRequest:
     """A voter reports its endpoints and versions to the leader."""
 
@@ -107,7 +107,7 @@ class UpdateVoterRequest:
     kraft_versions: VersionRange
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ApiVersionsRequest:
     """The leader asks a future voter which levels of kraft.version it supports."""
 
@@ -115,7 +115,7 @@ class ApiVersionsRequest:
 # -- responses -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VoteResponse:
     """Whether the vote was granted."""
 
@@ -126,7 +126,7 @@ class VoteResponse:
     granted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QuorumEpochResponse:
     """The response to BeginQuorumEpoch and EndQuorumEpoch."""
 
@@ -136,7 +136,7 @@ class QuorumEpochResponse:
     leader_endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchResponse:
     """Records, or why there are none. With `has_records`, the shell adds the records from the request's offset on."""
 
@@ -153,7 +153,7 @@ class FetchResponse:
     has_records: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FetchSnapshotResponse:
     """A part of a snapshot: `length` bytes from `position` on, of `size`. The shell adds or takes the bytes."""
 
@@ -167,7 +167,7 @@ class FetchSnapshotResponse:
     length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VoterChangeResponse:
     """The response to AddRaftVoter, RemoveRaftVoter and UpdateFeatures."""
 
@@ -175,7 +175,7 @@ class VoterChangeResponse:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UpdateVoterResponse:
     """The response to UpdateRaftVoter."""
 
@@ -185,7 +185,7 @@ class UpdateVoterResponse:
     leader_endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ApiVersionsResponse:
     """The levels of kraft.version that a node supports; None if it does not know the feature."""
 

@@ -14,10 +14,10 @@ itself stays leader until its removal is committed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from ottla.common.values import state
 from ottla.raft.ballot import Ballot
 from ottla.raft.connections import FOREVER
 from ottla.raft.values import ReplicaKey, SnapshotId
@@ -46,7 +46,7 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
 }
 
 
-@dataclass(slots=True)
+@state
 class Unattached:
     """Waits for a leader. Deadlines are on the monotonic clock."""
 
@@ -54,7 +54,7 @@ class Unattached:
     election_deadline_ms: int = FOREVER
 
 
-@dataclass(slots=True)
+@state
 class Prospective:
     """Asks for pre-votes until the deadline."""
 
@@ -63,7 +63,7 @@ class Prospective:
     election_deadline_ms: int
 
 
-@dataclass(slots=True)
+@state
 class Candidate:
     """Asks for votes until the deadline."""
 
@@ -74,7 +74,7 @@ class Candidate:
     """A voter rejected this candidate, so that the deadline was shortened."""
 
 
-@dataclass(slots=True)
+@state
 class SnapshotFetch:
     """A snapshot that is fetched in parts: `position` bytes are here."""
 
@@ -84,7 +84,7 @@ class SnapshotFetch:
     """All parts are here, and the shell replaces the log with the snapshot."""
 
 
-@dataclass(slots=True)
+@state
 class Follower:
     """Fetches from the leader, and stands for election if it does not answer until the deadline."""
 
@@ -101,7 +101,7 @@ class Follower:
     """No fetch is sent before: the last snapshot was damaged."""
 
 
-@dataclass(slots=True)
+@state
 class Resigned:
     """Sends EndQuorumEpoch to each voter until it acknowledges, or until the deadline."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ottla.common.values import state
 from ottla.raft.events import Token
 from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 
 
-@dataclass(slots=True)
+@state
 class PendingChange:
     """A change between its request and its commit.
 
@@ -26,7 +25,7 @@ class PendingChange:
     """The offset of the VotersRecord, once it is appended."""
 
 
-@dataclass(slots=True)
+@state
 class PendingUpgrade:
     """A higher level of kraft.version, between its request and its commit."""
 

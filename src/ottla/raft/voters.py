@@ -10,9 +10,9 @@ Without such a record the configuration names the voters (kraft.version 0), and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from ottla.common.values import value
 from ottla.raft.values import Endpoint, Endpoints, Node, ReplicaKey, address_of
 
 STATIC_VOTERS, DYNAMIC_VOTERS = 0, 1
@@ -33,7 +33,7 @@ class VersionRange(NamedTuple):
 ONLY_STATIC = VersionRange()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Voter:
     """One voter: its replica, its endpoints, and the levels of kraft.version that it supports."""
 
@@ -42,7 +42,7 @@ class Voter:
     kraft_versions: VersionRange = ONLY_STATIC
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class VoterSet:
     """An immutable set of voters, at most one per node id, ascending by node id."""
 

@@ -10,12 +10,14 @@ The batch is changed in place if the topic uses log append time or if its max ti
 another codec needs a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (record errors), KIP-937 (bounds).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.records import kernels
 from ottla.records.batch import (
     CODEC_MASK,
@@ -72,7 +74,7 @@ class RecordError(KafkaError):
         self.record_errors = list(record_errors)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProduceRules:
     """The topic's settings that apply to a produced batch."""
 

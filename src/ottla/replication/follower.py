@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from ottla.common.errors import ErrorCode
+from ottla.common.values import value
 
 UNKNOWN_EPOCH = -1
 
@@ -52,7 +53,8 @@ class Position(NamedTuple):
     log_start_offset: int
 
 
-class FetchAnswer(NamedTuple):
+@value
+class FetchAnswer:
     """The leader's answer to a fetch of one partition."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -73,7 +75,8 @@ class Action(Enum):
     NOTHING = "fetch again"
 
 
-class Step(NamedTuple):
+@value
+class Step:
     """An action, with its offset if it has one."""
 
     action: Action

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.replication.replica import ANY_BROKER_EPOCH, Replica, ReplicaFetch, not_a_replica
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class ClusterView:
         return ANY_BROKER_EPOCH if broker is None else broker.epoch
 
 
-class IsrProposal(NamedTuple):
+@value
+class IsrProposal:
     """A change of the ISR to request with AlterPartition: (node id, broker epoch) of each member, and on what state."""
 
     members: tuple[tuple[int, int], ...]
@@ -51,7 +53,8 @@ class IsrProposal(NamedTuple):
         return tuple(node_id for node_id, _ in self.members)
 
 
-class IsrDecision(NamedTuple):
+@value
+class IsrDecision:
     """The state of a partition after AlterPartition, by the controller's answer."""
 
     leader_epoch: int

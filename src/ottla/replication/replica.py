@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 
 UNKNOWN_OFFSET = -1
 ANY_BROKER_EPOCH = -1
 
 
-class ReplicaFetch(NamedTuple):
+@value
+class ReplicaFetch:
     """A follower as its fetch describes it. `broker_epoch` is -1 before version 15, `leader_epoch` if not given."""
 
     node_id: int

@@ -7,10 +7,11 @@ failure it is unknown what the leader knows, and the next fetch names every part
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
+from ottla.common.values import value
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -26,7 +27,8 @@ Key = tuple[Uuid, int]
 """Topic id and partition index."""
 
 
-class FetchSettings(NamedTuple):
+@value
+class FetchSettings:
     """The settings of a fetcher, named as Kafka's `replica.fetch.*`, in milliseconds and bytes."""
 
     wait_max_ms: int = 500

@@ -5,7 +5,6 @@ and `1g` (1,024 cubed).
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from ottla.common import units
 from ottla.common.failure import Failure, failing_on, reading
@@ -23,7 +22,7 @@ def name_and_value(word: str, option: str = "") -> tuple[str, str]:
 def read_properties(path: str) -> dict[str, str]:
     """Read a properties file; raises Failure with exit code 2."""
     with reading(f"the file {path}"), failing_on(ValueError):
-        return load_properties(Path(path))
+        return load_properties(path)
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SOFTWARE_SINCE_VERSION = 3
 # Version 4 fixed how a minimum of 0 is understood: older clients do not see such features (KAFKA-17011).
 ZERO_MINIMUM_SINCE_VERSION = 4
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE = r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 
 
 def handle(
@@ -38,7 +38,7 @@ def handle(
     """List the served APIs; INVALID_REQUEST if the client's software name or version is malformed."""
     if context.api_version >= SOFTWARE_SINCE_VERSION:
         name, version = request.client_software_name, request.client_software_version
-        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+        if not (re.fullmatch(_SOFTWARE, name) and re.fullmatch(_SOFTWARE, version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = name
         context.connection.software_version = version

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import TopicPartition, Uuid
+from ottla.common.values import value
 from ottla.metadata.features import DIRECTORIES_FROM
 from ottla.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -40,7 +40,7 @@ TIMEOUT_S = 30.0
 MOST_PER_REQUEST = 2_250
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AssignmentPorts:
     """The broker's parts. `directory_of` returns where a replica's log is, None if it is not open."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.cluster.control.connections import BrokerConnections
@@ -25,6 +24,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.timers import CallLater, TimerHandle
+from ottla.common.values import value
 
 if TYPE_CHECKING:
     from ottla.cluster.metadata.log import Operation
@@ -42,7 +42,7 @@ LATE_MS = 1_000
 MOST_CALLS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DutySettings:
     """The controller's own settings. Leaders are not balanced without `balance_interval_ms`."""
 

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.timers import CallLater, TimerHandle
+from ottla.common.values import value
 from ottla.protocol.message import Message
 from ottla.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -73,7 +73,7 @@ class LifecycleState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LifecycleSettings:
     """Times in milliseconds."""
 
@@ -102,7 +102,7 @@ class Sender(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LifecyclePorts:
     """The broker as the lifecycle uses it. `image` returns the published metadata; `give_up` stops the node with a
     message.

@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ottla.cluster.metadata.batches import batches_of
 from ottla.cluster.metadata.loading import load, load_or_start_over, write_synced
@@ -40,6 +40,7 @@ from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, finish
+from ottla.common.values import value
 from ottla.common.work import Worker
 from ottla.controller import ConfigRules, Controller, Outcome
 from ottla.log.log import Log
@@ -60,7 +61,8 @@ Listener = Callable[["MetadataImage | None", MetadataImage], None]
 Operation: TypeAlias = Callable[[Controller], "Outcome[R] | Slices[Outcome[R]]"]
 
 
-class _Waiting(NamedTuple):
+@value
+class _Waiting:
     """An operation's response, sent once everything below `end_offset` is committed and `image` is published."""
 
     end_offset: int

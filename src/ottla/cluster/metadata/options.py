@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ottla.cluster.metadata.snapshotting import MetadataLogSettings, RunInThread
 from ottla.cluster.quorum.transport import QuorumTransport
@@ -11,6 +10,7 @@ from ottla.common.errors import KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.system_random import SystemRandom
 from ottla.common.timers import CallLater
+from ottla.common.values import value
 from ottla.common.work import Worker
 from ottla.controller import ControllerSettings
 from ottla.controller.state import RandomSource
@@ -18,7 +18,7 @@ from ottla.log.files import Files
 from ottla.raft import QuorumConfig
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeIdentity:
     """A node, its cluster, and the log directory of its metadata."""
 
@@ -27,14 +27,14 @@ class NodeIdentity:
     directory_id: Uuid = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MetadataOptions:
     """Settings of the metadata log and its controller, and the parts of the process that they use."""
 
-    settings: MetadataLogSettings = field(default_factory=MetadataLogSettings)
+    settings: MetadataLogSettings = MetadataLogSettings()
     controller_settings: ControllerSettings | None = None
-    files: Files = field(default_factory=Files)
-    random: RandomSource = field(default_factory=SystemRandom)
+    files: Files = Files()
+    random: RandomSource = SystemRandom()
     run_in_thread: RunInThread | None = None
     """Runs each fsync in a thread; without it, each fsync blocks."""
     on_failure: Callable[[KafkaError], None] | None = None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.log.files import Files
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, METADATA_VERSION_NAMES
 from ottla.protocol.control_records import (
@@ -59,7 +60,8 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
 
 
-class Snapshot(NamedTuple):
+@value
+class Snapshot:
     """The contents of a snapshot file."""
 
     records: list[Message]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.cluster.metadata import snapshots
@@ -17,6 +16,7 @@ from ottla.cluster.metadata.snapshots import SnapshotId, SnapshotWriter
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.shortage import ShortageError
+from ottla.common.values import value
 from ottla.log.log import Log
 from ottla.metadata.features import record_version
 from ottla.metadata.image import MetadataImage
@@ -33,7 +33,7 @@ _RETRY_MS = 60_000
 RunInThread = Callable[[Callable[[], None]], Completion[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MetadataLogSettings:
     """Kafka's `metadata.log.*` and `metadata.max.*`; sizes in bytes, times in milliseconds, 0 for no interval."""
 

@@ -1,9 +1,12 @@
 """The address that a node announces when it is ready."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from ottla.common.values import value
 
 
-class Bootstrap(NamedTuple):
+@value
+class Bootstrap:
     """The address that clients connect to first; the controller's if the node serves no clients."""
 
     host: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.cluster.metadata import snapshots
 from ottla.cluster.metadata.loading import controls_in
 from ottla.cluster.metadata.snapshots import PARTIAL_SUFFIX, SUFFIX, DamagedSnapshotError, Snapshot
 from ottla.cluster.metadata.snapshots import SnapshotId as SnapshotFileId
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.records import BatchHeader, check_crc, iter_batches
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class FetchedBatch(NamedTuple):
+@value
+class FetchedBatch:
     """One batch, with the control records that matter for the quorum."""
 
     data: bytearray

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +31,7 @@ from ottla.common.control_types import ControlType
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.common.shortage import ShortageError
+from ottla.common.values import value
 from ottla.metadata.delta import MetadataError
 from ottla.protocol.control_records import decode_control_key
 from ottla.protocol.wire import DecodeError
@@ -95,7 +95,7 @@ class ReplicaOwner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReplicaParts:
     """The parts of the process that a replica uses. Without a transport it reaches no other node."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.metadata import snapshots
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.values import value
 from ottla.raft import messages as m
 from ottla.raft import wire_requests, wire_responses
 from ottla.raft.events import Event, Received, Respond, UpgradeRequested
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 8 << 20
 
 
-class _Asked(NamedTuple):
+@value
+class _Asked:
     """A request without a response; `request` is None for an upgrade of kraft.version."""
 
     request: m.Request | None

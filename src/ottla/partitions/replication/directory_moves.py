@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
+from ottla.common.values import value
 from ottla.log.moves import LogMoves
 from ottla.metadata.features import DIRECTORIES_FROM
 
@@ -50,7 +50,7 @@ RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MovePorts:
     """The parts of the broker that a move uses."""
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
+from ottla.common.values import value
 from ottla.log.follower import append_as_follower, restart_at
 from ottla.network.errors import ConnectionClosed, NetworkError
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
@@ -74,7 +75,8 @@ class Channel(Protocol):
         ...
 
 
-class FetcherContext(NamedTuple):
+@value
+class FetcherContext:
     """The state that all fetchers of this node share."""
 
     cluster: ClusterView
