@@ -14,7 +14,7 @@ from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import COORDINATOR, Effect, Refresh, Send
-from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.group_member import Duty
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ClientError, ConnectionLost

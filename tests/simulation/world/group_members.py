@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.consumer.assignors import ASSIGNORS
+from ottla.clients.consumer.commits import GroupMembership
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Refresh, Send
-from ottla.clients.consumer.group_member import NO_GENERATION, GroupMember
+from ottla.clients.consumer.group_member import NO_GENERATION
 from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
 from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
 from ottla.clients.consumer.membership import Membership
@@ -64,7 +65,7 @@ class GroupProcess:
             max_poll_interval_ms=POLL_MS,
             is_broker_assigned=assignor is None,
         )
-        self.member: GroupMember = (
+        self.member: GroupMembership = (
             HeartbeatMembership(settings, self._outbox, ConsumerHeartbeats(settings), name)
             if assignor is None
             else Membership(settings, self._outbox)

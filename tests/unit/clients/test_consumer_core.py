@@ -9,8 +9,8 @@ import pytest
 
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
-from ottla.clients.consumer.member_states import MOVES, Duty, State
-from ottla.clients.consumer.membership import Membership
+from ottla.clients.consumer.group_member import Duty
+from ottla.clients.consumer.membership import MOVES, Membership, State
 from ottla.clients.consumer.record import Record, make_record, record_class
 from ottla.clients.consumer.requests import read_offsets
 from ottla.clients.consumer.settings import read_settings

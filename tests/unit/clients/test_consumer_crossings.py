@@ -12,8 +12,7 @@ from ottla.clients.consumer.client import ConsumerClient
 from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, Send
-from ottla.clients.consumer.member_states import State
-from ottla.clients.consumer.membership import Membership
+from ottla.clients.consumer.membership import Membership, State
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import BrokerUnavailable, ClientError, ConnectionLost, IllegalGeneration
 from ottla.clients.offsets import OffsetAndMetadata

@@ -10,10 +10,9 @@ import pytest
 from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effects import Effect, ForgetCoordinator, Outbox, Refresh, Send
-from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
+from ottla.clients.consumer.group_member import Duty
+from ottla.clients.consumer.heartbeat_membership import MOVES, HeartbeatMembership, MemberState
 from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
-from ottla.clients.consumer.heartbeat_states import MOVES, MemberState
-from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.settings import GroupSettings, read_settings
 from ottla.clients.errors import (
     AuthenticationFailed,

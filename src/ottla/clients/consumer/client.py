@@ -18,7 +18,7 @@ from ottla.clients.consumer.commits import Assignments
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.effect_runner import EffectRunner, now_ms
 from ottla.clients.consumer.effects import COORDINATOR
-from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.group_member import Duty
 from ottla.clients.consumer.metrics import metrics, partition_metrics
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.queries import Queries, retry

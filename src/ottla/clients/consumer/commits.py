@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
-from ottla.clients.consumer.group_member import GroupMember
+from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
+from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.positions import PartitionState, Phase
 from ottla.clients.consumer.requests import (
     COORDINATOR_MOVED,
@@ -43,6 +44,7 @@ logger = logging.getLogger("ottla.clients.consumer")
 
 RECOMMIT_MS: Final = 3_600_000
 """The interval at which an automatic commit includes positions that have not changed."""
+GroupMembership: TypeAlias = Membership | HeartbeatMembership
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Assignments = Mapping[TopicPartition, PartitionState | None]
 """The states of partitions at one time. A partition that was revoked and assigned again has another state object."""
@@ -72,7 +74,7 @@ class Commits:
         self,
         settings: GroupSettings,
         fetch: FetchCore,
-        membership: GroupMember,
+        membership: GroupMembership,
         subscription: Subscription,
         outbox: Outbox,
     ) -> None:

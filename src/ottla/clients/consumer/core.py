@@ -23,13 +23,12 @@ from typing import Any
 
 from ottla.clients.cluster import ClusterView, check_topics
 from ottla.clients.consumer.collectors import Collector
-from ottla.clients.consumer.commits import Commits
+from ottla.clients.consumer.commits import Commits, GroupMembership
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
-from ottla.clients.consumer.group_member import NO_GENERATION, GroupMember
+from ottla.clients.consumer.group_member import NO_GENERATION, Duty
 from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
 from ottla.clients.consumer.heartbeat_requests import ConsumerHeartbeats
-from ottla.clients.consumer.member_states import Duty
 from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
@@ -41,7 +40,7 @@ from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.common.ids import TopicPartition
 
 
-def _member(settings: GroupSettings, outbox: Outbox, member_id: str) -> GroupMember:
+def _member(settings: GroupSettings, outbox: Outbox, member_id: str) -> GroupMembership:
     if settings.is_broker_assigned:
         return HeartbeatMembership(settings, outbox, ConsumerHeartbeats(settings), member_id)
     return Membership(settings, outbox)
@@ -58,7 +57,7 @@ class ConsumerCore:
         self.subscription = Subscription(exclude_internal_topics=settings.exclude_internal_topics)
         self.fetch = FetchCore(settings.fetch, view, self.outbox)
         self.metadata = TopicMetadata(view, settings.fetch.backoff, self.outbox)
-        self.membership: GroupMember | None = None
+        self.membership: GroupMembership | None = None
         self.commits: Commits | None = None
         if settings.group is not None:
             self.membership = _member(settings.group, self.outbox, member_id)
@@ -249,7 +248,7 @@ class ConsumerCore:
         settings = member.settings
         return GroupMetadata(settings.group_id, *self._last_membership, settings.instance_id)
 
-    def _note_membership(self, member: GroupMember) -> None:
+    def _note_membership(self, member: GroupMembership) -> None:
         """Call this before anything that may end the membership."""
         if member.generation != NO_GENERATION or not self.subscription.is_group_managed:
             self._last_membership = (member.generation, member.member_id)

@@ -1,8 +1,8 @@
 """One member of a group whose partitions the broker assigns, as a state machine. It does no I/O and reads no clock.
 
 All of the protocol is one request, the heartbeat. It joins (epoch 0), keeps the session alive, reports what the member
-owns, and leaves. The response has the member's epoch, and the assignment if it changed. `MOVES` in heartbeat_states.py
-is the table of legal transitions:
+owns, and leaves. The response has the member's epoch, and the assignment if it changed. `MOVES` is the
+table of legal transitions:
 
     UNSUBSCRIBED -> JOINING -> RECONCILING -> ACKNOWLEDGING -> STABLE -> RECONCILING ...
 
@@ -24,10 +24,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from enum import Enum
+from typing import Final
 
 from ottla.clients.cluster import ClusterView
-from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
-from ottla.clients.consumer.group_member import NO_GENERATION
+from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_member import NO_GENERATION, Duty, GroupMember
 from ottla.clients.consumer.heartbeat_requests import (
     JOIN_EPOCH,
     HeartbeatRequests,
@@ -35,12 +37,9 @@ from ottla.clients.consumer.heartbeat_requests import (
     Subscribed,
     TopicIdPartition,
 )
-from ottla.clients.consumer.heartbeat_states import HEARTBEATS, JOINED, MEMBERS, MOVES, MemberState
-from ottla.clients.consumer.member_states import Duty
-from ottla.clients.consumer.poll_interval import PollInterval
 from ottla.clients.consumer.requests import COORDINATOR_MOVED
 from ottla.clients.consumer.settings import GroupSettings
-from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, UnsupportedByBroker, error_for
+from ottla.clients.errors import ClientError, UnsupportedByBroker, error_for
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -48,21 +47,60 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRes
 
 logger = logging.getLogger("ottla.clients.consumer")
 
-_REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+class MemberState(Enum):
+    """The state of the member, by the names of Kafka's Java client."""
+
+    UNSUBSCRIBED = "not a member"
+    JOINING = "the first heartbeat, with epoch 0, is in flight or due"
+    RECONCILING = "has an assignment that differs from what it owns, and waits for a poll to adopt it"
+    ACKNOWLEDGING = "has adopted an assignment; the heartbeat that says so is due"
+    STABLE = "owns what it was assigned"
+    PREPARE_LEAVING = "will leave, after a poll has revoked its partitions"
+    LEAVING = "the heartbeat that leaves the group is in flight"
+    FENCED = "was removed by the coordinator, and joins again after a poll has dropped its partitions"
+    STALE = "left because the user did not poll in time, and joins again after a poll has dropped its partitions"
+    FATAL = "cannot be a member; polls raise the reason"
+
+    __hash__ = object.__hash__
+
+
+_S = MemberState
+MEMBERS: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
+"""The states of a member, or of one that is about to be a member, that does not leave."""
+HEARTBEATS: Final = MEMBERS | {_S.PREPARE_LEAVING}
+"""The states that need heartbeats: a listener may take longer than the session timeout."""
+JOINED: Final = frozenset({_S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE, _S.PREPARE_LEAVING})
+"""The states in which the group knows the member by its epoch, so that it may commit."""
+_OUT: Final = frozenset({_S.PREPARE_LEAVING, _S.FENCED, _S.STALE, _S.FATAL, _S.UNSUBSCRIBED})
+
+MOVES: Final[dict[MemberState, frozenset[MemberState]]] = {
+    _S.UNSUBSCRIBED: frozenset({_S.JOINING}),
+    _S.JOINING: _OUT | {_S.RECONCILING},
+    _S.RECONCILING: _OUT | {_S.ACKNOWLEDGING},
+    _S.ACKNOWLEDGING: _OUT | {_S.RECONCILING, _S.STABLE},
+    _S.STABLE: _OUT | {_S.RECONCILING},
+    _S.PREPARE_LEAVING: frozenset({_S.LEAVING, _S.FENCED, _S.FATAL, _S.UNSUBSCRIBED}),
+    _S.LEAVING: frozenset({_S.UNSUBSCRIBED}),
+    _S.FENCED: frozenset({_S.JOINING, _S.UNSUBSCRIBED}),
+    _S.STALE: frozenset({_S.JOINING, _S.UNSUBSCRIBED}),
+    _S.FATAL: frozenset({_S.UNSUBSCRIBED}),
+}
+
 _DROPS = frozenset({MemberState.FENCED, MemberState.STALE, MemberState.FATAL})
 """In these states the partitions are lost: another member may own them."""
 
 
-class HeartbeatMembership:
+class HeartbeatMembership(GroupMember[MemberState]):
     """One member of one group. No other member may have its `member_id`."""
 
+    moves = MOVES
+    removed = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+    commits_in = JOINED
+
     def __init__(self, settings: GroupSettings, outbox: Outbox, requests: HeartbeatRequests, member_id: str) -> None:
-        self.settings = settings
-        self._outbox = outbox
+        super().__init__(settings, outbox, MemberState.UNSUBSCRIBED)
         self._requests = requests
-        self.state = MemberState.UNSUBSCRIBED
-        self.error: ClientError | None = None
-        self.leave_reason: str | None = None
         self._id = member_id
         self._epoch = JOIN_EPOCH
         self._subscription = Subscribed()
@@ -79,11 +117,8 @@ class HeartbeatMembership:
         self._refresh: EffectId | None = None
         self._interval_ms = 0.0
         self._sent_ms = 0.0
-        self._failures = 0
-        self._not_before_ms = 0.0
         self._refreshes = 0
         self._refresh_ms: float | None = None
-        self._polls = PollInterval(settings.max_poll_interval_ms)
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -108,10 +143,6 @@ class HeartbeatMembership:
         The next heartbeat, which is due at once, tells the coordinator.
         """
         self._subscription = Subscribed(frozenset(topics), pattern)
-
-    def polling(self, is_polling: bool, now_ms: float) -> None:
-        """Note the begin or the end of a poll, for max.poll.interval.ms."""
-        self._polls.polling(is_polling, now_ms)
 
     def duty(self) -> Duty | None:
         """Return what this poll must do before it may return records; None if there is nothing."""
@@ -175,14 +206,6 @@ class HeartbeatMembership:
         if self.state is not MemberState.UNSUBSCRIBED:
             self._move(MemberState.UNSUBSCRIBED)
 
-    def commit_refused(self, code: int, sent_as: tuple[int, str]) -> None:
-        """Handle the error of a commit that was sent as (member epoch, member id).
-
-        An error about an earlier membership is ignored: the member has joined again since.
-        """
-        if code in _REMOVED and self.state in JOINED and sent_as == (self.generation, self.member_id):
-            self._fence(code)
-
     def watched_topics(self) -> frozenset[str]:
         """Return the topics of the assignment: with a pattern of the broker, they are not in the subscription."""
         return frozenset(tp.topic for tp in self._owned.values())
@@ -200,9 +223,7 @@ class HeartbeatMembership:
 
     def advance(self, now_ms: float, view: ClusterView) -> None:
         """Issue the requests that are due."""
-        reason = self._polls.exceeded(now_ms) if self.state in MEMBERS else None
-        if reason is not None:
-            self._expire(reason)
+        self._check_poll_interval(now_ms)
         if self.state is MemberState.RECONCILING:
             self._resolve(now_ms, view)
         due_ms = self._heartbeat_due_ms()
@@ -227,14 +248,18 @@ class HeartbeatMembership:
         """When to call `advance` at the latest, if nothing happens."""
         return earliest(
             self._heartbeat_due_ms(),
-            self._polls.due_ms if self.state in MEMBERS else None,
+            self._poll_due_ms(),
             self._refresh_ms if self.state is MemberState.RECONCILING and self._refresh is None else None,
         )
 
-    def _expire(self, reason: str) -> None:
-        """Leave the group until the next poll: the user's program may hang, and other members can go on."""
-        self.leave_reason = reason
-        logger.warning("Group %s: %s", self.settings.group_id, reason)
+    @property
+    def _is_member(self) -> bool:
+        return self.state in MEMBERS
+
+    def _membership(self) -> tuple[int, str]:
+        return self.generation, self.member_id
+
+    def _expire(self) -> None:
         self._send_leave()
         self._move(MemberState.STALE)
 
@@ -275,7 +300,7 @@ class HeartbeatMembership:
             previous = previous._replace(owned=None)
         fields = Sent(self._subscription, frozenset(self._owned))
         request, min_version = self._requests.heartbeat(self._id, self._epoch, fields, previous)
-        self._heartbeat = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, min_version=min_version)
+        self._heartbeat = self._send(request, min_version=min_version)
         self._sent, self._sent_ms = fields, now_ms
         if self.state is MemberState.ACKNOWLEDGING:
             self._move(MemberState.STABLE if self._is_reconciled else MemberState.RECONCILING)
@@ -317,30 +342,24 @@ class HeartbeatMembership:
             self._move(MemberState.RECONCILING)
 
     def _handle_error(self, error: ClientError, now_ms: float) -> None:
-        code = error.code if isinstance(error, BrokerError) else None
+        code = self._code(error)
         if code is None or code in COORDINATOR_MOVED:
             self._outbox.forget_coordinator()
-        if code in _REMOVED:
+        if code is not None and code in self.removed:
             # A member that joins already must not be removed over and over without a pause.
             if self.state is MemberState.JOINING:
                 self._back_off(now_ms)
-            self._fence(code)
+            self._handle_removal(code)
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._outbox.poll_error = error  # retried, because an ACL may be added
             self._failures += 1
             self._not_before_ms = now_ms + self.settings.backoff.max_ms
-        elif error.retriable or isinstance(error, BrokerUnavailable):
-            # BrokerUnavailable even if it is not retriable elsewhere: a name that does not resolve now may do so soon.
+        elif self._is_temporary(error):
             self._back_off(now_ms)
         else:
             self._fail(error, code)
 
-    def _back_off(self, now_ms: float) -> None:
-        self._failures += 1
-        self._not_before_ms = now_ms + self.settings.backoff.delay_ms(self._failures, 0.5)
-
-    def _fence(self, code: int | None) -> None:
-        """Handle the group's removal of this member: its partitions may belong to another member already."""
+    def _handle_removal(self, code: int) -> None:
         logger.info("Group %s: this member was removed (error %s), joining again", self.settings.group_id, code)
         self._heartbeat = None
         self._move(MemberState.FENCED)
@@ -358,11 +377,7 @@ class HeartbeatMembership:
 
     def _send_leave(self) -> None:
         self._heartbeat = None  # its response would be about a membership that has ended
-        self._leave = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, self._requests.leave(self._id))
-
-    def _move(self, state: MemberState) -> None:
-        assert state in MOVES[self.state], f"{self.state.name} -> {state.name}"
-        self.state = state
+        self._leave = self._send(self._requests.leave(self._id))
 
     def validate(self) -> None:
         """Raise AssertionError if the state contradicts itself."""

@@ -1,4 +1,7 @@
-"""Builds the heartbeats of a consumer group member (KIP-848). A field that has not changed is omitted."""
+"""Builds the heartbeats of members of consumer groups (KIP-848) and share groups (KIP-932).
+
+A field that has not changed is omitted.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid
 from ottla.protocol.message import Message
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -134,3 +138,40 @@ def _by_topic_id(partitions: Iterable[TopicIdPartition]) -> list[RequestTopicPar
     for topic_id, partition in sorted(partitions):
         rows.setdefault(topic_id, []).append(partition)
     return [RequestTopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in rows.items()]
+
+
+_SHARE_ADVICE: Final[dict[int, str]] = {
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the broker does not serve share groups (KIP-932): enable the feature share.version=1 of a cluster of "
+        "Kafka 4.2 or newer"
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
+        "share group {group} is full: stop another member, or raise group.share.max.size of the brokers"
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: "group {group} is not a share group: choose another group.id",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "group {group} is not a share group: choose another group.id",
+}
+
+
+class ShareHeartbeats:
+    """ShareGroupHeartbeat."""
+
+    advice = _SHARE_ADVICE
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
+
+    def heartbeat(self, member_id: str, epoch: int, fields: Sent, previous: Sent | None) -> Heartbeat:
+        """Build a heartbeat with the fields that differ from `previous`; all fields if it is None."""
+        request = ShareGroupHeartbeatRequest(group_id=self._settings.group_id, member_id=member_id, member_epoch=epoch)
+        if previous is None:
+            request.rack_id = self._settings.rack or None
+        if previous is None or previous.subscription != fields.subscription:
+            request.subscribed_topic_names = sorted(fields.subscription.topics)
+        return Heartbeat(request)
+
+    def leave(self, member_id: str) -> Message:
+        """Build the heartbeat that leaves the group."""
+        return ShareGroupHeartbeatRequest(
+            group_id=self._settings.group_id, member_id=member_id, member_epoch=LEAVE_EPOCH
+        )

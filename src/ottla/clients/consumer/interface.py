@@ -20,7 +20,7 @@ from ottla.clients.consumer.client import CommitPlan, ConsumerClient
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
-from ottla.clients.consumer.member_states import Duty
+from ottla.clients.consumer.group_member import Duty
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
 from ottla.clients.consumer.subscription import SubscriptionPattern

@@ -1,6 +1,6 @@
 """One member of a classic consumer group as a state machine. It does no I/O and reads no clock.
 
-`MOVES` (member_states.py) is the table of legal transitions:
+`MOVES` is the table of legal transitions:
 
     OUTSIDE -> PREPARING -> JOINING -> [ASSIGNING ->] SYNCING -> ADOPTING -> STABLE -> PREPARING ...
 
@@ -25,23 +25,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.assignors import Assignor, Member
-from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Outcome, Owner, earliest
-from ottla.clients.consumer.group_member import NO_GENERATION
+from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_member import NO_GENERATION, Duty, GroupMember
 from ottla.clients.consumer.group_protocol import (
     assignment_bytes,
     decode_member,
     decode_partitions,
     subscription_bytes,
 )
-from ottla.clients.consumer.member_states import MOVES, Duty, State
-from ottla.clients.consumer.poll_interval import PollInterval
 from ottla.clients.consumer.requests import COORDINATOR_MOVED
 from ottla.clients.consumer.settings import GroupSettings
-from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError, InconsistentGroupProtocol, error_for
+from ottla.clients.errors import ClientError, InconsistentGroupProtocol, error_for
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -56,6 +55,33 @@ logger = logging.getLogger("ottla.clients.consumer")
 JOIN_GRACE_MS: Final = 5_000
 """The coordinator may take the rebalance timeout to respond to JoinGroup; this is for the network."""
 
+
+class State(Enum):
+    """The state of the member."""
+
+    OUTSIDE = "not a member"
+    PREPARING = "will join, after a poll has revoked partitions"
+    JOINING = "JoinGroup is in flight or due"
+    ASSIGNING = "leads the group, and waits for metadata to assign partitions"
+    SYNCING = "SyncGroup is in flight"
+    ADOPTING = "has an assignment, and waits for a poll to adopt it"
+    STABLE = "reads its partitions"
+    FAILED = "cannot be a member; polls raise the reason"
+
+    __hash__ = object.__hash__
+
+
+MOVES: Final[dict[State, frozenset[State]]] = {
+    State.OUTSIDE: frozenset({State.PREPARING, State.FAILED}),
+    State.PREPARING: frozenset({State.JOINING, State.OUTSIDE, State.FAILED}),
+    State.JOINING: frozenset({State.ASSIGNING, State.SYNCING, State.PREPARING, State.OUTSIDE, State.FAILED}),
+    State.ASSIGNING: frozenset({State.SYNCING, State.PREPARING, State.OUTSIDE, State.FAILED}),
+    State.SYNCING: frozenset({State.ADOPTING, State.JOINING, State.PREPARING, State.OUTSIDE, State.FAILED}),
+    State.ADOPTING: frozenset({State.STABLE, State.PREPARING, State.OUTSIDE, State.FAILED}),
+    State.STABLE: frozenset({State.PREPARING, State.OUTSIDE, State.FAILED}),
+    State.FAILED: frozenset({State.OUTSIDE}),
+}
+
 _HEARTBEAT_STATES: Final = frozenset({State.PREPARING, State.ASSIGNING, State.SYNCING, State.ADOPTING, State.STABLE})
 _REBALANCING: Final = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING, State.ADOPTING})
 _NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -69,27 +95,24 @@ class _Heartbeat(NamedTuple):
     member_id: str
 
 
-class Membership:
-    """One member of one group."""
+class Membership(GroupMember[State]):
+    """One member of one classic group."""
+
+    moves = MOVES
+    removed = _NOT_A_MEMBER
+    commits_in = frozenset({State.STABLE, State.ADOPTING, State.PREPARING})
 
     def __init__(self, settings: GroupSettings, outbox: Outbox) -> None:
-        self.settings = settings
-        self._outbox = outbox
-        self.state = State.OUTSIDE
+        super().__init__(settings, outbox, State.OUTSIDE)
         self.member_id = ""
         self.generation = NO_GENERATION
         self.topics: frozenset[str] = frozenset()
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.error: ClientError | None = None
-        self.leave_reason: str | None = None
-        """Why the member left the group without the user's request; None after it has joined again."""
         self._assigned: frozenset[TopicPartition] = frozenset()
         # The last assignment and its generation, which a sticky member claims when it joins again.
         self._last_assignment: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         # JoinGroup, SyncGroup or a metadata refresh in flight. The outcome of any other id is ignored.
         self._in_flight: EffectId | None = None
-        self._not_before_ms = 0.0
-        self._failures = 0
         self._rejoin = False
         self._lost = False
         self._revoked = False
@@ -101,7 +124,6 @@ class Membership:
         self._refreshed = False
         self._heartbeat: _Heartbeat | None = None
         self._next_heartbeat_ms = 0.0
-        self._polls = PollInterval(settings.max_poll_interval_ms)
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -112,10 +134,6 @@ class Membership:
         if new != self.topics:
             self.topics = new
             self._rejoin = True
-
-    def polling(self, is_polling: bool, now_ms: float) -> None:
-        """Note the begin or the end of a poll, for max.poll.interval.ms."""
-        self._polls.polling(is_polling, now_ms)
 
     def duty(self) -> Duty | None:
         """Return what this poll must do before it may return records; None if there is nothing."""
@@ -178,16 +196,6 @@ class Membership:
         if self.state is not State.OUTSIDE:
             self._move(State.OUTSIDE)
 
-    def commit_refused(self, code: int, sent_as: tuple[int, str]) -> None:
-        """Handle the error of a commit that was sent as (generation, member id).
-
-        An error about an earlier membership is ignored: the member has joined again since.
-        """
-        if sent_as != (self.generation, self.member_id):
-            return
-        if code in _NOT_A_MEMBER and self.state in (State.STABLE, State.ADOPTING, State.PREPARING):
-            self._handle_removal(code)
-
     def watched_topics(self) -> frozenset[str]:
         """Return the topics of the whole group if this member leads it: the leader watches their partitions."""
         return frozenset(self._counts) if self._leads else frozenset()
@@ -234,14 +242,11 @@ class Membership:
 
     def next_timer_ms(self) -> float | None:
         """When to call `advance` at the latest, if nothing happens."""
-        join_ms = heartbeat_ms = poll_ms = None
-        if self.state is State.JOINING and self._in_flight is None:
-            join_ms = self._not_before_ms
-        if self._sends_heartbeats:
-            heartbeat_ms = self._next_heartbeat_ms
-        if self._is_member:
-            poll_ms = self._polls.due_ms
-        return earliest(join_ms, heartbeat_ms, poll_ms)
+        return earliest(
+            self._not_before_ms if self.state is State.JOINING and self._in_flight is None else None,
+            self._next_heartbeat_ms if self._sends_heartbeats else None,
+            self._poll_due_ms(),
+        )
 
     @property
     def _is_member(self) -> bool:
@@ -252,12 +257,10 @@ class Membership:
         """Whether to send a heartbeat when it is due."""
         return self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeat is None
 
-    def _check_poll_interval(self, now_ms: float) -> None:
-        reason = self._polls.exceeded(now_ms) if self._is_member else None
-        if reason is None:
-            return
-        self.leave_reason = reason
-        logger.warning("Group %s: %s", self.settings.group_id, self.leave_reason)
+    def _membership(self) -> tuple[int, str]:
+        return self.generation, self.member_id
+
+    def _expire(self) -> None:
         self._send_leave("max.poll.interval.ms has passed")
         self._reset()
         self._lost = bool(self.owned)
@@ -280,7 +283,7 @@ class Membership:
             ],
         )
         timeout_ms = settings.max_poll_interval_ms + JOIN_GRACE_MS
-        self._in_flight = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
+        self._in_flight = self._send(request, timeout_ms=timeout_ms)
 
     def _subscription(self, assignor: Assignor) -> bytes:
         return subscription_bytes(
@@ -364,14 +367,14 @@ class Membership:
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in assignments.items()],
         )
         timeout_ms = self.settings.max_poll_interval_ms + JOIN_GRACE_MS
-        self._in_flight = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
+        self._in_flight = self._send(request, timeout_ms=timeout_ms)
 
     def _complete_sync(self, outcome: Outcome, now_ms: float) -> None:
         if isinstance(outcome, SyncGroupResponse) and outcome.error_code:
             outcome = error_for(outcome.error_code)
         if isinstance(outcome, ClientError):
-            code = outcome.code if isinstance(outcome, BrokerError) else None
-            if code in _NOT_A_MEMBER:
+            code = self._code(outcome)
+            if code is not None and code in _NOT_A_MEMBER:
                 self._handle_removal(code)
                 return
             self._move(State.JOINING)
@@ -392,19 +395,13 @@ class Membership:
 
     def _retry_join(self, error: ClientError, now_ms: float) -> None:
         """In JOINING: join again after a backoff, or fail if a retry cannot help."""
-        code = error.code if isinstance(error, BrokerError) else None
+        code = self._code(error)
         if code is None or code in COORDINATOR_MOVED:
             self._outbox.forget_coordinator()
-        # BrokerUnavailable is retried even if it is not retriable elsewhere: the group existed a moment ago, so a name
-        # that does not resolve or an address that does not speak Kafka is likely temporary.
-        is_temporary = (
-            error.retriable or isinstance(error, BrokerUnavailable) or code == ErrorCode.REBALANCE_IN_PROGRESS
-        )
-        if not is_temporary:
+        if self._is_temporary(error) or code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._back_off(now_ms)
+        else:
             self._fail(error)
-            return
-        self._failures += 1
-        self._not_before_ms = now_ms + self.settings.backoff.delay_ms(self._failures, 0.5)
 
     # -- heartbeats and leaving --------------------------------------------------------------------------------
 
@@ -417,7 +414,7 @@ class Membership:
             group_instance_id=self.settings.instance_id,
         )
         timeout_ms = self.settings.session_timeout_ms
-        effect_id = self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request, timeout_ms=timeout_ms)
+        effect_id = self._send(request, timeout_ms=timeout_ms)
         self._heartbeat = _Heartbeat(effect_id, self.generation, self.member_id)
 
     def _complete_heartbeat(self, outcome: Outcome, now_ms: float) -> None:
@@ -480,11 +477,7 @@ class Membership:
             member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason)],
         )
-        self._outbox.send(Owner.MEMBERSHIP, COORDINATOR, request)
-
-    def _move(self, state: State) -> None:
-        assert state in MOVES[self.state], f"{self.state.name} -> {state.name}"
-        self.state = state
+        self._send(request)
 
     def validate(self) -> None:
         """Raise AssertionError if the state contradicts itself."""

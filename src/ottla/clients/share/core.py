@@ -25,15 +25,13 @@ from typing import Any, Final, NamedTuple
 from ottla.clients.cluster import ClusterView, Node, check_topics
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
-from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership
-from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
-from ottla.clients.consumer.heartbeat_states import MemberState
+from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership, MemberState
+from ottla.clients.consumer.heartbeat_requests import ShareHeartbeats, TopicIdPartition
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.clients.errors import BrokerError, ClientError, NotAssigned, error_for
 from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
 from ottla.clients.share.buffer import Acquired, AcquiredRecords, Parcel, Source
-from ottla.clients.share.heartbeats import ShareHeartbeats
 from ottla.clients.share.session import How, ShareSession, has_renewal
 from ottla.clients.share.settings import ShareSettings
 from ottla.common.errors import ErrorCode
