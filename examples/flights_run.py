@@ -140,7 +140,7 @@ def run_all(options: argparse.Namespace) -> int:
         if log.exists():
             options.out.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(log, options.out.parent)
-            say(f"the messages of Spark are in {options.out.parent / log.name}")
+            say(f"Spark's messages are in {options.out.parent / log.name}")
         return 1
     finally:
         end_descendants()

@@ -199,7 +199,7 @@ def watch(console: Console, view: View, done: Callable[[], bool], failed: Callab
             elif time.monotonic() > since + STALLED_S:
                 raise Failure(
                     f"no progress for {STALLED_S:.0f} s: {view.line().strip()}\n"
-                    "Look for the reason in the messages of Spark. If other programs keep the machine busy, end them; "
+                    "Look for the reason in Spark's messages. If other programs keep the machine busy, end them; "
                     "`--days 30` needs less of it."
                 )
             time.sleep(0.4)

@@ -57,6 +57,10 @@ RULES = [
     (r"by and by", "gradually, later"),
     (r"(at|of|in) (his|her)", "its, the client's"),
 ]
+_NOUNS = (
+    "call|error|exception|format|function|logger|object|option|plan|process|quer(y|ie)|session|setting|task|thread|trace|"
+    "version|worker|write"
+)
 # These do not count yet in the packages of ottla in PENDING.
 NEW_RULES = [
     (r"(that|those) of", "name the noun: the function's name"),
@@ -67,6 +71,7 @@ NEW_RULES = [
     (r"the ones? (that|of|in|on|here|through|given|loaded)", "name the noun: the broker that ..."),
     (r"(of|with) what", "name the thing: of the records that ..."),
     (r"an? \w+ of (Spark|Python|Java|Kafka)(?!'s)", "a compound: a Spark session"),
+    (rf"({_NOUNS})(e?s)? of (Spark|Python|Java)(?!'s)", "a compound: the Spark session"),
     (r'"""what', "an imperative or a noun phrase"),
 ]
 PENDING = (

@@ -1,4 +1,4 @@
-"""Exactly-once queries of Spark while their processes and the broker are killed at random: each record is read once.
+"""Exactly-once Spark queries while their processes and the broker are killed at random: each record is read once.
 
 Two queries read the same topic. One writes to a topic directly, with tasks that share the partitions of the output; the
 other has a state store, and writes in foreachBatch. Killed are the driver, its JVM, executors, Python's workers, the

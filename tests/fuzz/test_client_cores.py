@@ -1,7 +1,7 @@
 """Clients' cores with responses that no correct broker sends: any response in any state, at any time.
 
 A response may contain anything that its format can express. A core may report an error to the program, refuse to be a
-member, or ignore the response. An assertion, a missing key or another exception of Python is a defect: it would end the
+member, or ignore the response. An assertion, a missing key or another Python exception is a defect: it would end the
 client's event loop.
 """
 

@@ -1,7 +1,7 @@
 """A controller's core with any response of another node, decoded from any message, in any state and at any time.
 
 A core may ignore or refuse a response, or stop because two nodes claim to have led the same epoch. An assertion or
-another exception of Python is a defect, since it would end the node. Responses that lie may break the promises of the
+another Python exception is a defect, since it would end the node. Responses that lie may break the promises of the
 quorum: only the core's own consistency is checked.
 """
 

@@ -2648,7 +2648,7 @@ SPARK_EXACTLY_ONCE = (
         OTTLA_ONLY,
     ),
     Mutation(
-        "a repeated task of Spark fences the attempts before it, also if a worker has left a producer",
+        "a repeated Spark task fences the attempts before it, also if a worker has left a producer",
         "spark/exactly_once.py",
         "    return attempt.number == 0 and kept.run == attempt.run and kept.batches == attempt.batch\n",
         "    return kept.run == attempt.run and kept.batches == attempt.batch\n",

@@ -34,7 +34,7 @@ def close_their_connections() -> None:
 
 
 def activate_again(session: SparkSession) -> None:
-    """Make this the active session of the thread if it has another connection, so another thread of Java, by now.
+    """Make this the active session of the thread if it has another connection, so another Java thread, by now.
 
     Without an active session, Spark does not find data sources in Python.
     """

@@ -1,4 +1,4 @@
-"""Queries of Spark that write with exactlyOnce: what they refuse, and what they read and write."""
+"""Spark queries that write with exactlyOnce: what they refuse, and what they read and write."""
 
 from __future__ import annotations
 

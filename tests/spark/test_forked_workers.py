@@ -1,4 +1,4 @@
-"""Python processes of Spark as forks: what they inherit from their launcher, and how they end."""
+"""Spark's Python processes as forks: what they inherit from their launcher, and how they end."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_classes_exist(spark: SparkSession) -> None:
         java.load_classes(["org.apache.spark.NoSuchClass"])
 
 
-def test_exception_of_java_has_its_own_text_and_one_line(spark: SparkSession) -> None:
+def test_java_exception_has_its_own_text_and_one_line(spark: SparkSession) -> None:
     with pytest.raises(SPARK_ERRORS) as raised:
         spark._jvm.java.util.ArrayDeque().removeFirst()  # type: ignore[union-attr]
     assert isinstance(raised.value, JAVA_EXCEPTION)

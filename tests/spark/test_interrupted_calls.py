@@ -1,4 +1,4 @@
-"""Calls of Java after one that an exception of a signal handler has interrupted."""
+"""Java calls after one that an exception of a signal handler has interrupted."""
 
 from __future__ import annotations
 

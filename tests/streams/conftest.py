@@ -1,4 +1,4 @@
-"""Pipelines on the session of Spark that the tests of `spark` use, too: one JVM in one worker of pytest-xdist."""
+"""Pipelines on the Spark session that the tests of `spark` use, too: one JVM in one worker of pytest-xdist."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def test_killed_java_is_reported_and_nothing_survives_a_killed_driver(
 
 
 def test_python_processes_that_are_killed_at_a_start_delay_it(ottla: Ottla, started: Callable[..., Started]) -> None:
-    """The first one lists the formats of Spark for Java, and the next ones plan and read."""
+    """The first one lists Spark's formats for Java, and the next ones plan and read."""
     ottla.produce("quiet", "a")
     program = started()
     seen: set[int] = set()

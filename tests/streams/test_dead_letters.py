@@ -86,7 +86,7 @@ def _is_known(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def assert_known(caplog: pytest.LogCaptureFixture) -> None:
-    """The version of Spark has the internals that `shared_tasks` needs."""
+    """The Spark version has the internals that `shared_tasks` needs."""
     assert not [record for record in caplog.records if "internals" in record.getMessage()]
 
 

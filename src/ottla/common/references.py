@@ -9,7 +9,7 @@ def _references(kept: Sequence[object], index: int) -> int:
     return sys.getrefcount(item)
 
 
-# The number of references from the list and from the counting itself, which depends on the version of Python.
+# The number of references from the list and from the counting itself, which depends on the Python version.
 _ONLY_THE_LIST = _references([object()], 0)
 
 

@@ -171,7 +171,7 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla
 
 @pytest.fixture(scope="session")
 def ottla_spark() -> Iterator[SparkSession]:
-    """The session of Spark of `ottla_streams`. Override it to use one of your own."""
+    """The Spark session of `ottla_streams`. Override it to use one of your own."""
     testing = _streams_testing()
     session = testing.session()
     yield session

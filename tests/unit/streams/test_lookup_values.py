@@ -318,7 +318,7 @@ def test_recursive_message_is_an_error() -> None:
         both("protobuf", f"t.Tree {base64.b64encode(found.SerializeToString()).decode()}", b"")
 
 
-# -- objects of Python -------------------------------------------------------------------------------------------------
+# -- Python objects ----------------------------------------------------------------------------------------------------
 
 
 def test_time_that_python_does_not_have_is_an_error_of_the_value() -> None:
