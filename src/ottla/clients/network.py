@@ -22,10 +22,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
 from ottla.clients.connection_totals import ConnectionTotals
@@ -57,6 +58,7 @@ from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger(__name__)
 
+R = TypeVar("R")
 GROUP, TRANSACTION = 0, 1
 GRACE_S = 0.25
 CLOSE_S = 0.5
@@ -111,7 +113,6 @@ class Cluster:
         await self.refresh((), timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Close every connection; requests in flight fail."""
         self.closed = True
         for timer in (self._statistics_timer, self._silence_timer):
             if timer is not None:
@@ -130,7 +131,6 @@ class Cluster:
     # -- connections -------------------------------------------------------------------------------------------
 
     def connected(self, node_id: int, purpose: str = "") -> ClientConnection | None:
-        """Return the open connection to a broker, or None; never waits."""
         connection = self._connections.get((node_id, purpose))
         return None if connection is None or connection.closed or self._is_idle(connection) else connection
 
@@ -176,7 +176,6 @@ class Cluster:
         raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
 
     def _report_outage(self, text: str, now_s: float) -> None:
-        """Log and report once per outage that no broker is reachable."""
         waited_s = self._reachability.unreachable(now_s)
         if waited_s is not None:
             logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, text)
@@ -277,7 +276,6 @@ class Cluster:
         }
 
     def _is_idle(self, connection: ClientConnection) -> bool:
-        """Whether it was unused for connections.max.idle.ms, so that the broker may be about to close it."""
         return not connection.in_flight and 0 < self._idle_s < connection.loop_time() - connection.last_used
 
     def _close_idle(self) -> None:
@@ -295,7 +293,6 @@ class Cluster:
 
     @property
     def problems(self) -> str:
-        """The last problem of each unreachable broker; empty if there is none. Callable from any thread."""
         return self._reachability.problems()
 
     def _failed(self, target: Target, now_s: float, problem: str) -> None:
@@ -303,7 +300,6 @@ class Cluster:
         self.view.invalidate()
 
     def name(self, target: Target) -> str:
-        """The name of a broker or address in messages."""
         node: Node | _Bootstrap | None = self.view.nodes.get(target) if isinstance(target, int) else target
         at = f"{node.host}:{node.port}" if node is not None else "?"
         return f"Broker {target} ({at})" if isinstance(target, int) else at
@@ -319,14 +315,15 @@ class Cluster:
         node_id: int | None,
         request: Message,
         *,
-        version: int | None = None,
+        oldest: int = 0,
+        newest: int | None = None,
         timeout_s: float | None = None,
         purpose: str = "",
     ) -> Any:
         """Send one request to a broker (any broker if `node_id` is None) and return its response. Does not retry.
 
-        `timeout_s` (request.timeout.ms) includes the time to connect. Raises ConnectionLost, RequestTimedOut,
-        BrokerUnavailable, UnsupportedByBroker, Closed.
+        `oldest` and `newest` limit the version. `timeout_s` (request.timeout.ms) includes the time to connect. Raises
+        ConnectionLost, RequestTimedOut, BrokerUnavailable, UnsupportedByBroker, Closed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
@@ -336,8 +333,8 @@ class Cluster:
         else:
             connection = await self.connection(node_id, purpose=purpose, timeout_s=left_s)
         try:
-            left_s = max(0.001, deadline - loop.time())
-            return await connection.send(request, version=version, timeout_s=left_s)
+            version = connection.highest_version(request.API_KEY, newest, oldest)
+            return await connection.send(request, version=version, timeout_s=max(0.001, deadline - loop.time()))
         except (NetworkError, EncodeError) as error:
             raise client_error(error) from error
 
@@ -384,28 +381,37 @@ class Cluster:
 
     async def _refresh(self, names: frozenset[str] | None, limit_s: float, allow_auto_create: bool) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + limit_s
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=allow_auto_create)
-        failures = 0
-        while True:
-            left_s = deadline - loop.time()
+
+        async def attempt(left_s: float) -> None:
             try:
-                response: MetadataResponse = await self.send(None, request, timeout_s=max(0.001, left_s))
+                response: MetadataResponse = await self.send(None, request, timeout_s=left_s)
                 if response.error_code:
                     raise error_for(response.error_code)
+            except ClientError:
+                self.view.failed(loop.time() * 1000, self._random.random())
+                raise
+            self.view.apply(response, loop.time() * 1000, is_complete=names is None)
+
+        await self._retry(attempt, limit_s)
+        self._adopt_bootstrap_connections()
+        self._close_outdated()
+        self._close_idle()
+
+    async def _retry(self, attempt: Callable[[float], Awaitable[R]], limit_s: float) -> R:
+        """Repeat `attempt` (its argument is the time left) after retriable errors, for at most `limit_s` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        failures = 0
+        while True:
+            try:
+                return await attempt(max(0.001, deadline - loop.time()))
             except ClientError as error:
                 failures += 1
-                self.view.failed(loop.time() * 1000, self._random.random())
                 delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
                 if not error.retriable or loop.time() + delay_s >= deadline:
                     raise
-            else:
-                self.view.apply(response, loop.time() * 1000, is_complete=names is None)
-                self._adopt_bootstrap_connections()
-                self._close_outdated()
-                self._close_idle()
-                return
             await asyncio.sleep(delay_s)
 
     def _adopt_bootstrap_connections(self) -> None:
@@ -446,7 +452,6 @@ class Cluster:
     # -- coordinators ------------------------------------------------------------------------------------------
 
     def known_coordinator(self, key: str, key_type: int) -> int | None:
-        """Return the node id of the coordinator if it was found already; never waits."""
         known = self._coordinators.get((key_type, key))
         return known if known in self.view.nodes else None
 
@@ -459,32 +464,26 @@ class Cluster:
         if known is not None:
             return known
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-        failures = 0
-        begun_s = loop.time()
-        reported = False
-        while True:
-            left_s = max(0.001, deadline - loop.time())
+        report_at_s = loop.time() + REPORT_AFTER_S
+
+        async def attempt(left_s: float) -> Node:
+            nonlocal report_at_s
             try:
-                node = _found(await self.send(None, request, timeout_s=left_s), key)
+                return _found(await self.send(None, request, timeout_s=left_s), key)
             except ClientError as error:
-                failures += 1
-                delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
-                if not error.retriable or loop.time() + delay_s >= deadline:
-                    raise
-                if not reported and loop.time() - begun_s > REPORT_AFTER_S:
-                    reported = True
+                if error.retriable and loop.time() > report_at_s:
+                    report_at_s = math.inf
                     logger.warning("No coordinator for %s for %.0f s, still trying: %s", key, REPORT_AFTER_S, error)
                     self.reporter.problem(error)
-            else:
-                self.view.add_node(node)
-                self._coordinators[key_type, key] = node.node_id
-                return node.node_id
-            await asyncio.sleep(delay_s)
+                raise
+
+        node = await self._retry(attempt, self._request_timeout_s if timeout_s is None else timeout_s)
+        self.view.add_node(node)
+        self._coordinators[key_type, key] = node.node_id
+        return node.node_id
 
     def forget_coordinator(self, key: str, *, key_type: int = GROUP) -> None:
-        """Drop the cached coordinator: the broker reported that it is not responsible."""
         self._coordinators.pop((key_type, key), None)
 
 

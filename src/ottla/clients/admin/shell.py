@@ -8,11 +8,8 @@ from typing import Any, TypeVar
 
 from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.admin.settings import AdminSettings
-from ottla.clients.errors import ClientError, RequestTimedOut
+from ottla.clients.errors import ClientError
 from ottla.clients.network import Cluster
-from ottla.clients.network_errors import client_error
-from ottla.network.client import NetworkError
-from ottla.protocol.wire import EncodeError
 
 R = TypeVar("R")
 
@@ -28,15 +25,12 @@ class Shell:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self._cluster.closed
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._cluster.close()
 
     async def start(self, timeout_s: float | None) -> None:
-        """Request the list of brokers. Raises BrokerUnavailable, RequestTimedOut."""
         await self._cluster.start(self._call_timeout_s if timeout_s is None else timeout_s)
 
     async def perform(self, plan: Plan[R], timeout_s: float | None) -> R:
@@ -82,19 +76,12 @@ class Shell:
             progress.not_found(group, error)
 
     async def _send(self, progress: Progress[Any, Any], send: Send[Any], timeout_s: float) -> None:
-        cluster, call = self._cluster, progress.call
+        call = progress.call
         try:
-            # Limits the time to connect; the wait for the response has its own limit.
-            async with asyncio.timeout(timeout_s + 1):
-                if send.node_id is None:
-                    connection = await cluster.any_connection(timeout_s=timeout_s)
-                else:
-                    connection = await cluster.connection(send.node_id, timeout_s=timeout_s)
-                version = connection.highest_version(send.request.API_KEY, call.version_limit, call.version_least)
-                response = await connection.send(send.request, version=version, timeout_s=timeout_s)
-        except (ClientError, NetworkError, EncodeError) as error:
-            progress.failed(send, client_error(error))
-        except TimeoutError:
-            progress.failed(send, RequestTimedOut(f"No answer within {timeout_s:g} s"))
+            response = await self._cluster.send(
+                send.node_id, send.request, oldest=call.version_least, newest=call.version_limit, timeout_s=timeout_s
+            )
+        except ClientError as error:
+            progress.failed(send, error)
         else:
             progress.answered(send, response)

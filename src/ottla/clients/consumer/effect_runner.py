@@ -29,13 +29,10 @@ from ottla.clients.consumer.effects import (
     Send,
 )
 from ottla.clients.consumer.problem_reports import ProblemReports
-from ottla.clients.errors import ClientError, Closed, UnsupportedByBroker
+from ottla.clients.errors import ClientError, Closed
 from ottla.clients.events import Throttled
 from ottla.clients.network import Cluster
-from ottla.clients.network_errors import client_error
-from ottla.network.client import NetworkError
 from ottla.protocol.message import Message
-from ottla.protocol.wire import EncodeError
 
 logger = logging.getLogger("ottla.clients.consumer")
 
@@ -56,8 +53,6 @@ _LEAVE_TIMEOUT_S: Final = 2.0
 
 
 class Core(Protocol):
-    """The part of a core that the runner uses."""
-
     outbox: Outbox
 
     @property
@@ -75,8 +70,6 @@ class Core(Protocol):
 
 
 class Settings(Protocol):
-    """The settings that the runner reads."""
-
     @property
     def group_id(self) -> str | None:
         """The group's id; None without a group."""
@@ -127,7 +120,6 @@ class EffectRunner(Generic[C]):
         self._problems = ProblemReports(cluster.reporter, raise_later)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run on `loop` from now on."""
         self._loop = loop
         self.wake()
 
@@ -172,25 +164,17 @@ class EffectRunner(Generic[C]):
         if node == COORDINATOR:
             node = await self.cluster.coordinator(self._settings.group_id or "", timeout_s=connect_s)
         purpose = _PURPOSES.get(request.API_KEY, "")
-        connection = self.cluster.connected(node, purpose)
-        if connection is None:
-            connection = await self.cluster.connection(node, purpose=purpose, timeout_s=connect_s)
-        try:
-            version = connection.highest_version(request.API_KEY, max_version)
-            if version < min_version:
-                name = type(request).__name__.removesuffix("Request")
-                raise UnsupportedByBroker(
-                    f"{connection.address} supports {name} only up to version {version}; this needs {min_version}"
-                )
-            if self._throttled:
-                await self._wait_throttled((node, purpose))
-            response = await connection.send(request, version=version, timeout_s=deadline_s)
-        except (NetworkError, EncodeError) as error:
-            raise client_error(error) from error
+        if self.cluster.connected(node, purpose) is None:
+            await self.cluster.connection(node, purpose=purpose, timeout_s=connect_s)
+        if self._throttled:
+            await self._wait_throttled((node, purpose))
+        response = await self.cluster.send(
+            node, request, oldest=min_version, newest=max_version, timeout_s=deadline_s, purpose=purpose
+        )
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            logger.debug("%s throttles this client for %d ms", connection.address, throttle_ms)
-            self._throttled[node, purpose] = connection.loop_time() + throttle_ms / 1000
+            logger.debug("%s throttles this client for %d ms", self.cluster.name(node), throttle_ms)
+            self._throttled[node, purpose] = asyncio.get_running_loop().time() + throttle_ms / 1000
             self.cluster.reporter.report(Throttled(self.cluster.reporter.client_id, node, throttle_ms))
         return response
 
@@ -280,7 +264,6 @@ class EffectRunner(Generic[C]):
         return response
 
     def _report_outcome(self, node: int, outcome: Outcome) -> None:
-        """Report a broker that does not respond, and that it responds again."""
         group_id = self._settings.group_id
         subject = f"The coordinator of group {group_id}" if node == COORDINATOR else self.cluster.name(node)
         if isinstance(outcome, ClientError):
@@ -294,7 +277,6 @@ class EffectRunner(Generic[C]):
         self._notify()
 
     async def _wait_throttled(self, key: tuple[int, str]) -> None:
-        """Wait until a broker's throttle time is over, at most _THROTTLE_LIMIT_S."""
         left_s = self._throttled.get(key, 0.0) - asyncio.get_running_loop().time()
         if left_s > 0:
             await asyncio.sleep(min(left_s, _THROTTLE_LIMIT_S))
