@@ -35,8 +35,6 @@ def check_topics(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker and its address."""
-
     node_id: int
     host: str
     port: int
@@ -186,7 +184,6 @@ class ClusterView:
         return True
 
     def add_node(self, node: Node) -> None:
-        """Add a broker that another response named."""
         self.nodes[node.node_id] = node
 
     def invalidate(self) -> None:
@@ -241,7 +238,6 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def stale(self, now_ms: float) -> bool:
-        """Whether a refresh is due."""
         return now_ms >= self.refresh_due_at_ms()
 
     def refresh_due_at_ms(self) -> float:
@@ -253,7 +249,6 @@ class ClusterView:
         return self._updated_ms + self.max_age_ms
 
     def validate(self) -> None:
-        """Raise AssertionError if ids and names disagree."""
         for topic_id, name in self._names.items():
             assert self.topics[name].topic_id == topic_id, f"{name} has another id"
         for name, topic in self.topics.items():

@@ -60,7 +60,6 @@ class Driver:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self._closed
 
     @property
@@ -111,7 +110,6 @@ class Driver:
             raise Closed("The client was closed")
 
     def check_fork(self) -> None:
-        """Raise ClientError in a forked child."""
         if self.is_foreign:
             raise ClientError("This client was created before a fork: create one in each process")
 

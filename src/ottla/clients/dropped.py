@@ -72,7 +72,6 @@ def _warn(what: str) -> None:
 
 
 def _start(finish: Finish) -> None:
-    """Run `finish` as a task of the loop, and keep a reference to the task."""
     task: asyncio.Task[object] = asyncio.get_running_loop().create_task(finish())
     _finishing.add(task)
     task.add_done_callback(_finishing.discard)

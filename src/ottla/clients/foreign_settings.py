@@ -80,7 +80,6 @@ def find(name: str) -> Elsewhere | None:
 
 
 def message(name: str, row: Elsewhere, *, is_known: bool) -> str:
-    """Return the error's text; `is_known`: this client has the setting `here`."""
     if not row.here:
         return f"There is no setting {name!r} here: {row.note}"
     meant = row.here.replace(".", "_") if "_" in name else row.here

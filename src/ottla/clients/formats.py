@@ -106,7 +106,6 @@ class Call:
         self._headers = headers
 
     def __call__(self, data: Any, topic: str = "", headers: object = ()) -> Any:
-        """Return the function's result."""
         more: dict[str, Any] = {}
         if self._topic:
             more["topic"] = topic

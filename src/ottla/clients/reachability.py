@@ -33,7 +33,6 @@ class Reachability(Generic[T]):
         self._reported = False
 
     def failed(self, target: T, now_s: float, problem: str, chance: float) -> None:
-        """Note a failed attempt or a lost connection."""
         previous = self._failures.get(target)
         count = 1 if previous is None else previous.in_a_row + 1
         self._failures[target] = _Failure(count, now_s + self._backoff.delay_ms(count, chance) / 1000, problem)
@@ -44,12 +43,10 @@ class Reachability(Generic[T]):
         self._unreachable_since_s, self._reported = None, False
 
     def delay_s(self, target: T, now_s: float) -> float:
-        """How long to wait before the next attempt."""
         failure = self._failures.get(target)
         return 0.0 if failure is None else max(0.0, failure.not_before_s - now_s)
 
     def problem(self, target: T) -> str:
-        """The last problem of a target; empty if it has none."""
         failure = self._failures.get(target)
         return "" if failure is None else failure.problem
 

@@ -48,8 +48,6 @@ def _error(row: Any) -> BrokerError | None:
 
 
 def create(acls: Iterable[Acl]) -> Call[Acl, None]:
-    """Create ACLs."""
-
     def ask(keys: Sequence[Acl]) -> Message:
         return create_acls.CreateAclsRequest(
             [
@@ -75,8 +73,6 @@ def create(acls: Iterable[Acl]) -> Call[Acl, None]:
 
 
 def describe(wanted: AclFilter) -> Call[AclFilter, list[Acl]]:
-    """Return the ACLs that match."""
-
     def ask(_: Sequence[AclFilter]) -> Message:
         return describe_acls.DescribeAclsRequest(
             wanted.resource_type,
@@ -104,8 +100,6 @@ def _described(response: describe_acls.DescribeAclsResponse) -> Iterator[Acl]:
 
 
 def delete(filters: Iterable[AclFilter | Acl]) -> Call[AclFilter, tuple[Acl, ...]]:
-    """Delete the ACLs that match, and return them by filter."""
-
     def ask(keys: Sequence[AclFilter]) -> Message:
         return delete_acls.DeleteAclsRequest(
             [
@@ -140,7 +134,6 @@ def _deleted(row: delete_acls.DeleteAclsMatchingAcl) -> Acl:
 
 
 def describe_scram(users: Iterable[str] | None) -> Plan[dict[str, tuple[ScramCredential, ...]]]:
-    """Return the SCRAM mechanisms of these or all users."""
     module = describe_user_scram_credentials
     wanted = None if users is None else list(dict.fromkeys(users))
 
@@ -242,7 +235,6 @@ def _entity(rows: Iterable[Any]) -> QuotaEntity:
 
 
 def describe_quotas(wanted: QuotaEntity, strict: bool) -> Call[QuotaEntity, dict[QuotaEntity, dict[str, float]]]:
-    """Return the quotas of the entities that match."""
     module = describe_client_quotas
 
     def component(kind: str, value: str | QuotaName) -> describe_client_quotas.ComponentData:

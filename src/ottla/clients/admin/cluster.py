@@ -35,8 +35,6 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def describe(include_fenced: bool) -> Plan[ClusterDescription]:
-    """Return the brokers and the controller."""
-
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, ClusterDescription | BrokerError]]:
         if response.error_code:
             yield keys[0], error_for(response.error_code, response.error_message)
@@ -53,7 +51,6 @@ def describe(include_fenced: bool) -> Plan[ClusterDescription]:
 def log_directories(
     brokers: Iterable[int] | None, partitions: Iterable[TopicPartition] | None
 ) -> Call[int, tuple[LogDirectory, ...]]:
-    """Return the log directories of each broker with their replicas."""
     wanted = None
     if partitions is not None:
         wanted = [describe_log_dirs.DescribableLogDirTopic(*item) for item in by_topic(partitions).items()]
@@ -84,8 +81,6 @@ def _directory(row: describe_log_dirs.DescribeLogDirsResult) -> LogDirectory:
 
 
 def features() -> Plan[Features]:
-    """Return the finalized features, and those that the asked broker supports."""
-
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Features | BrokerError]]:
         if response.error_code:
             yield keys[0], error_for(response.error_code)
@@ -120,7 +115,6 @@ def alter_features(levels: Mapping[str, int], downgrade: bool, validate_only: bo
 
 
 def quorum() -> Plan[Quorum]:
-    """Return the leader and the replicas of the metadata log."""
     module = describe_quorum
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Quorum | BrokerError]]:
@@ -146,8 +140,6 @@ def _replicas(rows: Iterable[describe_quorum.ReplicaState]) -> tuple[QuorumRepli
 
 
 def producers(partitions: Iterable[TopicPartition]) -> Call[TopicPartition, tuple[ProducerDescription, ...]]:
-    """Return the active producers of each partition."""
-
     def request(keys: Sequence[TopicPartition]) -> Message:
         topics = [describe_producers.TopicRequest(*item) for item in by_topic(keys).items()]
         return describe_producers.DescribeProducersRequest(topics)
@@ -179,8 +171,6 @@ def _producer(row: describe_producers.ProducerState) -> ProducerDescription:
 
 
 def unregister(broker: int) -> Plan[None]:
-    """Remove a broker that is down from the cluster."""
-
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
         yield keys[0], error_for(response.error_code, response.error_message) if response.error_code else None
 

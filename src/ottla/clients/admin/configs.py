@@ -42,7 +42,6 @@ def _apart(resources: Iterable[ConfigResource]) -> tuple[list[ConfigResource], d
 def _joined(
     anywhere: Outcome[ConfigResource, Any], brokers: Outcome[int, Any], at_broker: Mapping[int, list[ConfigResource]]
 ) -> Outcome[ConfigResource, Any]:
-    """Combine outcomes into one, by resource."""
     joined: Outcome[ConfigResource, Any] = Outcome(dict(anywhere.results), dict(anywhere.errors))
     for node_id, error in brokers.errors.items():
         joined.errors.update(dict.fromkeys(at_broker[node_id], error))
@@ -55,8 +54,6 @@ def _joined(
 def describe(
     resources: Iterable[ConfigResource], synonyms: bool, documentation: bool
 ) -> Plan[Outcome[ConfigResource, dict[str, ConfigEntry]]]:
-    """Return the settings of each resource by name."""
-
     def ask(keys: Sequence[ConfigResource]) -> Message:
         rows = [describe_configs.DescribeConfigsResource(key.type, key.name, None) for key in keys]
         return describe_configs.DescribeConfigsRequest(rows, synonyms, documentation)
@@ -73,7 +70,6 @@ def describe(
 
 
 def alter(changes: Mapping[ConfigResource, Changes], validate_only: bool) -> Plan[Outcome[ConfigResource, None]]:
-    """Change settings of each resource; None deletes the override."""
     module = incremental_alter_configs
 
     def ask(keys: Sequence[ConfigResource]) -> Message:
@@ -133,7 +129,6 @@ def _entry(row: describe_configs.DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def list_resources(types: Iterable[ResourceType]) -> Plan[list[ConfigResource]]:
-    """List the resources with a configuration."""
     wanted = [int(kind) for kind in types]
 
     def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, list[ConfigResource] | BrokerError]]:

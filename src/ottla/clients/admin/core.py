@@ -104,7 +104,6 @@ class PartialFailure(ExceptionGroup[ClientError], ClientError):
 
     @classmethod
     def of(cls, errors: Mapping[Any, ClientError], results: Mapping[Any, Any]) -> PartialFailure:
-        """Build the exception for these errors and results."""
         what = "; ".join(f"{key}: {error}" for key, error in list(errors.items())[:5])
         more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
         failure = cls(f"{len(errors)} of {len(errors) + len(results)} failed: {what}{more}", list(errors.values()))
@@ -187,7 +186,6 @@ class Progress(Generic[K, V]):
     # -- events ------------------------------------------------------------------------------------------------
 
     def found(self, group: str, node_id: int) -> None:
-        """Note the coordinator of a group."""
         self._coordinators[group] = node_id
 
     def not_found(self, group: str, error: ClientError) -> None:
@@ -197,7 +195,6 @@ class Progress(Generic[K, V]):
                 self._fail(key, error)
 
     def answered(self, send: Send[K], response: Message) -> None:
-        """Process the response of a broker."""
         left = dict.fromkeys(send.keys)
         for key, value in self.call.read(response, send.keys):
             if key not in left:
@@ -214,7 +211,6 @@ class Progress(Generic[K, V]):
             self._fail(key, BrokerError(f"The broker's answer has nothing about {key}"))
 
     def failed(self, send: Send[K], error: ClientError) -> None:
-        """Note that a request failed without a response."""
         if isinstance(error, (ConnectionLost, RequestTimedOut)):
             self._unsure.update(send.keys)
         for key in send.keys:

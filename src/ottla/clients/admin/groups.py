@@ -42,7 +42,6 @@ LAST_VERSION_WITH_NAMES = 9
 
 
 def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[list[GroupListing]]:
-    """List the groups of every broker, sorted by id."""
     wanted_states, wanted_types = list(states), list(types)
     request = list_groups.ListGroupsRequest([s.value for s in wanted_states], [t.value for t in wanted_types])
 
@@ -156,8 +155,6 @@ def _modern(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescrip
 
 
 def delete(groups: Iterable[str]) -> Call[str, None]:
-    """Delete groups that have no members."""
-
     def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, BrokerError | None]]:
         for row in response.results:
             yield row.group_id, error_for(row.error_code) if row.error_code else None
@@ -167,8 +164,6 @@ def delete(groups: Iterable[str]) -> Call[str, None]:
 
 
 def remove_members(group: str, instance_ids: Iterable[str], reason: str) -> Call[str, None]:
-    """Remove static members from their group."""
-
     def request(keys: Sequence[str]) -> Message:
         members = [leave_group.MemberIdentity("", instance_id, reason) for instance_id in keys]
         return leave_group.LeaveGroupRequest(group, members=members)
@@ -231,7 +226,6 @@ def committed_by_groups(groups: Iterable[str]) -> Call[str, dict[TopicPartition,
 
 
 def _offsets_or_error(answer: Any) -> dict[TopicPartition, GroupOffset] | BrokerError:
-    """The offsets in the response for one group, or its first error."""
     if answer.error_code:
         return error_for(answer.error_code)
     offsets = {}
@@ -246,7 +240,6 @@ def _offsets_or_error(answer: Any) -> dict[TopicPartition, GroupOffset] | Broker
 
 
 def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Call[TopicPartition, None]:
-    """Set committed offsets of a group; it must have no members that subscribe to the topic."""
     module = offset_commit
 
     def row(partition: TopicPartition) -> offset_commit.OffsetCommitRequestPartition:
@@ -267,8 +260,6 @@ def alter(group: str, offsets: Mapping[TopicPartition, GroupOffset | int]) -> Ca
 
 
 def forget(group: str, partitions: Iterable[TopicPartition]) -> Call[TopicPartition, None]:
-    """Delete committed offsets of partitions that no member of the group subscribes to."""
-
     def request(keys: Sequence[TopicPartition]) -> Message:
         module = offset_delete
         topics = [
@@ -299,8 +290,6 @@ def _by_partition(response: Any, _: object) -> Iterator[tuple[TopicPartition, Br
 def offsets_at(
     specs: Mapping[TopicPartition, OffsetSpec | int], read_committed: bool
 ) -> Call[TopicPartition, OffsetAt]:
-    """Return the offset of an OffsetSpec or timestamp in each partition."""
-
     def request(keys: Sequence[TopicPartition]) -> Message:
         module = list_offsets
         topics = [
@@ -325,7 +314,6 @@ def offsets_at(
 
 
 def lag(group: str) -> Plan[dict[TopicPartition, PartitionLag]]:
-    """Return the lag of a group in each partition with a committed offset."""
     offsets = yield from committed(group, None)
     if not offsets:
         return {}

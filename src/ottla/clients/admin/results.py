@@ -15,12 +15,10 @@ def optional(name: str, given: Iterable[T] | None) -> list[T] | None:
 
 
 def every(call: Call[Any, Any]) -> Plan[Any]:
-    """Return the results by key; raises PartialFailure."""
     return (yield call).all()
 
 
 def only(call: Call[Any, Any]) -> Plan[Any]:
-    """Return the result of the only key; raises its error."""
     return (yield call).one()
 
 

@@ -22,12 +22,10 @@ NO_OFFSET = -1
 
 
 def ask(groups: Sequence[str]) -> Message:
-    """Build the request that describes share groups."""
     return share_group_describe.ShareGroupDescribeRequest(list(groups))
 
 
 def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescription | BrokerError]]:
-    """Read the descriptions of share groups."""
     for row in response.groups:
         if row.error_code:
             yield row.group_id, error_for(row.error_code, row.error_message)
@@ -89,7 +87,6 @@ def offsets(group: str, partitions: Iterable[TopicPartition] | None) -> Plan[dic
 
 
 def alter(group: str, to: Mapping[TopicPartition, int]) -> Call[TopicPartition, None]:
-    """Set where a share group without members starts."""
     module = alter_share_group_offsets
 
     def request(keys: Sequence[TopicPartition]) -> Message:
@@ -115,7 +112,6 @@ def alter(group: str, to: Mapping[TopicPartition, int]) -> Call[TopicPartition, 
 
 
 def forget(group: str, topics: Iterable[str]) -> Call[str, None]:
-    """Delete the offsets of a share group without members for these topics."""
     module = delete_share_group_offsets
 
     def request(keys: Sequence[str]) -> Message:

@@ -57,7 +57,6 @@ def _creatable(topic: NewTopic) -> create_topics.CreatableTopic:
 
 
 def create(topics: Iterable[NewTopic | str], validate_only: bool) -> Call[str, TopicCreated]:
-    """Create topics; returns results by name."""
     wanted = {t.name: t for t in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
 
     def request(names: Sequence[str]) -> Message:
@@ -77,8 +76,6 @@ def create(topics: Iterable[NewTopic | str], validate_only: bool) -> Call[str, T
 
 
 def delete(topics: Iterable[str]) -> Call[str, None]:
-    """Delete topics by name."""
-
     def request(names: Sequence[str]) -> Message:
         rows = [delete_topics.DeleteTopicState(name) for name in names]
         return delete_topics.DeleteTopicsRequest(rows, list(names), SERVER_TIMEOUT_MS)
@@ -91,8 +88,6 @@ def delete(topics: Iterable[str]) -> Call[str, None]:
 
 
 def grow(counts: Mapping[str, int], validate_only: bool) -> Call[str, None]:
-    """Raise the number of partitions of topics to new totals."""
-
     def request(names: Sequence[str]) -> Message:
         rows = [create_partitions.CreatePartitionsTopic(name, counts[name], None) for name in names]
         return create_partitions.CreatePartitionsRequest(rows, SERVER_TIMEOUT_MS, validate_only)
@@ -105,8 +100,6 @@ def grow(counts: Mapping[str, int], validate_only: bool) -> Call[str, None]:
 
 
 def list_all(include_internal: bool) -> Plan[list[TopicListing]]:
-    """List every topic, sorted by name."""
-
     def request(_: Sequence[str]) -> Message:
         return metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
@@ -142,13 +135,10 @@ def describe(topics: Iterable[str]) -> Plan[Outcome[str, TopicDescription]]:
 
 
 class EligibleLeaders(NamedTuple):
-    """The eligible leaders of one partition."""
-
     replicas: tuple[int, ...]
     last_known: tuple[int, ...]
 
     def added_to(self, partition: PartitionDescription) -> PartitionDescription:
-        """Return the partition with these fields."""
         return replace(partition, eligible_leader_replicas=self.replicas, last_known_elr=self.last_known)
 
 
@@ -184,8 +174,6 @@ def _eligible_leaders(names: Sequence[str], cursor: Cursor | None) -> Call[str, 
 
 
 def _described_by_metadata(topics: Iterable[str]) -> Call[str, TopicDescription]:
-    """Describe topics by name."""
-
     def request(names: Sequence[str]) -> Message:
         rows = [metadata.MetadataRequestTopic(name=name) for name in names]
         return metadata.MetadataRequest(topics=rows, allow_auto_topic_creation=False)
@@ -218,8 +206,6 @@ def _described(row: metadata.MetadataResponseTopic) -> TopicDescription:
 
 
 def delete_before(offsets: Mapping[TopicPartition, int]) -> Call[TopicPartition, int]:
-    """Delete the records before an offset of each partition; returns the new first offsets."""
-
     def request(partitions: Sequence[TopicPartition]) -> Message:
         rows = [
             delete_records.DeleteRecordsTopic(
@@ -239,8 +225,6 @@ def delete_before(offsets: Mapping[TopicPartition, int]) -> Call[TopicPartition,
 
 
 def elect(partitions: Iterable[TopicPartition], unclean: bool) -> Call[TopicPartition, bool]:
-    """Elect leaders; returns whether an election was needed."""
-
     def request(keys: Sequence[TopicPartition]) -> Message:
         rows = [elect_leaders.TopicPartitions(topic, indexes) for topic, indexes in by_topic(keys).items()]
         return elect_leaders.ElectLeadersRequest(int(unclean), rows, SERVER_TIMEOUT_MS)
@@ -261,7 +245,6 @@ def elect(partitions: Iterable[TopicPartition], unclean: bool) -> Call[TopicPart
 
 
 def reassign(replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Call[TopicPartition, None]:
-    """Move partitions to other brokers; None cancels a move."""
     module = alter_partition_reassignments
 
     def request(keys: Sequence[TopicPartition]) -> Message:
@@ -287,8 +270,6 @@ def reassign(replicas: Mapping[TopicPartition, Sequence[int] | None]) -> Call[To
 
 
 def reassignments() -> Plan[dict[TopicPartition, Reassignment]]:
-    """List every partition that is moving."""
-
     def request(_: Sequence[str]) -> Message:
         return list_partition_reassignments.ListPartitionReassignmentsRequest(SERVER_TIMEOUT_MS, None)
 

@@ -76,7 +76,6 @@ class FencedProducer:
 def list_all(
     states: Iterable[TransactionState], producer_ids: Iterable[int], min_duration_ms: int | None, pattern: str | None
 ) -> Plan[list[TransactionListing]]:
-    """List the transactional ids of every broker, sorted."""
     request = list_transactions.ListTransactionsRequest(
         [state.value for state in states],
         list(producer_ids),
@@ -111,8 +110,6 @@ def list_all(
 
 
 def describe(transactional_ids: Iterable[str]) -> Call[str, TransactionDescription]:
-    """Describe transactional ids."""
-
     def request(keys: Sequence[str]) -> Message:
         return describe_transactions.DescribeTransactionsRequest(list(keys))
 
@@ -161,8 +158,6 @@ def _fenced(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, FencedPro
 
 
 def abort(partition: TopicPartition, producer: ProducerDescription) -> Call[TopicPartition, None]:
-    """Write the abort marker of a producer into a partition."""
-
     def request(keys: Sequence[TopicPartition]) -> Message:
         topics = [write_txn_markers.WritableTxnMarkerTopic(*item) for item in by_topic(keys).items()]
         return write_txn_markers.WriteTxnMarkersRequest(

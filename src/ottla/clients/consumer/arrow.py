@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @cache
 def schema() -> pa.Schema:
-    """Return the schema of `poll_arrow`."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -75,7 +74,6 @@ def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> l
 
 
 def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
-    """Return a column of strings or binary values."""
     import pyarrow as pa
 
     validity = pa.py_buffer(column.validity) if column.nulls else None

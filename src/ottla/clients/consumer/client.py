@@ -53,17 +53,14 @@ class ConsumerClient:
         self._commits: set[asyncio.Task[None]] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run on `loop` from now on."""
         loop.call_soon(self.runner.cluster.begin_statistics, self._statistics)
         self.runner.start(loop)
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self.runner.closed
 
     def describe(self) -> str:
-        """Return the name of this consumer for warnings."""
         group = self._settings.group_id
         return "consumer" if group is None else f"consumer of group {group}"
 
@@ -72,13 +69,11 @@ class ConsumerClient:
             return metrics(self.core.fetch), partition_metrics(self.core)
 
     def metrics(self) -> dict[str, float]:
-        """Return the counts of records, bytes and connections; from any thread."""
         return {**self.runner.cluster.metrics(), **self._statistics()[0]}
 
     # -- polling, in any thread --------------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
-        """Begin a poll. Raises NotSubscribed, Closed."""
         if self.closed:
             raise Closed("The consumer was closed")
         with self.runner.lock:
@@ -108,7 +103,6 @@ class ConsumerClient:
             self._wake_if_needed()
 
     def duty_done(self, duty: Duty) -> None:
-        """End a duty: the listener was called."""
         with self.runner.lock:
             self.core.duty_done(duty, now_ms())
             member = self.core.group_metadata()
@@ -123,7 +117,6 @@ class ConsumerClient:
         )  # fmt: skip
 
     def end_poll(self) -> None:
-        """End a poll."""
         with self.runner.lock:
             self.core.end_poll(now_ms())
 
@@ -201,7 +194,6 @@ class ConsumerClient:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets; None for a partition without."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         commits = self.core.required_commits()
 

@@ -37,7 +37,6 @@ class RecordCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records fit."""
         return len(self.records) >= self._limit
 
     def expect(self, size: int) -> None:
@@ -65,7 +64,6 @@ class ColumnCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records fit."""
         return self._limit < 1 if self._columns is None else self._columns.full
 
     def expect(self, size: int) -> None:

@@ -61,15 +61,11 @@ class _Lookup(NamedTuple):
 
 
 class _AutoCommit(NamedTuple):
-    """An automatic commit in flight."""
-
     id: EffectId
     request: OffsetCommitRequest
 
 
 class Commits:
-    """The state machine of a group's committed offsets."""
-
     def __init__(
         self,
         settings: GroupSettings,
@@ -99,17 +95,14 @@ class Commits:
             self._outbox.needs_advance = True
 
     def committed_offset(self, tp: TopicPartition) -> int | None:
-        """Return the last known committed offset of an assigned partition."""
         return self._committed.get(tp)
 
     def forget_unassigned(self) -> None:
-        """Forget the committed offsets of partitions that are not assigned any more."""
         self._committed = {tp: offset for tp, offset in self._committed.items() if tp in self._fetch.positions}
 
     # -- events -------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> None:
-        """Issue the automatic commit and the lookup that are due."""
         self._advance_auto_commit(now_ms)
         states, self._lookup_timer_ms = self._fetch.unpositioned(now_ms)
         if states and not self._lookups:
@@ -118,7 +111,6 @@ class Commits:
             self._lookups[effect_id] = _Lookup(request, self._fetch.positions.begin_lookup(states))
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a lookup or an automatic commit."""
         lookup = self._lookups.pop(effect_id, None)
         if lookup is not None:
             self._complete_lookup(lookup, outcome, now_ms)
@@ -127,7 +119,6 @@ class Commits:
             self._complete_auto_commit(request, outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(self._lookup_timer_ms, None if self._auto_commit is not None else self._commit_due_ms)
 
     def _send(self, request: OffsetFetchRequest | OffsetCommitRequest) -> EffectId:
@@ -136,7 +127,6 @@ class Commits:
     # -- lookups ------------------------------------------------------------------------------------------------
 
     def offset_fetch_request(self, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-        """Return the request for committed offsets, in at most its `newest_version`."""
         return offset_fetch_request(self._settings.group_id, partitions, self._fetch.view)
 
     def _lookup_request(self, states: Iterable[PartitionState]) -> OffsetFetchRequest:

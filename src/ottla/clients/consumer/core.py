@@ -112,7 +112,6 @@ class ConsumerCore:
             self.commits.forget_unassigned()
 
     def _follow_view(self) -> None:
-        """Apply a new version of the view to the subscription."""
         if self.view.version == self._view_version:
             return
         self._view_version = self.view.version
@@ -136,13 +135,11 @@ class ConsumerCore:
             self.membership.polling(True, now_ms)
 
     def end_poll(self, now_ms: float) -> None:
-        """End a poll: the user processes its records now."""
         self._polling = False
         if self.membership is not None:
             self.membership.polling(False, now_ms)
 
     def settle(self) -> None:
-        """Settle all records returned so far."""
         self.fetch.delivery.settle(as_processed=self._settings.stores_offsets)
 
     def store(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -157,7 +154,6 @@ class ConsumerCore:
             state.processed = offset
 
     def duty(self) -> Duty | None:
-        """Return what this poll must do before it may return records."""
         if self.membership is None or self.subscription.is_manual:
             return None
         previous = self.membership.state
@@ -167,19 +163,16 @@ class ConsumerCore:
         return duty
 
     def begin_duty(self, duty: Duty) -> None:
-        """Begin a duty: the listener may already use the partitions of a new assignment."""
         if duty.kind == "assigned":
             self._assign({*self.fetch.positions.assigned(), *duty.partitions})
 
     def duty_done(self, duty: Duty, now_ms: float) -> None:
-        """End a duty: the listener was called."""
         assert self.membership is not None
         self.membership.duty_done(duty, now_ms)
         self._assign(self.membership.owned)
         self.fetch.want()
 
     def raise_error(self) -> None:
-        """Raise the error that prevents this poll from returning records, if there is one."""
         error, self.outbox.poll_error = self.outbox.poll_error, None
         if error is None and self.membership is not None:
             error = self.membership.error
@@ -188,7 +181,6 @@ class ConsumerCore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a poll can make progress without waiting."""
         if self.outbox.poll_error is not None:
             return True
         if self.membership is not None and not self.subscription.is_manual and self.membership.needs_poll:
@@ -196,18 +188,15 @@ class ConsumerCore:
         return self.fetch.delivery.is_ready
 
     def fill(self, collector: Collector) -> None:
-        """Move buffered records to `collector`. Raises CorruptRecords, or the error of a position."""
         self.fetch.fill(collector)
 
     # -- offsets to commit ---------------------------------------------------------------------------------------
 
     @property
     def auto_commits(self) -> bool:
-        """Whether positions are committed automatically."""
         return self._settings.group is not None and self._settings.group.auto_commit_interval_ms is not None
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets after the records of earlier polls, where they are not committed yet."""
         return {} if self.commits is None else self.commits.processed()
 
     def returned(self, pending: Iterable[Record[Any, Any]] = ()) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -255,13 +244,11 @@ class ConsumerCore:
 
     @property
     def member_id(self) -> str:
-        """The id that the group knows the consumer by; empty while it is not a member."""
         return self.membership.member_id if self.membership is not None else ""
 
     # -- the network's side ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> list[Effect]:
-        """Return the effects that are due."""
         self.outbox.needs_advance = False
         if self.membership is not None:
             self._note_membership(self.membership)
@@ -284,7 +271,6 @@ class ConsumerCore:
         return self.outbox.take()
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Pass the outcome of an effect to the machine that issued it."""
         if self.membership is not None:
             self._note_membership(self.membership)
         owner = effect_id.owner
@@ -300,7 +286,6 @@ class ConsumerCore:
             self.fetch.complete(effect_id, outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(
             self.metadata.next_timer_ms,
             None if self.membership is None else self.membership.next_timer_ms(),
@@ -309,7 +294,6 @@ class ConsumerCore:
         )
 
     def leave(self) -> list[Effect]:
-        """Leave the group. Returns the effects of that."""
         if self.membership is not None:
             self.membership.leave()
         return self.outbox.take()
@@ -322,11 +306,9 @@ class ConsumerCore:
         return subscription.topics if subscription.is_group_managed else frozenset()
 
     def committed_offset(self, tp: TopicPartition) -> int | None:
-        """Return the last known committed offset of an assigned partition."""
         return None if self.commits is None else self.commits.committed_offset(tp)
 
     def validate(self) -> None:
-        """Raise AssertionError if the machines contradict themselves."""
         self.fetch.validate()
         if self.membership is not None:
             self.membership.validate()

@@ -145,7 +145,6 @@ class Fetched:
         return None
 
     def _skip(self, header: BatchHeader) -> None:
-        """Continue with the next batch."""
         self._opened = None
         self._position += header.size
         self.next_offset = max(self.next_offset, header.next_offset)

@@ -38,7 +38,6 @@ class Delivery:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `fill` would return records or raise an error."""
         return any((s.buffered or s.error) and not s.paused for s in self._positions)
 
     # -- filling ------------------------------------------------------------------------------------------------
@@ -136,7 +135,6 @@ class Delivery:
         self._unsettled.clear()
 
     def forget_unassigned(self) -> None:
-        """Forget the partitions that are not assigned any more."""
         self._unsettled = {tp for tp in self._unsettled if tp in self._positions}
 
     def give_back(self, records: Iterable[Record[Any, Any]]) -> None:

@@ -33,8 +33,6 @@ class Owner(Enum):
 
 
 class EffectId(NamedTuple):
-    """Identifies an effect within one core."""
-
     owner: Owner
     number: int
 
@@ -94,19 +92,16 @@ class Outbox:
         max_version: int | None = None,
         min_version: int = 0,
     ) -> EffectId:
-        """Issue a `Send`."""
         effect_id = EffectId(owner, next(self._numbers))
         self._effects.append(Send(effect_id, node, request, timeout_ms, max_version, min_version))
         return effect_id
 
     def refresh(self, owner: Owner, topics: frozenset[str] | None) -> EffectId:
-        """Issue a `Refresh`."""
         effect_id = EffectId(owner, next(self._numbers))
         self._effects.append(Refresh(effect_id, topics))
         return effect_id
 
     def forget_coordinator(self) -> None:
-        """Issue a `ForgetCoordinator`."""
         self._effects.append(ForgetCoordinator())
 
     def report(self, subject: str, problem: ClientError | None) -> None:
@@ -114,16 +109,13 @@ class Outbox:
         self._problems[subject] = problem
 
     def take(self) -> list[Effect]:
-        """Return and remove the effects."""
         effects, self._effects = self._effects, []
         return effects
 
     def take_problems(self) -> dict[str, ClientError | None]:
-        """Return and remove the reported problems by subject."""
         problems, self._problems = self._problems, {}
         return problems
 
 
 def earliest(*times_ms: float | None) -> float | None:
-    """The earliest of these times; None if there is none."""
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)

@@ -44,7 +44,6 @@ class FetchCore:
         self._outbox.needs_advance = True
 
     def want(self) -> None:
-        """Look up the missing positions of the assigned partitions, and fetch."""
         if self.positions.want():
             self._outbox.needs_advance = True
 
@@ -56,12 +55,10 @@ class FetchCore:
         self._outbox.needs_advance = True
 
     def reset(self, tp: TopicPartition, timestamp: int) -> None:
-        """Read `tp` from a timestamp on; -1 is the end, -2 the beginning."""
         self.positions.of(tp).reset(timestamp)
         self._outbox.needs_advance = True
 
     def seek_to_committed(self, tp: TopicPartition) -> None:
-        """Read `tp` from its committed offset on."""
         self.positions.of(tp).forget()
         self._outbox.needs_advance = True
 
@@ -71,29 +68,24 @@ class FetchCore:
             state.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records of these partitions again."""
         for state in [self.positions.of(tp) for tp in partitions]:
             state.paused = False
         self._outbox.needs_advance = True
 
     def fill(self, collector: Collector) -> None:
-        """Move buffered records to `collector`. Raises CorruptRecords, or the error of a position."""
         self.delivery.fill(collector)
 
     # -- the network's side -------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> None:
-        """Issue the lookups and fetches that are due."""
         self.lookup.advance(now_ms)
         self._fetcher.advance(now_ms)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a lookup or a fetch."""
         machine = self.lookup if effect_id.owner is Owner.LOOKUPS else self._fetcher
         machine.complete(effect_id, outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(self.lookup.next_timer_ms, self._fetcher.next_timer_ms)
 
     def unpositioned(self, now_ms: float) -> tuple[list[PartitionState], float | None]:
@@ -112,11 +104,9 @@ class FetchCore:
         return due, next_ms
 
     def list_offsets_request(self, wanted: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-        """Return the request for the offsets of timestamps, to one leader."""
         settings = self.settings
         return list_offsets_request(wanted, self.view, settings.isolation_level, settings.request_timeout_ms)
 
     def validate(self) -> None:
-        """Raise AssertionError if an invariant does not hold."""
         for state in self.positions:
             state.validate()

@@ -41,8 +41,6 @@ _SESSION_ERRORS: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorC
 
 
 class _Fetch(NamedTuple):
-    """A fetch in flight."""
-
     node: int
     session: FetchSession
     rows: dict[TopicPartition, WantedPartition]
@@ -50,8 +48,6 @@ class _Fetch(NamedTuple):
 
 
 class Fetcher:
-    """The state machine of fetches."""
-
     def __init__(self, settings: FetchSettings, view: ClusterView, positions: Positions, outbox: Outbox) -> None:
         self._settings = settings
         self._view = view
@@ -82,7 +78,6 @@ class Fetcher:
             self._send(node, session, rows, min(self._settings.max_bytes, free))
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a fetch."""
         fetch = self._in_flight.pop(effect_id)
         if isinstance(outcome, ClientError):
             self._fail(fetch, outcome, now_ms)

@@ -73,7 +73,6 @@ class GroupMember(ABC, Generic[S]):
         """Handle the group's removal of this member: its partitions may belong to another member already."""
 
     def polling(self, is_polling: bool, now_ms: float) -> None:
-        """Note the begin or the end of a poll, for max.poll.interval.ms."""
         self._polling = is_polling
         self._polled_ms = now_ms
 

@@ -48,14 +48,12 @@ def subscription_bytes(
 
 
 def decode_member(member_id: str, instance_id: str | None, metadata: bytes) -> Member:
-    """Decode the subscription of one member. Raises DecodeError."""
     row = decode_subscription(metadata)
     owned = tuple(TopicPartition(o.topic, p) for o in row.owned_partitions for p in o.partitions)
     return Member(member_id, tuple(row.topics), instance_id, owned, row.generation_id, row.user_data)
 
 
 def assignment_bytes(partitions: Iterable[TopicPartition]) -> bytes:
-    """Encode the assignment of one member."""
     rows = [
         ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=ps)
         for topic, ps in by_topic(sorted(partitions)).items()

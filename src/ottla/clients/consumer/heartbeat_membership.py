@@ -124,17 +124,14 @@ class HeartbeatMembership(GroupMember[MemberState]):
 
     @property
     def member_id(self) -> str:
-        """The id that the group knows the member by; empty while it is not a member."""
         return "" if self.state is MemberState.UNSUBSCRIBED else self._id
 
     @property
     def generation(self) -> int:
-        """The member epoch; NO_GENERATION while it is not a member."""
         return self._epoch if self.state in JOINED and self._epoch > JOIN_EPOCH else NO_GENERATION
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that the user was given and that were not taken away since."""
         return frozenset(self._owned.values())
 
     def subscribe(self, topics: Iterable[str], pattern: str | None = None) -> None:
@@ -145,7 +142,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
         self._subscription = Subscribed(frozenset(topics), pattern)
 
     def duty(self) -> Duty | None:
-        """Return what this poll must do before it may return records; None if there is nothing."""
         if self.state in MEMBERS and self._subscription.is_empty:
             self._move(MemberState.PREPARE_LEAVING)
         if self.state in _DROPS and self._owned:
@@ -180,7 +176,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
         return None
 
     def duty_done(self, duty: Duty, now_ms: float) -> None:  # noqa: ARG002 - part of the interface
-        """Take note that the listener was called."""
         if duty.kind == "assigned":
             # Also if the member was removed meanwhile: a later duty reports these partitions as lost.
             self._owned.update(self._adopting)
@@ -212,7 +207,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
 
     @property
     def needs_poll(self) -> bool:
-        """Whether the member makes no progress until the user polls."""
         if self.state is MemberState.RECONCILING:
             return self._reconciliation() is not None
         if self.state in (MemberState.PREPARE_LEAVING, MemberState.FATAL) or (self.state in _DROPS and self._owned):
@@ -222,7 +216,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
     # -- events ------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float, view: ClusterView) -> None:
-        """Issue the requests that are due."""
         self._check_poll_interval(now_ms)
         if self.state is MemberState.RECONCILING:
             self._resolve(now_ms, view)
@@ -231,7 +224,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
             self._send_heartbeat(now_ms)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a request or of a metadata refresh."""
         if effect_id == self._leave:
             self._leave = None
             if self.state is MemberState.LEAVING:
@@ -245,7 +237,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
             self._complete_heartbeat(outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(
             self._heartbeat_due_ms(),
             self._poll_due_ms(),
@@ -380,7 +371,6 @@ class HeartbeatMembership(GroupMember[MemberState]):
         self._leave = self._send(self._requests.leave(self._id))
 
     def validate(self) -> None:
-        """Raise AssertionError if the state contradicts itself."""
         if self.state in JOINED:
             assert self._epoch > JOIN_EPOCH
         if self.state is MemberState.STABLE:

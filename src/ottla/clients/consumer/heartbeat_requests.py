@@ -37,7 +37,6 @@ class Subscribed(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the consumer reads nothing."""
         return not self.topics and self.pattern is None
 
 
@@ -56,8 +55,6 @@ class Heartbeat(NamedTuple):
 
 
 class HeartbeatRequests(Protocol):
-    """Builds the heartbeats of one kind of group."""
-
     advice: dict[int, str]
     """Advice to the user about an error code; a format string with `group` and `instance`."""
 
@@ -95,15 +92,12 @@ _CONSUMER_ADVICE: Final[dict[int, str]] = {
 
 
 class ConsumerHeartbeats:
-    """ConsumerGroupHeartbeat."""
-
     advice = _CONSUMER_ADVICE
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
 
     def heartbeat(self, member_id: str, epoch: int, fields: Sent, previous: Sent | None) -> Heartbeat:
-        """Build a heartbeat with the fields that differ from `previous`; all fields if it is None."""
         settings = self._settings
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id, member_id=member_id, member_epoch=epoch, instance_id=settings.instance_id
@@ -154,15 +148,12 @@ _SHARE_ADVICE: Final[dict[int, str]] = {
 
 
 class ShareHeartbeats:
-    """ShareGroupHeartbeat."""
-
     advice = _SHARE_ADVICE
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
 
     def heartbeat(self, member_id: str, epoch: int, fields: Sent, previous: Sent | None) -> Heartbeat:
-        """Build a heartbeat with the fields that differ from `previous`; all fields if it is None."""
         request = ShareGroupHeartbeatRequest(group_id=self._settings.group_id, member_id=member_id, member_epoch=epoch)
         if previous is None:
             request.rack_id = self._settings.rack or None
@@ -171,7 +162,6 @@ class ShareHeartbeats:
         return Heartbeat(request)
 
     def leave(self, member_id: str) -> Message:
-        """Build the heartbeat that leaves the group."""
         return ShareGroupHeartbeatRequest(
             group_id=self._settings.group_id, member_id=member_id, member_epoch=LEAVE_EPOCH
         )

@@ -57,8 +57,6 @@ JOIN_GRACE_MS: Final = 5_000
 
 
 class State(Enum):
-    """The state of the member."""
-
     OUTSIDE = "not a member"
     PREPARING = "will join, after a poll has revoked partitions"
     JOINING = "JoinGroup is in flight or due"
@@ -136,7 +134,6 @@ class Membership(GroupMember[State]):
             self._rejoin = True
 
     def duty(self) -> Duty | None:
-        """Return what this poll must do before it may return records; None if there is nothing."""
         if self.state is State.STABLE and self._rejoin:
             self._move(State.PREPARING)
         if not self.topics and self.state in _REBALANCING:  # unsubscribed: do not become a member
@@ -169,7 +166,6 @@ class Membership(GroupMember[State]):
         return Duty("lost" if self._lost else "revoked", tuple(sorted(revoked)))
 
     def duty_done(self, duty: Duty, now_ms: float) -> None:
-        """Take note that the listener was called."""
         if duty.kind != "assigned":
             self.owned -= frozenset(duty.partitions)
             if self.state is State.ADOPTING:
@@ -202,7 +198,6 @@ class Membership(GroupMember[State]):
 
     @property
     def needs_poll(self) -> bool:
-        """Whether the member makes no progress until the user polls."""
         return self.state in (State.PREPARING, State.ADOPTING, State.FAILED) or (
             self.state is State.OUTSIDE and bool(self.topics)
         )
@@ -210,7 +205,6 @@ class Membership(GroupMember[State]):
     # -- events ------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float, view: ClusterView) -> None:
-        """Issue the requests that are due."""
         self._check_poll_interval(now_ms)
         if self._leads and self.state is State.STABLE and self._counts != self._count(view, self._counts):
             logger.info("Group %s: the partitions of subscribed topics changed, rebalancing", self.settings.group_id)
@@ -223,7 +217,6 @@ class Membership(GroupMember[State]):
             self._send_heartbeat(now_ms)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a request or of a metadata refresh."""
         heartbeat = self._heartbeat
         if heartbeat is not None and effect_id == heartbeat.id:
             self._heartbeat = None
@@ -241,7 +234,6 @@ class Membership(GroupMember[State]):
             self._refreshed = True
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(
             self._not_before_ms if self.state is State.JOINING and self._in_flight is None else None,
             self._next_heartbeat_ms if self._sends_heartbeats else None,
@@ -254,7 +246,6 @@ class Membership(GroupMember[State]):
 
     @property
     def _sends_heartbeats(self) -> bool:
-        """Whether to send a heartbeat when it is due."""
         return self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeat is None
 
     def _membership(self) -> tuple[int, str]:
@@ -480,7 +471,6 @@ class Membership(GroupMember[State]):
         self._send(request)
 
     def validate(self) -> None:
-        """Raise AssertionError if the state contradicts itself."""
         if self.state in (State.ADOPTING, State.STABLE):
             assert self.member_id
             assert self.generation >= 0

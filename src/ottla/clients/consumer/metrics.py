@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def metrics(fetch: FetchCore) -> dict[str, float]:
-    """Return the counts of records, bytes and partitions."""
     isolation_level = fetch.settings.isolation_level
     lags = [lag for state in fetch.positions if (lag := state.lag(isolation_level)) is not None]
     return {

@@ -37,8 +37,6 @@ class _EpochCheck(NamedTuple):
 
 
 class OffsetLookup:
-    """The state machine of lookups at leaders."""
-
     def __init__(self, settings: FetchSettings, view: ClusterView, positions: Positions, outbox: Outbox) -> None:
         self._settings = settings
         self._view = view
@@ -59,7 +57,6 @@ class OffsetLookup:
             state.reset(self._settings.reset_timestamp)
 
     def advance(self, now_ms: float) -> None:
-        """Issue the lookups that are due."""
         resets: dict[int, list[PartitionState]] = {}
         checks: dict[int, list[PartitionState]] = {}
         self.next_timer_ms = None
@@ -80,7 +77,6 @@ class OffsetLookup:
             self._send_check(node, states)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a lookup."""
         versions = self._resets.pop(effect_id, None)
         if versions is not None:
             self._complete_reset(versions, outcome, now_ms)

@@ -38,8 +38,6 @@ class Phase(Enum):
 
 
 class PartitionState:
-    """One assigned partition."""
-
     __slots__ = ("buffered", "buffered_bytes", "checked_epoch", "end", "epoch", "error", "fetch_offset",
                  "high_watermark", "last_stable_offset", "log_start_offset", "lookup_in_flight", "not_before_ms",
                  "offset", "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
@@ -130,7 +128,6 @@ class PartitionState:
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether the next fetch may include this partition."""
         return (
             self.phase is Phase.FETCH
             and self.fetch_offset < self.end
@@ -149,7 +146,6 @@ class PartitionState:
         return None if self.phase is not Phase.FETCH or end < 0 else max(0, end - self.offset)
 
     def validate(self) -> None:
-        """Raise AssertionError if the offsets contradict each other."""
         if self.phase is Phase.FETCH:
             assert 0 <= self.offset <= self.fetch_offset, f"{self.tp}: {self.offset} > {self.fetch_offset}"
             assert self.processed is None or self.processed <= self.offset, f"{self.tp}: processed is ahead of offset"
@@ -174,7 +170,6 @@ class Positions:
         return tp in self._states
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
-        """The state of a partition; None if it is not assigned."""
         return self._states.get(tp)
 
     def of(self, tp: TopicPartition) -> PartitionState:
@@ -185,12 +180,10 @@ class Positions:
         return state
 
     def assigned(self) -> list[TopicPartition]:
-        """The assigned partitions, sorted."""
         return sorted(self._states)
 
     @property
     def buffered_bytes(self) -> int:
-        """The number of fetched bytes that wait for a poll."""
         return sum([state.buffered_bytes for state in self._states.values()])
 
     def want(self) -> bool:

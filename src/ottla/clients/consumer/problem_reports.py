@@ -24,7 +24,6 @@ class ProblemReports:
         self._open: set[str] = set()
 
     def begin(self, subject: str, error: ClientError) -> None:
-        """Report a problem, unless a problem with this subject is open."""
         if subject in self._open:
             return
         self._open.add(subject)
@@ -34,7 +33,6 @@ class ProblemReports:
             self._raise_later(error)
 
     def end(self, subject: str) -> None:
-        """Close the problem with this subject, if one is open."""
         if subject in self._open:
             self._open.discard(subject)
             logger.info("%s: available again", subject)

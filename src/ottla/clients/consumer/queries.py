@@ -102,7 +102,6 @@ class Queries:
         return await self._retry(attempt, timeout_s)
 
     async def partition_infos(self, topic: str, timeout_s: float | None = None) -> list[PartitionInfo]:
-        """Return the partitions of a topic with leaders and replicas. Raises UnknownTopicOrPartition."""
         await self.partitions_of(topic, timeout_s)
         return self._cluster.view.partition_infos(topic)
 

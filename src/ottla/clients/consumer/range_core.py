@@ -37,7 +37,6 @@ class RangeCore:
         self._view_version = -1
 
     def fill(self, collector: Collector) -> None:
-        """Move buffered records to `collector`. Raises the error that prevents it."""
         error, self.outbox.poll_error = self.outbox.poll_error, None
         if error is not None:
             raise error
@@ -45,11 +44,9 @@ class RangeCore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `fill` can make progress without waiting."""
         return self.outbox.poll_error is not None or self.fetch.delivery.is_ready
 
     def advance(self, now_ms: float) -> list[Effect]:
-        """Return the effects that are due."""
         self.outbox.needs_advance = False
         if self._view.version != self._view_version:
             self._view_version = self._view.version
@@ -59,12 +56,10 @@ class RangeCore:
         return self.outbox.take()
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Pass the outcome of an effect to the machine that issued it."""
         if effect_id.owner is Owner.METADATA:
             self._metadata.complete(effect_id, outcome, now_ms)
         else:
             self.fetch.complete(effect_id, outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         return earliest(self._metadata.next_timer_ms, self.fetch.next_timer_ms())

@@ -60,11 +60,9 @@ class RangeCollector(ColumnCollector):
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records fit, or the end of the range is reached."""
         return self.position >= self._end or super().is_full
 
     def take(self, fetched: Fetched) -> None:
-        """Take records of one or several batches. Raises CorruptRecords."""
         super().take(fetched)
         self.position = max(self.position, fetched.next_offset)
 
@@ -136,7 +134,6 @@ class RangeReader:
         return RequestTimedOut(f"{tp} at offset {position}: no records within {self._timeout_s:g} s{suffix}")
 
     def _records_lost(self, tp: TopicPartition, position: int, end: int) -> RecordsLost:
-        """Return the error for an offset that is out of range."""
         earliest = self._log_offset(tp, EARLIEST)
         latest = self._log_offset(tp, LATEST)
         until = earliest if position < earliest < end else end

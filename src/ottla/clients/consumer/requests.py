@@ -49,7 +49,6 @@ def newest_version(request: OffsetCommitRequest | OffsetFetchRequest) -> int:
 
 
 def topic_names(request: OffsetCommitRequest | OffsetFetchRequest) -> dict[Uuid, str]:
-    """The names of the topics of a request, for its response."""
     return {topic.topic_id: topic.name for topic in _topics(request)}
 
 
@@ -64,7 +63,6 @@ def _topics(
 def commit_request(
     by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
 ) -> OffsetCommitRequest:
-    """Build the request that commits these offsets."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, row in offsets.items():
         topics.setdefault(tp[0], []).append(
@@ -85,7 +83,6 @@ def commit_request(
 
 
 def offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition], view: ClusterView) -> OffsetFetchRequest:
-    """Build the request for the committed offsets of these partitions."""
     topics = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=group_id,
@@ -127,7 +124,6 @@ def read_offsets(request: OffsetFetchRequest, response: OffsetFetchResponse) -> 
 def list_offsets_request(
     wanted: Mapping[TopicPartition, int], view: ClusterView, isolation: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """Build the request for the offsets of timestamps, to one leader."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp, timestamp in wanted.items():
         epoch = view.leader_epoch(*tp)

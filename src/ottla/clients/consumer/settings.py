@@ -164,7 +164,6 @@ class ConsumerSettings:
 
     @property
     def group_id(self) -> str | None:
-        """The group's id; None without a group."""
         return None if self.group is None else self.group.group_id
 
 

@@ -44,17 +44,14 @@ class Subscription:
             self.topics = topics
 
     def assign(self, topics: frozenset[str]) -> None:
-        """Note the topics of partitions that were assigned by hand."""
         self.is_manual = True
         self.topics = topics
 
     def clear(self) -> None:
-        """Read nothing."""
         self.pattern, self.broker_pattern, self.topics, self.is_manual = None, None, frozenset(), False
 
     @property
     def is_group_managed(self) -> bool:
-        """Whether the group assigns the partitions."""
         has_pattern = self.pattern is not None or self.broker_pattern is not None
         return not self.is_manual and (has_pattern or bool(self.topics))
 

@@ -19,8 +19,6 @@ _FATAL: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVAL
 
 
 class TopicMetadata:
-    """The state machine of metadata refreshes."""
-
     def __init__(self, view: ClusterView, backoff: Backoff, outbox: Outbox) -> None:
         self._view = view
         self._backoff = backoff
@@ -60,7 +58,6 @@ class TopicMetadata:
             self._in_flight = self._outbox.refresh(Owner.METADATA, topics)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Take the outcome of a refresh, after it was applied to the view."""
         assert effect_id == self._in_flight
         self._in_flight = None
         self._not_before_ms = now_ms + self._backoff.initial_ms

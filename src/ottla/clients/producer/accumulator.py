@@ -52,7 +52,6 @@ class CompletedBatches:
         self._limit = 2 * LEAST_WAITING
 
     def add(self, batch: Batch) -> None:
-        """Count a batch that is done."""
         if batch.error is None:
             self.acknowledged += batch.count
         else:
@@ -63,7 +62,6 @@ class CompletedBatches:
             self._waiting.append(batch)
 
     def unannounced(self) -> list[Batch]:
-        """The batches that are done and not announced."""
         self._waiting = [batch for batch in self._waiting if not batch.announced]
         return self._waiting
 
@@ -202,7 +200,6 @@ class RecordAccumulator:
 
     @property
     def has_waiting_senders(self) -> bool:
-        """Whether a sender waits for memory or metadata."""
         return bool(self._waiting_senders)
 
     def wait_for_change(self, wake: Callable[[], object]) -> None:
@@ -211,7 +208,6 @@ class RecordAccumulator:
         self.needs_step = True
 
     def wake_senders(self) -> list[Effect]:
-        """Wake every sender that waits."""
         wakers, self._waiting_senders = self._waiting_senders, []
         return [Wake(wakers)] if wakers else []
 
@@ -235,7 +231,6 @@ class RecordAccumulator:
         return None
 
     def timeout_error(self, topic: str, partition: int | None) -> ClientError:
-        """The error to raise when max.block.ms has passed."""
         partitions, refresh, encoder = self._count(topic), self._refresh, self.encoder
         if refresh.problem is not None and not partitions:
             return BrokerUnavailable(
@@ -335,7 +330,6 @@ class RecordAccumulator:
         return True
 
     def validate(self) -> None:
-        """Check the invariants, for tests."""
         for topic in self.topics.values():
             for queue in topic.queues:
                 queue.validate()

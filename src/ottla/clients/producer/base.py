@@ -146,7 +146,6 @@ class ProducerBase(Generic[D]):
                     raise self._accumulator.timeout_error(topic, partition)
 
     async def _known_partitions(self, topic: str) -> int:
-        """The number of partitions of the topic. Waits and raises as `send`."""
         self._check_open()
         return await self._append_or_wait(topic, None, lambda: self._accumulator.partition_count(topic) or None)
 
@@ -340,7 +339,6 @@ class ProducerBase(Generic[D]):
         return None if choose is None else lambda key, _: choose(key, count)
 
     def _prepare(self, topic: str, key: object, value: object, headers: object, timestamp_ms: Any) -> SerializedRecord:
-        """Serialize and check a record."""
         self._check_open()
         if not isinstance(topic, str):
             raise TypeError(f"A topic must be a str, not {type(topic).__name__}")
@@ -379,7 +377,6 @@ def _checked_headers(headers: Any) -> Headers:
 
 
 def unacknowledged() -> Closed:
-    """The error of records that `close` could not deliver in time."""
     return Closed("The producer was closed before the record was acknowledged")
 
 

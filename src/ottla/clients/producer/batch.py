@@ -61,8 +61,6 @@ class Runtime:
 
 
 class State(IntEnum):
-    """Where a batch is on its way to an outcome."""
-
     WAITING = 0  # in its partition's queue; the last batch there may be open
     IN_FLIGHT = 1
     SPLIT = 2  # replaced by its pieces; done when they are
@@ -70,8 +68,6 @@ class State(IntEnum):
 
 
 class Event(IntEnum):
-    """The events of a batch."""
-
     SENT = 0
     RETURNED = 1  # to its queue, to be sent again
     REPLACED = 2  # by its pieces
@@ -258,8 +254,6 @@ def call_back(
 
 
 class Batches:
-    """The batches of one `send_batch` call."""
-
     __slots__ = ("_batches",)
 
     def __init__(self, batches: list[Batch]) -> None:
@@ -269,7 +263,6 @@ class Batches:
         return iter(self._batches)
 
     def done(self) -> bool:
-        """Whether every batch is acknowledged or failed."""
         return all(batch.announced for batch in self._batches)
 
     def peek(self) -> list[AppendedRange]:

@@ -167,7 +167,6 @@ def _check_names(names: list[str]) -> None:
 
 
 def _checked(chunk: pa.RecordBatch, partition_count: int, limit: int) -> Rows:
-    """The rows for the row encoder. Raises ValueError, MessageTooLarge."""
     columns = dict(zip(chunk.schema.names, chunk.columns, strict=True))
     given = {name: None if column is None else _READERS[name](column) for name, column in columns.items()}
     if "partition" in columns:
@@ -216,7 +215,6 @@ def _partitions(column: pa.Array) -> tuple[Any, ...] | None:
 
 
 def _timestamps(column: pa.Array) -> tuple[Any, ...] | None:
-    """The timestamps in milliseconds."""
     if pa.types.is_null(column.type):
         return None
     if pa.types.is_timestamp(column.type):

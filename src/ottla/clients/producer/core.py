@@ -85,7 +85,6 @@ class ProducerCore:
     # --- what to do now -----------------------------------------------------------------------------------------
 
     def step(self, now_ms: int) -> list[Effect]:
-        """Expire, send and request what is due."""
         records = self.accumulator
         records.needs_step = False
         self._timer_ms = FOREVER_MS
@@ -286,17 +285,14 @@ class ProducerCore:
     # --- metadata and producer id -------------------------------------------------------------------------------
 
     def metadata_changed(self, now_ms: int) -> list[Effect]:
-        """The view was updated."""
         self.refresh.received(self.accumulator.learn(), now_ms)
         return [*self.accumulator.wake_senders(), *self.step(now_ms)]
 
     def metadata_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
-        """No broker responded to the request."""
         self.refresh.failed(error, now_ms)
         return [*self.accumulator.wake_senders(), *self.step(now_ms)]
 
     def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
-        """Number batches with this id from now on."""
         self._id.received(producer_id, epoch)
         return self.step(now_ms)
 
@@ -336,7 +332,6 @@ class ProducerCore:
         return self.step(now_ms)
 
     def coordinator_lost(self, error: ClientError, now_ms: int) -> list[Effect]:
-        """There will be no response of the coordinator."""
         assert self.transactions is not None
         self.transactions.lost(error, now_ms)
         return self.step(now_ms)
@@ -350,7 +345,6 @@ class ProducerCore:
         return [*self.accumulator.completed.unannounced(), *self.accumulator.unfinished]
 
     def end_flush(self) -> None:
-        """Let batches linger again."""
         self._flushes -= 1
 
     def pending_records(self) -> int:
@@ -381,7 +375,6 @@ class ProducerCore:
         return effects
 
     def validate(self) -> None:
-        """Check the invariants, for tests."""
         self.accumulator.validate()
         self._in_flight.validate()
         if self.transactions is not None:
@@ -389,7 +382,6 @@ class ProducerCore:
 
 
 def metrics(core: ProducerCore) -> dict[str, float]:
-    """Counts of records and memory. Needs no lock."""
     pending = core.pending_records()
     completed = core.accumulator.completed
     encoder = core.accumulator.encoder

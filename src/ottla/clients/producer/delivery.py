@@ -29,7 +29,6 @@ def wait(batch: Batch, timeout_s: float | None) -> None:
 
 
 async def wait_async(batch: Batch) -> None:
-    """Wait until the batch is announced, on the producer's loop."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle() -> None:
@@ -42,8 +41,6 @@ async def wait_async(batch: Batch) -> None:
 
 
 class BlockingBatches(Batches):
-    """The future of the rows of one `send_batch` call."""
-
     __slots__ = ()
 
     def result(self, timeout_s: float | None = None) -> list[AppendedRange]:

@@ -142,7 +142,6 @@ class InFlight:
         self._next_id = 0
 
     def send(self, node: int, batches: list[Batch]) -> Send:
-        """A new request, in flight from now on."""
         send = Send(self._next_id, node, batches)
         self._next_id += 1
         self._sent[send.request_id] = send
@@ -150,17 +149,14 @@ class InFlight:
         return send
 
     def take(self, request_id: int) -> Send:
-        """Remove and return a request that is in flight."""
         send = self._sent.pop(request_id)
         self._counts[send.node_id] -= 1
         return send
 
     def is_empty(self) -> bool:
-        """Whether no request waits for a response."""
         return not self._sent
 
     def throttle(self, node: int, until_ms: int) -> None:
-        """Send nothing to the broker until then."""
         self._throttled_until_ms[node] = max(until_ms, self._throttled_until_ms.get(node, 0))
 
     def free_at_ms(self, node: int, now_ms: int) -> int | None:
@@ -170,7 +166,6 @@ class InFlight:
         return max(now_ms, self._throttled_until_ms.get(node, 0)) if self._throttled_until_ms else now_ms
 
     def validate(self) -> None:
-        """Check the invariants, for tests."""
         flying = [batch for send in self._sent.values() for batch in send.batches]
         assert len(flying) == len(set(flying)), "a batch is in two requests"
         for node, count in self._counts.items():
@@ -188,21 +183,17 @@ class ProducerId:
         self._not_before_ms = 0
 
     def next_ms(self) -> int:
-        """When the next request is due; `FOREVER_MS` while one is in flight."""
         return FOREVER_MS if self._is_requesting else self._not_before_ms
 
     def sent(self) -> None:
-        """A request is in flight."""
         self._is_requesting = True
 
     def received(self, producer_id: int, epoch: int) -> None:
-        """The broker assigned this id."""
         self._is_requesting = False
         self.failures = 0
         self.producer_id, self.epoch = producer_id, epoch
 
     def failed(self, retry_at_ms: int) -> None:
-        """The request failed; the next one is due at `retry_at_ms`."""
         self._is_requesting = False
         self._not_before_ms = retry_at_ms
         self.failures += 1

@@ -65,7 +65,6 @@ class MetadataRefresh:
         return 0 if has_new_topic else self._not_before_ms
 
     def sent(self, topics: Iterable[str]) -> None:
-        """A request for these topics is in flight."""
         self._is_requesting = True
         self._requested = set(topics)
 
@@ -81,7 +80,6 @@ class MetadataRefresh:
         self._not_before_ms = now_ms + self._backoff_ms(max(self.failures - 1, 0))
 
     def failed(self, error: ClientError, now_ms: int) -> None:
-        """The request failed."""
         self._is_requesting = False
         self.problem = error
         self._not_before_ms = now_ms + self._backoff_ms(self.failures)

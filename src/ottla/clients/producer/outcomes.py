@@ -108,7 +108,6 @@ class BatchOutcomes:
 
 
 def _too_large(batch: Batch, message: str | None) -> MessageTooLarge:
-    """The error of a single record that is too large."""
     size = batch.size + HEADER_SIZE if batch.wire is None else len(batch.wire[0])
     return MessageTooLarge(
         f"A record for {batch.queue} takes {size} bytes as a batch of its own, more than max.message.bytes of the "

@@ -89,7 +89,6 @@ class PartitionQueue(OpenQueue):
         return not head.attempts and not self.renumber and head.ordinal - self.in_flight[0].ordinal < limit
 
     def take(self) -> Batch:
-        """Move the first waiting batch to those in flight."""
         batch = self.waiting.popleft()
         batch.move(Event.SENT)
         batch.attempts += 1
@@ -220,7 +219,6 @@ class PartitionQueue(OpenQueue):
             self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
 
     def validate(self) -> None:
-        """Check the order and the sequence numbers, for tests."""
         ordinals = [batch.ordinal for batch in self.waiting]
         assert ordinals == sorted(set(ordinals)), f"{self}: waiting out of order {ordinals}"
         flying = [batch.ordinal for batch in self.in_flight]

@@ -58,7 +58,6 @@ def produce_request(
 
 
 def encode(batch: Batch, codec: Codec, level: int | None, is_transactional: bool = False) -> bytearray:
-    """The batch as it is sent, with its current sequence number."""
     wire = batch.wire
     if wire is None:
         out = batch.out

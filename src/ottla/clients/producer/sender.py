@@ -68,7 +68,6 @@ async def _run_in_order(coroutines: list[Coroutine[Any, Any, object]], then: Cal
 
 
 def now_ms() -> int:
-    """The steady clock for the core."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -111,7 +110,6 @@ class _Response:
         asyncio.get_running_loop().call_soon(self._lost, client_error(error))
 
     def cancel(self) -> None:
-        """Ignore a later outcome."""
         self._is_done = True
 
 
@@ -150,11 +148,9 @@ class Sender:
         return (self.settings.max_in_flight + 1) * self.settings.max_request_size * len(leaders)
 
     def available(self, topic: str, partitions: int) -> list[int]:
-        """The partitions that have a leader."""
         return [index for index in range(partitions) if self.cluster.view.leader(topic, index) is not None]
 
     def describe(self) -> str:
-        """How warnings name the producer. Needs no lock."""
         return f"producer with {self.core.pending_records()} records to send"
 
     def check_loop(self) -> None:
@@ -184,7 +180,6 @@ class Sender:
                 raise
 
     def run_core(self) -> None:
-        """Let the core step, and execute its effects."""
         self._is_run_scheduled = False
         if not self._begun:
             self._begun = True
@@ -232,7 +227,6 @@ class Sender:
         self.run_core()
 
     def _spawn(self, coroutine: Any) -> None:
-        """Run a coroutine until `close`."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -298,7 +292,6 @@ class Sender:
             self._spawn(self._connect(send.node_id))
 
     async def _connect(self, node_id: int) -> None:
-        """Connect to a broker and send its queued requests, or report them lost."""
         try:
             connection = await self.cluster.connection(node_id, timeout_s=self._timeout_s)
         except ClientError as error:
@@ -333,7 +326,6 @@ class Sender:
             self.lose(send, ClientError(f"The records cannot be encoded: {error}"))
 
     def respond(self, send: Send, response: Message | None) -> None:
-        """Pass the response to the core; None with acks=0."""
         if isinstance(response, ProduceResponse):
             outcomes = outcomes_of(response, send.topic_ids, self.cluster.view)
             throttle_ms = response.throttle_time_ms
@@ -347,7 +339,6 @@ class Sender:
         self.execute(effects)
 
     def lose(self, send: Send, error: ClientError) -> None:
-        """Report to the core that there will be no response."""
         with self.lock:
             effects = self.core.lost(send.request_id, error, now_ms())
         self.execute(effects)
@@ -418,7 +409,6 @@ class Sender:
     def coordinator_answered(
         self, effect: AskCoordinator, connection: ClientConnection, response: Message | None
     ) -> None:
-        """Pass the response of a coordinator to the core."""
         assert response is not None
         level = connection.features.get("transaction.version", 0) if effect.key_type == TRANSACTION else None
         with self.lock:
@@ -426,7 +416,6 @@ class Sender:
         self.execute(effects)
 
     def coordinator_lost(self, error: ClientError) -> None:
-        """Report to the core that there will be no response of a coordinator."""
         self.cluster.reporter.problem(error)
         with self.lock:
             effects = self.core.coordinator_lost(error, now_ms())

@@ -12,7 +12,6 @@ Serializer = Callable[[Any], bytes | None] | Call
 
 
 def serializer_for(setting: str, given: object) -> Serializer | None:
-    """The serializer for the value of a setting, None for None. Raises ConfigurationError."""
     if given is None:
         return None
     return format_named(setting, given).serialize if isinstance(given, str) else as_call(setting, given)

@@ -61,8 +61,6 @@ class Identity(NamedTuple):
 
 
 class OffsetsOfGroup:
-    """Offsets to commit in a transaction, and the member of the group that commits them."""
-
     __slots__ = ("generation", "group_id", "instance_id", "member_id", "offsets")
 
     def __init__(
@@ -108,7 +106,6 @@ def add_partitions(identity: Identity, partitions: Iterable[tuple[str, int]]) ->
 
 
 def add_group(identity: Identity, group_id: str) -> AskCoordinator:
-    """Register a group before its offsets are committed."""
     ask = _ask(identity, AddOffsetsToTxnRequest(*identity, group_id))
     ask.is_registration = True
     ask.group_id = group_id
@@ -140,7 +137,6 @@ def commit_offsets(identity: Identity, offsets: OffsetsOfGroup, *, is_v2: bool) 
 
 
 def end_transaction(identity: Identity, *, is_commit: bool, is_v2: bool) -> AskCoordinator:
-    """Commit or abort the transaction."""
     oldest, newest = (OLDEST_V2_END, None) if is_v2 else (0, NEWEST_V1_END)
     return _ask(identity, EndTxnRequest(*identity, is_commit), oldest=oldest, newest=newest)
 
@@ -190,7 +186,6 @@ def judge(response: Message) -> tuple[Verdict, int, str]:
 
 
 def unwelcome(code: int, what: str) -> str:
-    """The text of an error."""
     try:
         text = _HINTS.get(ErrorCode(code)) or ErrorCode(code).text
     except ValueError:

@@ -25,8 +25,6 @@ class State(Enum):
 
 
 class Event(Enum):
-    """An event that changes the state."""
-
     INITIALIZE = auto()
     INITIALIZED = auto()
     REFUSED = auto()  # the broker refused to initialize; the program may try again

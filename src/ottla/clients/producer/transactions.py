@@ -106,7 +106,6 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction was begun, and no call to end it yet."""
         return self.state is State.IN_TRANSACTION or self.state is State.ABORTABLE_ERROR
 
     # --- calls of the program -----------------------------------------------------------------------------------
@@ -143,7 +142,6 @@ class Transactions:
         self.is_v2, self._level = True, max(self._level, FIRST_V2)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises as all calls of the program do."""
         self._check(Event.BEGIN)
         self._move(Event.BEGIN)
 
@@ -169,14 +167,12 @@ class Transactions:
         return self._call if self.state in ENDING else None
 
     def send_offsets(self, offsets: OffsetsOfGroup) -> Call:
-        """Commit the offsets of a group together with the transaction."""
         self._check_open("send_offsets_to_transaction()")
         call = Call()
         self._offsets.append((offsets, call))
         return call
 
     def check_send(self) -> None:
-        """Raise the error of a `send` outside a transaction."""
         self._check_open("send()")
 
     def _begin_call(self, event: Event) -> Call:
@@ -228,11 +224,9 @@ class Transactions:
 
     @property
     def is_committing(self) -> bool:
-        """Whether records must not linger."""
         return self.state is State.COMMITTING
 
     def drop_reason(self) -> TransactionAborted:
-        """The error of batches that are dropped."""
         why = f"its transaction failed: {self.error}" if self.error is not None else "its transaction was aborted"
         dropped = TransactionAborted(f"The record was not sent or not repeated, because {why}")
         dropped.__cause__ = self.error
@@ -319,7 +313,6 @@ class Transactions:
         self._level = level
 
     def lost(self, error: ClientError, now_ms: int) -> None:
-        """The request has no response, or its coordinator cannot be found."""
         request = self._take()
         if self.state is State.FATAL_ERROR:
             return
@@ -335,7 +328,6 @@ class Transactions:
             self._stop_or_refuse(error)
 
     def answered(self, response: Message, now_ms: int) -> None:
-        """Take the response of the request in flight."""
         request = self._take()
         if self.state is State.FATAL_ERROR:
             return
@@ -477,7 +469,6 @@ class Transactions:
         return wakers
 
     def validate(self) -> None:
-        """Check the invariants, for tests."""
         assert (self.error is not None) == (self.state in {State.ABORTABLE_ERROR, State.FATAL_ERROR}) or (
             self.state is State.ABORTING
         ), f"{self.state}: {self.error}"

@@ -52,14 +52,11 @@ class CommitOutcome:
 
     @property
     def is_done(self) -> bool:
-        """Whether the result of each partition is known."""
         return self._waiting == 0
 
     def expect(self) -> None:
-        """Count one more request whose result is not known."""
         self._waiting += 1
 
     def resolve(self, tp: TopicPartition, error: ClientError | None) -> None:
-        """Note a result; an error of a partition remains."""
         self._waiting -= 1
         self.results[tp] = self.results.get(tp) or error

@@ -75,11 +75,9 @@ class AcquiredRecords:
 
     @property
     def decoded(self) -> set[tuple[TopicPartition, int]]:
-        """The records that are decoded already."""
         return {(record.topic_partition, record.offset) for record, _ in self._ready}
 
     def add(self, parcel: Parcel) -> None:
-        """Add what a response delivered."""
         self._parcels.append(parcel)
 
     def give_back(self, record: Record[Any, Any], acquired: Acquired) -> None:
@@ -87,7 +85,6 @@ class AcquiredRecords:
         self._ready.appendleft((record, acquired))
 
     def take(self, limit: int) -> list[tuple[Record[Any, Any], Acquired]]:
-        """Remove and return at most `limit` records."""
         while len(self._ready) < limit and self._parcels:
             self._open(self._parcels.popleft())
         return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
@@ -116,7 +113,6 @@ class AcquiredRecords:
             self.unreadable.append(Unreadable(parcel.source, missing))
 
     def drop_expired(self, now_ms: float) -> Dropped:
-        """Drop the records whose locks have ended."""
         return self._drop(lambda source: source.locked_until_ms <= now_ms, "their locks ended before a poll took them")
 
     def drop_node(self, node: int) -> Dropped:

@@ -63,8 +63,6 @@ class _Queued:
 
 
 class _Sent(NamedTuple):
-    """A request in flight."""
-
     node: int
     queued: dict[TopicIdPartition, _Queued]
     latest_ms: float | None
@@ -124,12 +122,10 @@ class ShareCore:
         self.outbox.needs_advance = True
 
     def end_poll(self, now_ms: float) -> None:
-        """End a poll: the user processes its records now."""
         self._polling = False
         self.membership.polling(False, now_ms)
 
     def raise_error(self) -> None:
-        """Raise the error that prevents this poll from returning records, if there is one."""
         error, self.outbox.poll_error = self.outbox.poll_error, None
         error = error or self.membership.error
         if error is not None:
@@ -137,7 +133,6 @@ class ShareCore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a poll can make progress without waiting."""
         waits = self.outbox.poll_error is None and self.membership.error is None
         return not waits or bool(self._buffer)
 
@@ -181,7 +176,6 @@ class ShareCore:
             self._types.setdefault(tp, {})[offset] = kind
 
     def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
-        """Return these records in a later poll."""
         for record in reversed(list(records)):
             self._buffer.give_back(record, self._held[record.topic_partition].pop(record.offset))
 
@@ -243,7 +237,6 @@ class ShareCore:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in flight or due."""
         return not self._in_flight and not self._queue
 
     def leave(self) -> list[Effect]:
@@ -260,7 +253,6 @@ class ShareCore:
     # -- the network's side ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> list[Effect]:
-        """Return the effects that are due."""
         self.outbox.needs_advance = False
         watched = self.topics | self.membership.watched_topics()
         self.metadata.advance(now_ms, topics=watched, requested=self.topics)
@@ -279,7 +271,6 @@ class ShareCore:
             self.membership.duty_done(duty, 0.0)
 
     def _wanted(self, now_ms: float) -> dict[int, frozenset[TopicIdPartition]]:
-        """Return the partitions to fetch by broker."""
         wanted: dict[int, set[TopicIdPartition]] = {}
         if self._polling and not self._closing and not self.is_ready:
             for tp in self.membership.owned:
@@ -330,7 +321,6 @@ class ShareCore:
         self._in_flight[effect_id] = _Sent(node, queued, latest_ms)
 
     def next_timer_ms(self) -> float | None:
-        """When to call `advance` at the latest, if nothing happens."""
         waiting = [s.not_before_ms for s in self._sessions.values() if s.not_before_ms and not s.is_busy]
         wants = (self._polling and not self.is_ready) or bool(self._queue)
         return earliest(
@@ -338,7 +328,6 @@ class ShareCore:
         )
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        """Pass the outcome of an effect to the machine that issued it."""
         if effect_id.owner is Owner.METADATA:
             self.metadata.complete(effect_id, outcome, now_ms)
         elif effect_id.owner is Owner.MEMBERSHIP:
@@ -415,7 +404,6 @@ class ShareCore:
     def _take(
         self, node: int, key: TopicIdPartition, row: PartitionData, now_ms: float, locked_until_ms: float
     ) -> None:
-        """Take the records of one partition."""
         name = self._view.topic_name(key.topic_id)
         if row.error_code:
             hint = row.current_leader
@@ -440,7 +428,6 @@ class ShareCore:
         self._buffer.add(Parcel(Source(node, key, tp, locked_until_ms), fetched, acquired))
 
     def validate(self) -> None:
-        """Raise AssertionError if the state contradicts itself."""
         self.membership.validate()
         for tp, offsets in self._types.items():
             assert offsets.keys() <= self._held.get(tp, {}).keys(), "only held records are acknowledged"

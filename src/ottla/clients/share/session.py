@@ -56,7 +56,6 @@ class ShareSession:
         return self._epoch != OPENS
 
     def is_free(self, now_ms: float) -> bool:
-        """Whether a request may be sent now."""
         return not self.is_busy and now_ms >= self.not_before_ms
 
     def fetch(
@@ -106,7 +105,6 @@ class ShareSession:
         )
 
     def apply(self, error_code: int) -> None:
-        """Take the error code of a response."""
         self.is_busy = False
         if error_code in _LOST:
             self._epoch = OPENS

@@ -18,7 +18,6 @@ class RangeAssignor(Assignor):
     name: ClassVar[str] = "range"
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Return the partitions of every member."""
         result: Assignment = {member.member_id: [] for member in members}
         for topic, readers in subscribers(members).items():
             each, extra = divmod(partition_counts.get(topic, 0), len(readers))

@@ -15,7 +15,6 @@ class RoundRobinAssignor(Assignor):
     name: ClassVar[str] = "roundrobin"
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Return the partitions of every member."""
         result: Assignment = {member.member_id: [] for member in members}
         circle = in_order(members)
         turn = 0

@@ -31,8 +31,6 @@ class StickyUserData(Message, versions="0-1"):
 
 
 class StickyTopic(Struct):
-    """An element of `StickyUserData.previous_assignment`."""
-
     topic: str = ""
     partitions: list[Int32] = []
 
@@ -50,7 +48,6 @@ class StickyAssignor(Assignor):
         return StickyUserData(previous_assignment=rows, generation=generation).encode(1)
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
-        """Return the partitions of every member."""
         return distribute(partition_counts, members, {m.member_id: _claim_in_user_data(m.user_data) for m in members})
 
 
