@@ -1688,6 +1688,9 @@ SETTINGS = (
 )
 
 NEWER = f"{UNIT}/broker/test_metadata_of_newer_software.py"
+MODERN = f"{UNIT}/coordinators/test_consumer_groups.py"
+STREAMS_GROUP = f"{UNIT}/coordinators/test_streams_groups.py"
+STREAMS_WORLD = "tests/simulation/test_streams_groups.py"
 UNSERVED = f"{UNIT}/coordinators/test_unserved_groups.py"
 
 STOCK = (
@@ -1739,27 +1742,26 @@ STOCK = (
     Mutation(
         "offsets of a group that is not served do not make a simple group",
         "coordinators/group/core.py",
-        "(self.groups, self.consumer_groups, self.share_groups, self.unserved)",
-        "(self.groups, self.consumer_groups, self.share_groups)",
+        "(self.groups, self.consumer_groups, self.share_groups, self.streams_groups, self.unserved)",
+        "(self.groups, self.consumer_groups, self.share_groups, self.streams_groups)",
         (f"{UNSERVED}::test_offsets_loaded_before_or_after_the_group_belong_to_it",),
     ),
     Mutation(
         "groups that are not served are listed by their type",
         "coordinators/group/admin.py",
-        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, *unserved.KINDS))\n",
-        "TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE))\n",
+        "TYPES = frozenset((GROUP_TYPE, *_MODERN_TYPES, unserved.UNKNOWN))\n",
+        "TYPES = frozenset((GROUP_TYPE, *_MODERN_TYPES))\n",
         (f"{UNIT}/coordinators/test_group_handlers.py::test_groups_of_every_kind_and_state_are_found_by_it",),
     ),
     Mutation(
         "Kafka can replay the tombstones of a group",
-        "coordinators/group/unserved.py",
-        "key=_type, reverse=True)",
-        "key=_type)",
-        (f"{UNSERVED}::test_tombstones_are_in_the_order_that_kafka_can_replay",),
+        "coordinators/group/modern/records.py",
+        "        keys = [encode_key(self.current(group_id=group_id, member_id=member_id)) for member_id in ids]\n",
+        "        keys = [encode_key(self.member(group_id=group_id, member_id=member_id)) for member_id in ids]\n",
+        (f"{MODERN}::test_tombstones_are_in_the_order_that_kafka_can_replay",),
     ),
 )
 
-MODERN = f"{UNIT}/coordinators/test_consumer_groups.py"
 MIGRATION = f"{UNIT}/coordinators/test_group_migration.py"
 CONSUMER_GROUPS = (
     Mutation(
@@ -1860,9 +1862,79 @@ CONSUMER_GROUPS = (
     Mutation(
         "a commit of a member with an epoch of the past is rejected",
         "coordinators/group/membership.py",
-        "        (got_at := member.assignment_epoch(*partition)) is not None and got_at <= committer.epoch\n",
-        "        True\n",
-        (f"{MODERN}::test_commits_are_accepted_from_the_epoch_at_which_the_partition_was_assigned",),
+        "(got_at := _assignment_epoch(core, group, member, partition)) is not None and got_at <= committer.epoch\n",
+        "True\n",
+        (
+            f"{MODERN}::test_commits_are_accepted_from_the_epoch_at_which_the_partition_was_assigned",
+            f"{STREAMS_GROUP}::test_commits_are_accepted_from_the_epoch_at_which_the_task_was_assigned",
+        ),
+    ),
+)
+
+STREAMS_REQUESTS = f"{UNIT}/broker/test_streams_groups.py"
+STREAMS_GROUPS = (
+    Mutation(
+        "an active task is given to a member only when no other member owns it",
+        "coordinators/group/streams/reconciliation.py",
+        "        return group.active_owners.get(task) is not None or group.has_replica(task, member.process_id)\n",
+        "        return group.has_replica(task, member.process_id)\n",
+        (f"{STREAMS_GROUP}::test_tasks_move_only_after_their_owner_gave_them_up",),
+    ),
+    Mutation(
+        "a process does not get an active task while it has a standby task of it",
+        "coordinators/group/streams/reconciliation.py",
+        "        return group.active_owners.get(task) is not None or group.has_replica(task, member.process_id)\n",
+        "        return group.active_owners.get(task) is not None\n",
+        (f"{STREAMS_WORLD}::test_active_tasks_have_one_owner_and_all_get_one",),
+    ),
+    Mutation(
+        "a member of a streams group that reports nothing still owns its tasks",
+        "coordinators/group/streams/reconciliation.py",
+        "            if reported is None or member.revoking.overlaps(reported):\n",
+        "            if reported is not None and member.revoking.overlaps(reported):\n",
+        (f"{STREAMS_GROUP}::test_member_that_reports_nothing_keeps_its_tasks",),
+    ),
+    Mutation(
+        "a member of a streams group that lost a response gets its tasks again",
+        "coordinators/group/streams/heartbeat.py",
+        " or (reported is not None and reported != moved.owned.tasks)\n",
+        "\n",
+        (f"{STREAMS_GROUP}::test_member_that_lost_a_response_gets_its_tasks_again",),
+    ),
+    Mutation(
+        "a member of a streams group that keeps tasks too long is removed",
+        "coordinators/group/streams/change.py",
+        "            self.core.timers.set(key, self.now.monotonic_ms + member.rebalance_timeout_ms)\n",
+        "            pass\n",
+        (f"{STREAMS_GROUP}::test_member_that_keeps_tasks_too_long_is_removed",),
+    ),
+    Mutation(
+        "a streams group that misses internal topics has no tasks",
+        "coordinators/group/streams/change.py",
+        "        if configured.is_ready and configured.subtopologies is not None:\n",
+        "        if configured.subtopologies is not None:\n",
+        (f"{STREAMS_GROUP}::test_group_that_misses_internal_topics_has_no_tasks",),
+    ),
+    Mutation(
+        "the topology of a streams group is not replaced by another one",
+        "coordinators/group/streams/heartbeat.py",
+        "    if group.topology.epoch <= sent.epoch and not group.topology.is_same(sent):\n",
+        "    if False:\n",
+        (f"{STREAMS_GROUP}::test_stale_topology_is_reported_and_another_one_is_refused",),
+    ),
+    Mutation(
+        "streams groups are refused without their feature",
+        "cluster/node/settings.py",
+        "self.feature_level(STREAMS_VERSION) >= 1 and ",
+        "",
+        (f"{STREAMS_REQUESTS}::test_nothing_is_served_without_the_feature",),
+    ),
+    Mutation(
+        "the creation of an internal topic that is in flight is not requested again",
+        "broker/streams_topics.py",
+        " for topic in topics if topic.name not in self._in_flight}",
+        " for topic in topics}",
+        (f"{STREAMS_REQUESTS}::test_creation_in_flight_is_not_requested_again_and_failures_are_reported_for_a_while",),
     ),
 )
 
@@ -3825,6 +3897,7 @@ MUTATIONS = (
     *SPARK_EXACTLY_ONCE,
     *SPARK_TABLES,
     *STREAMS,
+    *STREAMS_GROUPS,
     *QUORUM,
     *CLUSTER,
     *MOVES,

@@ -13,6 +13,7 @@ from tests.scenarios.group import GroupScenario
 from tests.scenarios.raft import RaftScenario
 from tests.scenarios.share import ShareScenario
 from tests.scenarios.stream import StreamScenario
+from tests.scenarios.streams import StreamsScenario
 from tests.scenarios.transaction import TransactionScenario
 
 DIRECTORY = Path(__file__).parent
@@ -50,6 +51,8 @@ def interpreter(path: Path, directory: Path) -> Interpreter:
             return TransactionScenario()
         case "stream":
             return StreamScenario()
+        case "streams":
+            return StreamsScenario()
         case "share":
             return ShareScenario(directory)
         case "broker":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -108,11 +107,6 @@ class GroupRuntime:
 
     def _loaded(self, index: int, shard: GroupShard, now: Moment) -> Effects:
         if shard.unserved:
-            kinds = Counter(group.kind for group in shard.unserved.values())
-            logger.info(
-                "%s-%d has groups of unsupported types, which are retained: %s",
-                self.shards.topic.name,
-                index,
-                ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
-            )
+            text = "%s-%d has %d groups of unsupported types, which are retained"
+            logger.info(text, self.shards.topic.name, index, len(shard.unserved))
         return shard.loaded(now, self._ports.topic_id)

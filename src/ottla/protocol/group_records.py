@@ -1,4 +1,5 @@
-"""Records of `__consumer_offsets`: classic groups, their offsets, KIP-848 groups and share groups (KIP-932).
+"""Records of `__consumer_offsets`: classic groups, their offsets, groups of KIP-848, share groups (KIP-932).
+Those of streams groups are in `streams_group_records`.
 
 `API_KEY` of a class is the record's type, which stands before the key as a 16-bit number; before the value stands its
 version. A null value deletes. Type 0 is what type 1 once was: an offset, with the same key.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ottla.common.ids import ZERO_UUID
 from ottla.protocol.keyed import decode_keyed, encode_key, encode_value
 from ottla.protocol.message import Int8, Int32, Int64, Message, Struct, Uuid, field, since, tagged
+from ottla.protocol.streams_group_records import STREAMS_RECORD_TYPES
 from ottla.protocol.wire import Buffer
 
 __all__ = [
@@ -364,6 +366,7 @@ RECORD_TYPES: dict[int, tuple[type[Message], type[Message]]] = {
     14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
     15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    **STREAMS_RECORD_TYPES,
 }
 
 

@@ -16,6 +16,7 @@ from ottla.coordinators.group import (
     ListGroups,
 )
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
+from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.keyed import decode_keyed
 from ottla.protocol.messages.offset_commit import (
@@ -454,3 +455,9 @@ def test_replay_restores_the_same_state(driver: GroupDriver) -> None:
     assert describe(driver) == before
     for member in members[1:]:
         assert member.beat() is ErrorCode.NONE
+
+
+def test_tombstones_are_in_the_order_that_kafka_can_replay(driver: GroupDriver) -> None:
+    Member(driver, "m", "t").beat()
+    records = group_tombstones(driver.shard.consumer_groups["g"])
+    assert [int.from_bytes(key[:2], "big") for key, _ in records] == [8, 7, 6, 5, 4, 3]

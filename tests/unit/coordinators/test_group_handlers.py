@@ -29,6 +29,8 @@ from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group.consumer.records import epoch_record
 from ottla.coordinators.group.offsets import MOST_TOMBSTONES
 from ottla.coordinators.group.share import records as share_records
+from ottla.coordinators.group.streams import records as streams_records
+from ottla.coordinators.group.streams.group import StreamsGroup
 from ottla.metadata.image import NO_LEADER, Endpoint
 from ottla.protocol.message import Message
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -169,6 +171,7 @@ def test_member_lifecycle_works_in_every_version(client: Client, version: int) -
 
 def test_groups_of_every_kind_and_state_are_found_by_it(client: Client) -> None:
     values = {"modern": epoch_record("modern", 1, 0)[1], "sharers": share_records.epoch_record("sharers", 1, 0)[1]}
+    values["flow"] = streams_records.epoch_record(StreamsGroup("flow"), 2, 0, 0, {})[1]
     for record_type, group in ((3, "modern"), (11, "sharers"), (17, "flow"), (99, "later")):
         key = record_type.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
         value = values.get(group, b"")

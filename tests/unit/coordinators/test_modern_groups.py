@@ -7,6 +7,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.events import Moment
 from ottla.coordinators.group.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from ottla.coordinators.group.consumer.fencing import CONSUMER
 from ottla.coordinators.group.consumer.member import ConsumerMember
 from ottla.coordinators.group.modern import (
     ModernState,
@@ -16,7 +17,6 @@ from ottla.coordinators.group.modern import (
     may_assign_again,
     metadata_hash,
 )
-from ottla.coordinators.group.modern.requests import GroupType
 from ottla.metadata.image import PartitionImage, TopicImage
 
 
@@ -81,10 +81,10 @@ def test_member_epoch_is_the_present_one_or_the_previous_one_of_a_lost_response(
 ) -> None:
     member = ConsumerMember("m", epoch=5, previous_epoch=4)
     if valid:
-        GroupType("consumer").check_epoch(member, received, is_consistent=consistent)
+        CONSUMER.check_epoch(member, received, is_consistent=consistent)
         return
     with pytest.raises(KafkaError, match="greater" if received > 5 else "smaller") as raised:
-        GroupType("consumer").check_epoch(member, received, is_consistent=consistent)
+        CONSUMER.check_epoch(member, received, is_consistent=consistent)
     assert raised.value.code is ErrorCode.FENCED_MEMBER_EPOCH
 
 

@@ -1,12 +1,9 @@
-"""Groups of stock Kafka with unsupported protocols: they are retained, and requests are rejected as in Kafka."""
+"""Groups of later versions of Kafka: they are retained, and requests are rejected."""
 
 from __future__ import annotations
 
-import pytest
-
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DeleteGroup, DescribeGroup, GroupConfig, ListGroups, TopicsDeleted
-from ottla.coordinators.group.records import offset_tombstone
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -16,7 +13,6 @@ from tests.drivers.groups import GroupDriver, Joiner
 
 from .test_offsets import DAY_MS, commit, commit_request, committed, raw_commit
 
-SESSION_MS = GroupConfig().unserved_session_timeout_ms
 RECORD = b"\0\0what a record says is not looked at"
 
 
@@ -25,9 +21,7 @@ def key(kind: int, group: str = "g", rest: bytes = b"") -> bytes:
     return kind.to_bytes(2, "big") + len(name).to_bytes(2, "big") + name + rest
 
 
-EMPTY_GROUP = [key(17), key(20)]
-MEMBER = [key(19, rest=b"m"), key(21, rest=b"m"), key(22, rest=b"m")]
-FUTURE_GROUP = [key(99, rest=b"of a later version")]
+FUTURE_GROUP = [key(99, rest=b"of a later version"), key(100)]
 
 
 def opened(*keys: bytes, offset: int | None = 5) -> GroupDriver:
@@ -37,11 +31,6 @@ def opened(*keys: bytes, offset: int | None = 5) -> GroupDriver:
     driver.log += [(name, RECORD) for name in keys]
     driver.restart()
     return driver
-
-
-def alive_keys(driver: GroupDriver) -> set[bytes]:
-    """Return the keys of the log that compaction would retain."""
-    return {name for name, value in dict(driver.log).items() if value is not None}
 
 
 def join_error(driver: GroupDriver) -> ErrorCode:
@@ -56,13 +45,8 @@ def delete_offsets(driver: GroupDriver) -> tuple[ErrorCode, list[int]]:
     return ErrorCode(answer.error_code), [row.error_code for topic in answer.topics for row in topic.partitions]
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [EMPTY_GROUP, EMPTY_GROUP + MEMBER, FUTURE_GROUP],
-    ids=["empty streams", "streams", "future"],
-)
-def test_unsupported_group_and_its_offsets_are_retained(keys: list[bytes]) -> None:
-    driver = opened(*keys)
+def test_unsupported_group_and_its_offsets_are_retained() -> None:
+    driver = opened(*FUTURE_GROUP)
     before = list(driver.log)
     driver.advance(60 * DAY_MS)
     driver.restart()
@@ -73,29 +57,19 @@ def test_unsupported_group_and_its_offsets_are_retained(keys: list[bytes]) -> No
 
 
 def test_offsets_loaded_before_or_after_the_group_belong_to_it() -> None:
-    driver = opened(*EMPTY_GROUP)
+    driver = opened(*FUTURE_GROUP)
     driver.log.append(raw_commit(6, 4))
     driver.restart()
     assert committed(driver) == 6
     assert not driver.shard.groups, "no simple group beside it"
 
 
-@pytest.mark.parametrize(
-    ("keys", "kind", "protocol", "state"),
-    [
-        (EMPTY_GROUP, "streams", "streams", "Empty"),
-        (EMPTY_GROUP + MEMBER, "streams", "streams", "Unknown"),
-        (FUTURE_GROUP, "unknown", "", "Empty"),
-    ],
-)
-def test_group_is_listed_with_its_type_and_not_described_as_a_classic_group(
-    keys: list[bytes], kind: str, protocol: str, state: str
-) -> None:
-    driver = opened(*keys)
-    (row,) = driver.ask(ListGroups(types=frozenset({kind})))
-    assert (row.group_id, row.group_type, row.protocol_type, row.group_state) == ("g", kind, protocol, state)
+def test_group_is_listed_with_its_type_and_not_described_as_a_classic_group() -> None:
+    driver = opened(*FUTURE_GROUP)
+    (row,) = driver.ask(ListGroups(types=frozenset({"unknown"})))
+    assert (row.group_id, row.group_type, row.protocol_type, row.group_state) == ("g", "unknown", "", "Unknown")
     assert driver.ask(ListGroups(types=frozenset({"classic"}))) == []
-    assert len(driver.ask(ListGroups(states=frozenset({state})))) == 1
+    assert len(driver.ask(ListGroups(states=frozenset({"Unknown"})))) == 1
     described = driver.ask(DescribeGroup("g"), 6)
     assert (described.error_code, described.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
     assert described.error_message == "Group g is not a classic group."
@@ -116,98 +90,28 @@ def test_group_that_cannot_be_converted_rejects_the_classic_protocol() -> None:
     assert driver.log == before
 
 
-def test_group_rejects_classic_members_until_sessions_of_its_members_expire() -> None:
-    driver = opened(*EMPTY_GROUP, *MEMBER)
-    before = list(driver.log)
-    assert join_error(driver) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a client waits and retries"
-    assert commit(driver) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert commit(driver, member="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert delete_offsets(driver) == (ErrorCode.NON_EMPTY_GROUP, [])
-    assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.NON_EMPTY_GROUP
-    assert committed(driver) == 5
-    assert driver.log == before
-    driver.advance(SESSION_MS)
-    assert commit(driver, offset=9) is ErrorCode.NONE
-    assert committed(driver) == 9
-    assert set(driver.shard.unserved) == {"g"}, "an administrator's commit does not convert the group"
-
-
-def test_administrator_commits_and_deletes_offsets_of_an_empty_group() -> None:
-    driver = opened(*EMPTY_GROUP)
-    assert commit(driver, offset=8) is ErrorCode.NONE
-    assert committed(driver) == 8
-    assert commit(driver, member="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert delete_offsets(driver) == (ErrorCode.NONE, [0])
-    assert committed(driver) == -1
-    assert alive_keys(driver) == set(EMPTY_GROUP)
-
-
-@pytest.mark.parametrize("keys", [EMPTY_GROUP, EMPTY_GROUP + MEMBER], ids=["empty", "stale"])
-def test_classic_member_converts_an_empty_group_and_finds_its_offsets(keys: list[bytes]) -> None:
-    driver = opened(*keys)
-    driver.advance(SESSION_MS)
-    joiner = Joiner(driver)
-    call = joiner.join()
-    driver.advance(GroupConfig().initial_rebalance_delay_ms)
-    assert joiner.joined(call).error_code == ErrorCode.NONE
-    joiner.sync({joiner.member_id: b"all"})
-    assert committed(driver) == 5
-    assert not driver.shard.unserved
-    assert alive_keys(driver) == {raw_commit(5, 4)[0], b"\0\2\0\1g"}, "as stock Kafka converts it"
-    driver.restart()
-    assert set(driver.shard.groups) == {"g"}
-    assert not driver.shard.unserved
-
-
-def test_tombstones_are_in_the_order_that_kafka_can_replay() -> None:
-    driver = opened(*EMPTY_GROUP, *MEMBER)
-    driver.advance(SESSION_MS)
-    before = len(driver.log)
-    assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.NONE
-    deleted = driver.log[before:]
-    assert deleted[0] == offset_tombstone("g", "t", 0)
-    assert [int.from_bytes(name[:2], "big") for name, _ in deleted[1:]] == [22, 21, 20, 19, 17]
-    assert alive_keys(driver) == set()
-    assert driver.ask(DeleteGroup("g")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_rejected_join_does_not_convert_the_group() -> None:
-    driver = opened(*EMPTY_GROUP)
-    before = list(driver.log)
-    returning = Joiner(driver)
-    returning.member_id = "m"
-    assert driver.answers[returning.join()].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    short = Joiner(driver, session_timeout_ms=1)
-    assert driver.answers[short.join()].error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert driver.log == before
-
-
-def test_failed_conversion_retains_the_group() -> None:
-    driver = opened(*EMPTY_GROUP)
-    driver.append_error = ErrorCode.NOT_COORDINATOR
-    assert join_error(driver) is ErrorCode.NOT_COORDINATOR
-    assert set(driver.shard.unserved) == {"g"}
-    driver.append_error = ErrorCode.NONE
-    assert join_error(driver) is ErrorCode.NONE
-
-
 def test_groups_that_stock_kafka_deleted_or_converted_are_not_listed() -> None:
-    driver = opened(*EMPTY_GROUP, offset=None)
-    driver.log += [(name, None) for name in EMPTY_GROUP]
+    driver = opened(*FUTURE_GROUP, offset=None)
+    driver.log += [(name, None) for name in FUTURE_GROUP]
     driver.restart()
     assert not driver.shard.unserved
     assert not driver.shard.groups
-    driver = opened(*EMPTY_GROUP)
-    driver.log += [(name, None) for name in EMPTY_GROUP]
+    driver = opened(*FUTURE_GROUP)
+    driver.log += [(name, None) for name in FUTURE_GROUP]
     driver.restart()
     assert set(driver.shard.groups) == {"g"}, "its offsets belong to a simple group now"
 
 
 def test_offsets_of_a_deleted_topic_are_deleted_in_every_kind_of_group() -> None:
-    driver = opened(*EMPTY_GROUP)
+    driver = opened(*FUTURE_GROUP)
     driver.ask(TopicsDeleted(frozenset({"t"})))
     assert committed(driver) == -1
     assert set(driver.shard.unserved) == {"g"}
+
+
+def test_obsolete_records_of_early_releases_make_no_group() -> None:
+    for kind in (9, 18):
+        assert not opened(key(kind), offset=None).shard.unserved
 
 
 def test_record_of_an_unknown_type_does_not_change_a_classic_group() -> None:
@@ -227,7 +131,7 @@ def test_record_of_an_unknown_type_does_not_change_a_classic_group() -> None:
 
 
 def test_other_groups_of_the_shard_are_not_affected() -> None:
-    driver = opened(*EMPTY_GROUP, offset=None)
+    driver = opened(*FUTURE_GROUP, offset=None)
     assert commit(driver, group="other") is ErrorCode.NONE
     assert driver.ask(commit_request("third"), 9).topics[0].partitions[0].error_code == 0
     assert set(driver.shard.groups) == {"other", "third"}

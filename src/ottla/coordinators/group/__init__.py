@@ -18,8 +18,8 @@ Reading order: `events`, `follow_ups`, `states`, `member`, `group`, `core`, `reb
 `offsets`, `transactional_offsets`, `unserved`, `admin`, `expiry`, `shard`. KIP-62, KIP-134, KIP-345, KIP-394, KIP-447,
 KIP-496, KIP-800, KIP-814.
 Groups of the consumer protocol (KIP-848) are in `consumer`, share groups (KIP-932) in `share`, their common state and
-rules in `modern`, and the assignors in `assignors`. `unserved` preserves the records of streams groups (KIP-1071),
-which are not implemented.
+rules in `modern`, and their assignors in `assignors`. Streams groups (KIP-1071) are in `streams`. `unserved` preserves
+the records of later versions of Kafka.
 """
 
 from ottla.coordinators.events import Append, Appended, Call, Effect, Effects, LogLine, Moment, Reply

@@ -17,19 +17,21 @@ from ottla.coordinators.group.rebalance import prepare_or_complete
 from ottla.coordinators.group.records import group_tombstone
 from ottla.coordinators.group.share import admin as share_admin
 from ottla.coordinators.group.states import State
+from ottla.coordinators.group.streams import admin as streams_admin
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.list_groups import ListedGroup
 
 GROUP_TYPE = "classic"
 # All states and types by which groups can be filtered, in lower case.
-_ALL_STATES = (*(state.value for state in State), *consumer_admin.STATES, unserved.UNKNOWN_STATE)
+_ALL_STATES = (*(state.value for state in State), *consumer_admin.STATES, *streams_admin.STATES, unserved.UNKNOWN_STATE)
 STATES = frozenset(name.lower() for name in _ALL_STATES)
-TYPES = frozenset((GROUP_TYPE, consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, *unserved.KINDS))
+_MODERN_TYPES = (consumer_admin.GROUP_TYPE, share_admin.GROUP_TYPE, streams_admin.GROUP_TYPE)
+TYPES = frozenset((GROUP_TYPE, *_MODERN_TYPES, unserved.UNKNOWN))
 NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 
-def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, now: Moment) -> Effects:
+def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, _now: Moment) -> Effects:
     """List the groups that match the filters, which ignore case. An empty filter matches every group."""
     states = {name.strip().lower() for name in question.states}
     types = {name.strip().lower() for name in question.types}
@@ -43,7 +45,7 @@ def list_groups(core: Core, call: Call[ListGroups], question: ListGroups, now: M
         for group in core.groups.values()
     ]
     rows += chain.from_iterable(kind.list_groups(core) for kind in KINDS)
-    rows += unserved.list_groups(core, now)
+    rows += unserved.list_groups(core)
     chosen = [
         row
         for row in rows

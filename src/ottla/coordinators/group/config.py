@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ottla.coordinators.group.consumer.config import ConsumerGroupConfig
 from ottla.coordinators.group.share.config import ShareGroupConfig
+from ottla.coordinators.group.streams.config import StreamsGroupConfig
 from ottla.coordinators.settings import whole_numbers
 
 MINUTE_MS = 60_000
@@ -28,11 +29,9 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     # A client that joins without a member id cannot send heartbeats. Its member is removed after this time.
     new_member_join_timeout_ms: int = 300_000
-    # How long after loading the members of groups of unsupported types count as alive. The value is the default of
-    # Kafka's group.streams.session.timeout.ms.
-    unserved_session_timeout_ms: int = 45_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
 
     @classmethod
     def from_settings(cls, setting: Callable[[str], object]) -> GroupConfig:
@@ -48,4 +47,5 @@ class GroupConfig:
             offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
             consumer=ConsumerGroupConfig.from_settings(setting),
             share=ShareGroupConfig.from_settings(setting),
+            streams=StreamsGroupConfig.from_settings(setting),
         )

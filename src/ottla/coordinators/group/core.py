@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.coordinators.group.consumer.group import ConsumerGroup
     from ottla.coordinators.group.consumer.matching import MatchingJob
     from ottla.coordinators.group.share.group import ShareGroup
+    from ottla.coordinators.group.streams.group import StreamsGroup
     from ottla.coordinators.group.unserved import UnservedGroup
 
 R = TypeVar("R")
@@ -49,11 +50,11 @@ class Core:
         "groups",
         "image",
         "in_flight",
-        "loaded_ms",
         "matching",
         "offsets",
         "random_bytes",
         "share_groups",
+        "streams_groups",
         "timers",
         "topics",
         "topics_created_at",
@@ -63,10 +64,11 @@ class Core:
     def __init__(self, config: GroupConfig, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
         self.random_bytes = random_bytes
-        # Classic, consumer and share groups, and groups of unsupported types. Invariant: no id is in two of these.
+        # Classic groups, groups of the modern types, and of unsupported types. Invariant: no id is in two of these.
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
         self.unserved: dict[str, UnservedGroup] = {}
         # The cluster's metadata, and the version in which topics were created last.
         self.image = EMPTY_IMAGE
@@ -76,8 +78,6 @@ class Core:
         self.matching: dict[str, MatchingJob] = {}
         # Share groups whose share state is being altered or deleted, and the administrators' requests that do so.
         self.changing_shares: dict[str, Call[Any]] = {}
-        # When the log was loaded, on the monotonic clock.
-        self.loaded_ms = 0
         self.offsets = OffsetStore()
         self.timers: Timers[TimerKey] = Timers()
         # Appends whose outcome has not been reported, by their ids.
@@ -86,9 +86,8 @@ class Core:
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a group of any type with this id."""
-        return any(
-            group_id in groups for groups in (self.groups, self.consumer_groups, self.share_groups, self.unserved)
-        )
+        all_groups = (self.groups, self.consumer_groups, self.share_groups, self.streams_groups, self.unserved)
+        return any(group_id in groups for groups in all_groups)
 
     def overrides(self, group_id: str) -> Mapping[str, str]:
         """The settings of one group that differ from the broker's."""

@@ -26,7 +26,8 @@ from ottla.coordinators.group.share.events import (
     ListedShares,
     ListShares,
 )
-from ottla.protocol.messages import consumer_group_describe, share_group_describe
+from ottla.coordinators.group.streams.events import DescribeStreamsGroup, StreamsHeartbeat, StreamsOutcome
+from ottla.protocol.messages import consumer_group_describe, share_group_describe, streams_group_describe
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -45,6 +46,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponseGroup
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -64,6 +66,7 @@ _AdministratorsResponse: TypeAlias = (
     | ListedShares
     | consumer_group_describe.DescribedGroup
     | share_group_describe.DescribedGroup
+    | streams_group_describe.DescribedGroup
     | None
 )
 _Response: TypeAlias = (
@@ -75,6 +78,7 @@ _Response: TypeAlias = (
     | OffsetDeleteResponse
     | OffsetFetchResponseGroup
     | ShareGroupHeartbeatResponse
+    | StreamsOutcome
     | SyncGroupResponse
     | TxnOffsetCommitResponse
     | _AdministratorsResponse
@@ -151,6 +155,8 @@ def _response(call: Call[Any], error: ErrorCode) -> _Response:
             return ConsumerGroupHeartbeatResponse(error_code=error)
         case ShareGroupHeartbeatRequest():
             return ShareGroupHeartbeatResponse(error_code=error)
+        case StreamsHeartbeat():
+            return StreamsOutcome(StreamsGroupHeartbeatResponse(error_code=error))
         case _:
             return _administrators_response(request, error)
 
@@ -161,6 +167,8 @@ def _administrators_response(request: object, error: ErrorCode) -> _Administrato
             return consumer_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case DescribeShareGroup():
             return share_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
+        case DescribeStreamsGroup():
+            return streams_group_describe.DescribedGroup(group_id=request.group_id, error_code=error)
         case ListShares():
             return ListedShares({}, error)
         case AlterShareOffsets():

@@ -2,16 +2,19 @@
 
 `offsets.retention.minutes` counts from the moment the group became empty. It counts from the commit for simple groups
 (consumers that assign partitions themselves), for topics to which a live group no longer subscribes, and for groups of
-the consumer protocol. A commit of an old client may carry its own retention time.
+the consumer and streams protocols. A commit of an old client may carry its own retention time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ottla.coordinators.events import Effects, Moment, RecordBytes, log_line
-from ottla.coordinators.group.consumer.group import ConsumerGroup
-from ottla.coordinators.group.consumer.records import group_tombstones
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.kinds import KINDS
+from ottla.coordinators.group.modern import ModernGroup
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import group_tombstone, offset_tombstone
 from ottla.coordinators.group.states import State
@@ -24,8 +27,13 @@ def expire(core: Core, now: Moment) -> Effects:
     """Write tombstones for expired offsets and groups."""
     records: list[RecordBytes] = []
     lines: Effects = []
-    groups: list[Group | ConsumerGroup] = [*core.groups.values(), *core.consumer_groups.values()]
-    for group in groups:
+    groups: list[tuple[Group | ModernGroup[Any], Callable[[Any], list[RecordBytes]]]] = [
+        (group, _tombstones) for group in core.groups.values()
+    ]
+    for kind in KINDS:
+        if kind.tombstones is not None:
+            groups += [(modern, kind.tombstones) for modern in kind.groups(core).values()]
+    for group, tombstones in groups:
         expired, left = _expired(core, group, now)
         if expired:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in expired[:MOST_NAMED])
@@ -34,17 +42,18 @@ def expire(core: Core, now: Moment) -> Effects:
         records += [offset_tombstone(group.group_id, topic, partition) for topic, partition in expired]
         if left or not group.is_empty:
             continue
-        if isinstance(group, ConsumerGroup):
-            records += group_tombstones(group)
-        elif not group.pending_joins:
-            records.append(group_tombstone(group.group_id))
+        records += tombstones(group)
     if not records:
         return []
     line = log_line("Generated %d tombstone records while cleaning up group metadata.", len(records))
     return [*lines, line, *core.append_split(records)]
 
 
-def _expired(core: Core, group: Group | ConsumerGroup, now: Moment) -> tuple[list[tuple[str, int]], bool]:
+def _tombstones(group: Group) -> list[RecordBytes]:
+    return [] if group.pending_joins else [group_tombstone(group.group_id)]
+
+
+def _expired(core: Core, group: Group | ModernGroup[Any], now: Moment) -> tuple[list[tuple[str, int]], bool]:
     """Return the partitions whose offsets have expired, and whether the group has other offsets."""
     pending = core.offsets.pending_of(group.group_id)
     expired: list[tuple[str, int]] = []
@@ -59,20 +68,20 @@ def _expired(core: Core, group: Group | ConsumerGroup, now: Moment) -> tuple[lis
     return expired, left
 
 
-def _can_expire(group: Group | ConsumerGroup) -> bool:
+def _can_expire(group: Group | ModernGroup[Any]) -> bool:
     """Whether offsets of the group expire now: not while it rebalances or its subscription is unknown."""
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ModernGroup):
         return True
     if group.protocol_type is None or group.is_empty:
         return True
     return group.is_consumer_group and group.subscribed_topics is not None and group.state is State.STABLE
 
 
-def _is_over(core: Core, group: Group | ConsumerGroup, committed: Committed, now: Moment) -> bool:
+def _is_over(core: Core, group: Group | ModernGroup[Any], committed: Committed, now: Moment) -> bool:
     if committed.expire_timestamp_ms is not None:
         return now.wall_ms >= committed.expire_timestamp_ms
     start_ms = committed.commit_timestamp_ms
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ModernGroup):
         return now.wall_ms - start_ms >= core.config.offsets_retention_ms
     if group.protocol_type is not None and group.is_empty and group.state_timestamp_ms is not None:
         start_ms = group.state_timestamp_ms

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Call, Effects, Moment, Reply, log_line
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.follow_ups import ReplaceStaticMember
+from ottla.coordinators.group.follow_ups import JoinConvertedGroup, ReplaceStaticMember
 from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.member import Member, Protocols, protocol_names
 from ottla.coordinators.group.rebalance import complete_if_all_joined, prepare, prepare_or_complete
@@ -313,3 +313,11 @@ def _park(group: Group, member: Member, joining: _Joining) -> Effects:
     previous = group.park_join(member, joining.call)
     # The client retries, so it has abandoned the previous request.
     return [] if previous is None else [refuse_join(previous, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)]
+
+
+def conversion_appended(core: Core, follow_up: JoinConvertedGroup, error: ErrorCode, now: Moment) -> Effects:
+    """Handle the JoinGroup again, now that the replayed tombstones deleted the group that it named."""
+    call, request = follow_up
+    if error is not ErrorCode.NONE:
+        return [refuse_join(call, error, request.member_id)]
+    return join(core, call, request, now)

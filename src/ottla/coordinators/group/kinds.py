@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from ottla.coordinators.events import Call, Effects, Moment
+from ottla.coordinators.events import Call, Effects, Moment, RecordBytes
 from ottla.coordinators.group import offsets, unserved
 from ottla.coordinators.group.consumer import admin as consumer_admin
 from ottla.coordinators.group.consumer import classic_members, fencing
+from ottla.coordinators.group.consumer import records as consumer_records
 from ottla.coordinators.group.consumer.replay import replay as replay_consumer_group
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.events import DeleteGroup
@@ -17,6 +18,10 @@ from ottla.coordinators.group.share import admin as share_admin
 from ottla.coordinators.group.share import heartbeat as share_members
 from ottla.coordinators.group.share import initialization as share_states
 from ottla.coordinators.group.share.replay import replay as replay_share_group
+from ottla.coordinators.group.streams import admin as streams_admin
+from ottla.coordinators.group.streams import fencing as streams_members
+from ottla.coordinators.group.streams import records as streams_records
+from ottla.coordinators.group.streams.replay import replay as replay_streams_group
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol.group_records import RECORD_TYPES
 from ottla.protocol.message import Message
@@ -42,6 +47,8 @@ class GroupKind(NamedTuple):
     list_groups: Callable[[Core], list[ListedGroup]]
     answers: dict[type, _Answer]
     """Requests that are answered in another way than for a classic group; None: handle it as if it had no group."""
+    tombstones: Callable[[Any], list[RecordBytes]] | None = None
+    """Encodes the records that delete an empty group once its offsets have expired; None for groups without offsets."""
 
 
 CONSUMER = GroupKind(
@@ -59,6 +66,7 @@ CONSUMER = GroupKind(
         OffsetDeleteRequest: offsets.delete_unsubscribed,
         DeleteGroup: consumer_admin.delete,
     },
+    tombstones=consumer_records.group_tombstones,
 )
 SHARE = GroupKind(
     groups=lambda core: core.share_groups,
@@ -69,16 +77,26 @@ SHARE = GroupKind(
     list_groups=share_admin.list_groups,
     answers={JoinGroupRequest: share_admin.refuse_classic, DeleteGroup: share_states.delete},
 )
-KINDS = (CONSUMER, SHARE)
+STREAMS = GroupKind(
+    groups=lambda core: core.streams_groups,
+    record_types=(17, 19, 20, 21, 22, 23),
+    replay=replay_streams_group,
+    loaded=streams_members.loaded,
+    timer_elapsed=streams_members.timer_elapsed,
+    list_groups=streams_admin.list_groups,
+    answers={
+        JoinGroupRequest: streams_admin.join_classic,
+        OffsetDeleteRequest: offsets.delete_unsubscribed,
+        DeleteGroup: streams_admin.delete,
+    },
+    tombstones=streams_records.group_tombstones,
+)
+KINDS = (CONSUMER, SHARE, STREAMS)
 
 REPLAYS = {RECORD_TYPES[number][0]: kind.replay for kind in KINDS for number in kind.record_types}
 """The function that applies a record, by the class of its key."""
 
-_UNSERVED: dict[type, _Answer] = {
-    JoinGroupRequest: unserved.join_converted,
-    OffsetDeleteRequest: unserved.delete_offsets,
-    DeleteGroup: unserved.delete,
-}
+_UNSERVED: dict[type, _Answer] = {JoinGroupRequest: unserved.refuse_classic, DeleteGroup: unserved.refuse_deletion}
 _ANSWERED = frozenset(_UNSERVED).union(*(kind.answers for kind in KINDS))
 
 

@@ -53,7 +53,7 @@ def commit(core: Core, call: Call[OffsetCommitRequest], request: OffsetCommitReq
         call.api_version,
     )
     partitions = ((topic.topic_id, row.partition_index) for topic in request.topics for row in topic.partitions)
-    error = check_member(core, committer, partitions, now)
+    error = check_member(core, committer, partitions)
     if error is not ErrorCode.NONE:
         return [Reply(call, commit_response(request, error))]
     if group is not None and group.state in {State.STABLE, State.PREPARING}:

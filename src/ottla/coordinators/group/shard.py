@@ -48,7 +48,7 @@ from ottla.coordinators.group.follow_ups import (
     ReplaceStaticMember,
 )
 from ottla.coordinators.group.group import Group
-from ottla.coordinators.group.join import join, static_member_appended
+from ottla.coordinators.group.join import conversion_appended, join, static_member_appended
 from ottla.coordinators.group.kinds import KINDS
 from ottla.coordinators.group.modern import Topics
 from ottla.coordinators.group.offset_store import Committed
@@ -74,6 +74,10 @@ from ottla.coordinators.group.share.events import (
 )
 from ottla.coordinators.group.share.group import ShareGroup
 from ottla.coordinators.group.states import State
+from ottla.coordinators.group.streams import admin as streams_admin
+from ottla.coordinators.group.streams.events import DescribeStreamsGroup, StreamsHeartbeat
+from ottla.coordinators.group.streams.group import StreamsGroup
+from ottla.coordinators.group.streams.heartbeat import heartbeat as streams_heartbeat
 from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
 from ottla.metadata.image import MetadataImage
@@ -112,6 +116,8 @@ _HANDLERS = dict(
         _row(OffsetCommitRequest, offsets.commit),
         _row(ConsumerGroupHeartbeatRequest, consumer_heartbeat),
         _row(ShareGroupHeartbeatRequest, share_members.heartbeat),
+        _row(StreamsHeartbeat, streams_heartbeat),
+        _row(DescribeStreamsGroup, streams_admin.describe),
         _row(TxnOffsetCommitRequest, transactional_offsets.commit),
         _row(FetchOffsets, offsets.fetch),
         _row(OffsetDeleteRequest, offsets.delete),
@@ -130,7 +136,7 @@ _HANDLERS = dict(
 _FOLLOW_UPS: dict[type, Callable[[Core, Any, ErrorCode, Moment], Effects]] = {
     AnswerCall: answer_appended,
     AnswerSyncs: assignment_appended,
-    JoinConvertedGroup: unserved.conversion_appended,
+    JoinConvertedGroup: conversion_appended,
     JoinUpgradedGroup: upgrade_appended,
     RebalanceDowngradedGroup: downgrade_appended,
     JoinDowngradedGroup: replacement_appended,
@@ -179,6 +185,11 @@ class GroupShard:
     def share_groups(self) -> Mapping[str, ShareGroup]:
         """The share groups by id."""
         return self._core.share_groups
+
+    @property
+    def streams_groups(self) -> Mapping[str, StreamsGroup]:
+        """The streams groups by id."""
+        return self._core.streams_groups
 
     def metadata_changed(self, image: MetadataImage, *, has_new_topics: bool = True) -> None:
         """Take in the cluster's metadata: topics, and settings of groups. Call it before the first request, too.
@@ -332,6 +343,7 @@ class GroupShard:
         if self.phase is Phase.LOADING or now is None or is_converted:
             core.unserved.pop(group_id, None)
             core.consumer_groups.pop(group_id, None)
+            core.streams_groups.pop(group_id, None)
             core.groups[group_id] = Group.from_record(group_id, row)
             return
         if known is not None:
@@ -349,7 +361,6 @@ class GroupShard:
         that were deleted while the shard was not loaded.
         """
         self.phase = Phase.ACTIVE
-        self._core.loaded_ms = now.monotonic_ms
         self._schedule_expiry(now)
         effects = offsets.delete_outdated(self._core, topic_id) if topic_id is not None else []
         for group in self._core.groups.values():

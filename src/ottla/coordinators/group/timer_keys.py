@@ -17,6 +17,8 @@ class Kind(IntEnum):
     """A member of a consumer group must give up partitions."""
     MATCHING = 5
     """Topic names are matched with a consumer group's regular expressions."""
+    ASSIGNMENT = 6
+    """A new streams group gets its first assignment."""
 
 
 TimerKey: TypeAlias = tuple[Kind, str, str]

@@ -28,7 +28,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 
 def commit(core: Core, call: Call[TxnOffsetCommitRequest], request: TxnOffsetCommitRequest, now: Moment) -> Effects:
     """Write pending offsets. Unlike OffsetCommit this is allowed in a rebalance, and does not count as a heartbeat."""
-    error = _check(core, request, now)
+    error = _check(core, request)
     if error is not ErrorCode.NONE:
         return [Reply(call, transactional_commit_response(request, error))]
     records: list[RecordBytes] = []
@@ -54,7 +54,7 @@ def commit(core: Core, call: Call[TxnOffsetCommitRequest], request: TxnOffsetCom
     return [core.append_in_transaction(records, follow_up, request.producer_id, request.producer_epoch)]
 
 
-def _check(core: Core, request: TxnOffsetCommitRequest, now: Moment) -> ErrorCode:
+def _check(core: Core, request: TxnOffsetCommitRequest) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     committer = Committer(
@@ -64,7 +64,7 @@ def _check(core: Core, request: TxnOffsetCommitRequest, now: Moment) -> ErrorCod
         request.generation_id,
         is_transactional=True,
     )
-    return check_member(core, committer, _partitions(core, request), now)
+    return check_member(core, committer, _partitions(core, request))
 
 
 def _partitions(core: Core, request: TxnOffsetCommitRequest) -> Iterator[tuple[Uuid, int]]:

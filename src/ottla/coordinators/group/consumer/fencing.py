@@ -25,7 +25,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-CONSUMER = GroupType("consumer")
+CONSUMER = GroupType("consumer", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
 _REASONS = {
     Kind.SESSION: "the member session expired",
     Kind.JOIN: "the classic member failed to join within the rebalance timeout",

@@ -49,9 +49,11 @@ def problem_of_ids(request: Heartbeat, *, needs_member_id: bool = True) -> str |
 
 
 class GroupType(NamedTuple):
-    """One type of group: its name in Kafka's messages and in settings, e.g. `consumer.session.timeout.ms`."""
+    """One type of group: its name in Kafka's messages, and the names of its settings."""
 
     name: str
+    heartbeat_interval: str
+    session_timeout: str
 
     def existing(self, core: Core, groups: Mapping[str, G], group_id: str, noun: str | None = None) -> G:
         """Return the group; raises GROUP_ID_NOT_FOUND. `noun` begins Kafka's message, which differs by request."""
@@ -87,11 +89,11 @@ class GroupType(NamedTuple):
 
     def heartbeat_interval_ms(self, core: Core, group_id: str, default_ms: int) -> int:
         """The group's own heartbeat interval, otherwise the broker's."""
-        return group_setting(core.overrides(group_id), f"{self.name}.heartbeat.interval.ms", default_ms)
+        return group_setting(core.overrides(group_id), self.heartbeat_interval, default_ms)
 
     def expect_heartbeat(self, core: Core, group_id: str, member_id: str, default_ms: int, now: Moment) -> None:
         """Remove the member unless a heartbeat arrives within its session timeout."""
-        timeout_ms = group_setting(core.overrides(group_id), f"{self.name}.session.timeout.ms", default_ms)
+        timeout_ms = group_setting(core.overrides(group_id), self.session_timeout, default_ms)
         core.timers.set((Kind.SESSION, group_id, member_id), now.monotonic_ms + timeout_ms)
 
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.share_group_heartbeat import (
     TopicPartitions,
 )
 
-SHARE = GroupType("share")
+SHARE = GroupType("share", "share.heartbeat.interval.ms", "share.session.timeout.ms")
 
 
 def heartbeat(
