@@ -23,8 +23,6 @@ DYNAMIC = "controller.quorum.bootstrap.servers=127.0.0.1:9093,127.0.0.1:9095"
 STATIC = "controller.quorum.voters=1@127.0.0.1:9093,2@127.0.0.1:9095"
 BOTH = "process.roles=broker,controller\nlisteners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
 ONLY_BROKER = "process.roles=broker\nlisteners=PLAINTEXT://127.0.0.1:9092\nnode.id=3"
-# A level that stock has by default and Ottla does not support.
-LEVELS = ("--feature", "streams.version=0")
 
 
 def contents(home: Path) -> dict[str, object]:
@@ -55,14 +53,14 @@ def contents(home: Path) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("settings", "options"),
     [
-        ([BOTH, DYNAMIC, "node.id=1"], ["--standalone", *LEVELS]),
-        ([BOTH, DYNAMIC, "node.id=1"], ["--initial-controllers", CONTROLLERS, *LEVELS]),
-        ([BOTH, DYNAMIC, "node.id=3"], ["--no-initial-controllers", *LEVELS]),
+        ([BOTH, DYNAMIC, "node.id=1"], ["--standalone"]),
+        ([BOTH, DYNAMIC, "node.id=1"], ["--initial-controllers", CONTROLLERS]),
+        ([BOTH, DYNAMIC, "node.id=3"], ["--no-initial-controllers"]),
         ([BOTH, STATIC, "node.id=1"], ["--release-version", "4.0"]),
         ([BOTH, STATIC, "node.id=1"], ["--release-version", "4.1-IV0"]),
-        ([BOTH, STATIC, "node.id=1"], ["--feature", "eligible.leader.replicas.version=0", *LEVELS]),
+        ([BOTH, STATIC, "node.id=1"], ["--feature", "eligible.leader.replicas.version=0"]),
         ([ONLY_BROKER, STATIC], ["--release-version", "3.9", "--feature", "group.version=1"]),
-        ([ONLY_BROKER, DYNAMIC], ["--release-version", "4.2-IV1", *LEVELS]),
+        ([ONLY_BROKER, DYNAMIC], ["--release-version", "4.2-IV1"]),
     ],
 )
 def test_both_programs_write_the_same(tmp_path: Path, settings: list[str], options: list[str]) -> None:

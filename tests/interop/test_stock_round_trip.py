@@ -215,9 +215,8 @@ def test_features_are_advertised_as_they_are_served(trip: RoundTrip) -> None:
     assert shown.pop("share.version") == ("1", "1")
     assert shown.pop("eligible.leader.replicas.version") == ("1", "1")
     assert shown.pop("kraft.version") == ("1", "1")
-    assert set(shown.values()) == {("0", "0")}, "the highest supported level, and the finalized one"
-    refused = trip.tools.fails("features", "upgrade", "--feature", "streams.version=1")
-    assert "only supports versions 0-0" in refused
+    assert shown.pop("streams.version") == ("1", "1")
+    assert not shown, "the highest supported level, and the finalized one"
 
 
 def test_min_insync_replicas_follows_the_rules_of_eligible_leader_replicas(trip: RoundTrip) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kafka
-from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, STREAMS, in_ci
+from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, STREAMS, STREAMS_PROGRAMS, in_ci
 
 FETCH_TIMEOUT_S = 600
 
@@ -94,7 +94,7 @@ def fetch_connector() -> None:
 
 
 def fetch_streams() -> None:
-    """Kafka Streams, by Maven, and the programs of the races that run in it. Only the benchmarks need it."""
+    """Kafka Streams, by Maven, and the programs of tests and benchmarks that run in it."""
     home = HERE / "streams"
 
     def fetch(folder: Path) -> None:
@@ -104,10 +104,10 @@ def fetch_streams() -> None:
 
     fetch_into(STREAMS, home / "pom.xml", ("java", "javac", "jar", "mvn"), fetch)
     # The programs change more often than the jars.
-    source, jar = home / "StreamsRaces.java", STREAMS / "races.jar"
-    if not jar.exists() or jar.stat().st_mtime < source.stat().st_mtime:
+    jar, sources = STREAMS_PROGRAMS, sorted(home.glob("*.java"))
+    if not jar.exists() or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         with tempfile.TemporaryDirectory() as classes:
-            run(["javac", "-nowarn", "-cp", f"{STREAMS}/*", "-d", classes, str(source)])
+            run(["javac", "-nowarn", "-cp", f"{STREAMS}/*", "-d", classes, *map(str, sources)])
             run(["jar", "cf", str(jar), "-C", classes, "."])
 
 
@@ -142,6 +142,7 @@ def fetch_all() -> int:
     peers = {
         "Apache Kafka": fetch_kafka,
         "Spark's Kafka connector": fetch_connector,
+        "Kafka Streams": fetch_streams,
         "kafkajs": fetch_kafkajs,
         "kcat": fetch_kcat,
     }

@@ -16,6 +16,7 @@ KAFKA = CACHE / "kafka"
 KAFKAJS = CACHE / "kafkajs"
 CONNECTOR = CACHE / "spark-kafka"
 STREAMS = CACHE / "kafka-streams"
+STREAMS_PROGRAMS = STREAMS / "programs.jar"
 
 
 def in_ci() -> bool:
@@ -30,6 +31,14 @@ def missing_for_jvm() -> str | None:
     if not (KAFKA / ".complete").exists():
         return f"no stock Kafka in {KAFKA}: run `make peers`"
     return None
+
+
+def missing_for_streams() -> str | None:
+    """Return why Kafka Streams cannot run, as a sentence, or None."""
+    missing = missing_for_jvm()
+    if missing is None and not STREAMS_PROGRAMS.exists():
+        missing = f"no Kafka Streams in {STREAMS}: run `make peers`"
+    return missing
 
 
 def connector_jars() -> list[str]:

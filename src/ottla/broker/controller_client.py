@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.auto_topic_creation import AutoTopicCreation
 from ottla.broker.forwarding import Forwarding
+from ottla.broker.streams_topics import StreamsTopics
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordination.internal_topic_settings import INTERNAL_TOPIC_SETTINGS, InternalTopicSettings
@@ -39,6 +40,7 @@ class ControllerClient:
         self._forwarding_channel = forwarding_channel
         self.forwarding = Forwarding(forwarding_channel)
         self.auto_topic_creation = AutoTopicCreation(self.create_topics)
+        self.streams_topics = StreamsTopics(lambda request: channel.send(request, timeout_s=TIMEOUT_S))
 
     def create_topics(self, names: Iterable[str]) -> Completion[dict[str, KafkaError]]:
         """Create topics with the broker's defaults; completes with the errors by topic, except TOPIC_ALREADY_EXISTS."""

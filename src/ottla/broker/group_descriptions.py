@@ -1,4 +1,4 @@
-"""Common parts of the requests that describe groups: DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe."""
+"""Common parts of the requests that describe groups, of the classic and all modern types."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from ottla.protocol.elements import as_list, encode_element
 if TYPE_CHECKING:
     from ottla.coordination.group_runtime import GroupRuntime
     from ottla.protocol.message import Message
-    from ottla.protocol.messages import consumer_group_describe, describe_groups, share_group_describe
+    from ottla.protocol.messages import (
+        consumer_group_describe,
+        describe_groups,
+        share_group_describe,
+        streams_group_describe,
+    )
 
 D = TypeVar(
     "D",
     "consumer_group_describe.DescribedGroup",
     "describe_groups.DescribedGroup",
     "share_group_describe.DescribedGroup",
+    "streams_group_describe.DescribedGroup",
 )
 
 

@@ -153,6 +153,10 @@ class ShareGroupPorts(HasGroups, HasShares, HasSettings, Protocol):
     """The group coordinator, what this node does for share groups, and whether it serves them."""
 
 
+class StreamsGroupPorts(HasGroups, HasSettings, HasController, HasClock, Protocol):
+    """The group coordinator, whether it serves streams groups, and the creation of their internal topics."""
+
+
 class ShareLeaderPorts(ShareGroupPorts, HasPartitions, HasEndpoints, Protocol):
     """For the requests of members to the leaders of their partitions."""
 

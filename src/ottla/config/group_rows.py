@@ -1,6 +1,6 @@
 """Settings of a group, one row each, as in `broker_rows.py`. All can be changed while the broker runs."""
 
-from ottla.config.server_setting import BOOLEAN, INT, MEDIUM, REPORTED, STRING, WORKS, ServerSetting
+from ottla.config.server_setting import BOOLEAN, INT, MEDIUM, STRING, WORKS, ServerSetting
 
 ROWS = (
     ServerSetting("consumer.assignment.interval.ms", INT, 1000,
@@ -41,17 +41,17 @@ ROWS = (
         MEDIUM, WORKS, low=1),
     ServerSetting("streams.assignment.interval.ms", INT, 1000,
         "Pause between two assignments of a streams group.",
-        MEDIUM, REPORTED, low=0),
+        MEDIUM, WORKS, low=0),
     ServerSetting("streams.heartbeat.interval.ms", INT, 5000,
         "Pause between heartbeats of a streams group's members.",
-        MEDIUM, REPORTED, low=1),
+        MEDIUM, WORKS, low=1),
     ServerSetting("streams.initial.rebalance.delay.ms", INT, 3000,
         "How long a new streams group waits for more members.",
-        MEDIUM, REPORTED, low=0),
+        MEDIUM, WORKS, low=0),
     ServerSetting("streams.num.standby.replicas", INT, 0,
         "Standby replicas per task.",
-        MEDIUM, REPORTED, low=0),
+        MEDIUM, WORKS, low=0),
     ServerSetting("streams.session.timeout.ms", INT, 45_000,
         "Time without a heartbeat after which a member of a streams group is removed.",
-        MEDIUM, REPORTED, low=1),
+        MEDIUM, WORKS, low=1),
 )  # fmt: skip

@@ -24,7 +24,6 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("remote.", "log.local.", "local.retention.", "follower.fetch.last.tiered."), "there is no tiered storage"),
     (("early.start.listeners",), "there is no authorizer to wait for"),
-    (("group.streams.", "streams."), "streams groups are not supported yet"),
     (
         ("group.coordinator.", "offsets.load.", "share.coordinator.", "transaction.state.log.load."),
         "the coordinator runs on the event loop and sizes its own buffers",

@@ -18,7 +18,6 @@ from ottla.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
-    is_retained,
     served_level,
 )
 from ottla.metadata.image import BROKER
@@ -107,9 +106,7 @@ def _unsupported(state: State, name: str, level: int) -> str | None:
         return None
     low, high = SUPPORTED_FEATURES[name]
     if not low <= level <= high:
-        # kafka-features upgrade --release-version names all features of the release, also those that are not served.
-        hint = ". Name the features that are supported instead of a release" if is_retained(name, level) else ""
-        return f"{who} only supports versions {low}-{high}{hint}"
+        return f"{who} only supports versions {low}-{high}"
     for broker in state.image.brokers.values():
         ranges = {feature: (first, last) for feature, first, last in broker.features}
         first, last = ranges.get(name, (0, 0))

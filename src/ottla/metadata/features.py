@@ -2,8 +2,9 @@
 
 The metadata log retains the finalized levels that stock Kafka wrote, so that Kafka can open it again. Clients receive
 `served_level` instead, because a higher level would promise an unsupported protocol. group.version 1 enables consumer
-groups (KIP-848), share.version 1 enables share groups (KIP-932). transaction.version 2 lets producers skip
-AddPartitionsToTxn (KIP-890). metadata.version is supported up to the level of Kafka 4.3.
+groups (KIP-848), share.version 1 share groups (KIP-932), streams.version 1 streams groups (KIP-1071).
+transaction.version 2 lets producers skip AddPartitionsToTxn (KIP-890). metadata.version is supported up to the level of
+Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ TRANSACTION_VERSION = "transaction.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 LATEST_METADATA_VERSION = 30
@@ -31,23 +33,14 @@ SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
     GROUP_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
     SHARE_VERSION: (0, 1),
-    "streams.version": (0, 0),
+    STREAMS_VERSION: (0, 1),
 }
 """The (lowest, highest) supported level of each feature."""
-
-REGISTERED_FEATURES: dict[str, tuple[int, int]] = SUPPORTED_FEATURES | {"streams.version": (0, 1)}
-"""The levels that a node of a cluster registers. Stock Kafka's default is streams.version 1, without which it lets no
-node join. This node refuses the requests of streams groups, as Kafka does at level 0."""
 
 
 def served_level(name: str, level: int) -> int:
     """The highest supported level up to a finalized level; 0 for an unknown feature."""
     return min(level, SUPPORTED_FEATURES[name][1]) if name in SUPPORTED_FEATURES else 0
-
-
-def is_retained(name: str, level: int) -> bool:
-    """Whether a default level of stock Kafka is not served: the log retains it, and clients receive a lower one."""
-    return served_level(name, level) < level <= REGISTERED_FEATURES.get(name, (0, 0))[1]
 
 
 METADATA_VERSION_NAMES: dict[int, str] = {
@@ -71,7 +64,7 @@ _DEFAULTS_FROM: dict[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: (26, 1),
     GROUP_VERSION: (22, 1),
     SHARE_VERSION: (28, 1),
-    "streams.version": (29, 1),
+    STREAMS_VERSION: (29, 1),
     TRANSACTION_VERSION: (24, 2),
 }
 

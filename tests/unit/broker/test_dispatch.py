@@ -109,7 +109,7 @@ def test_api_versions_contains_served_apis_and_features(harness: BrokerHarness) 
 
 def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarness) -> None:
     levels = {
-        "group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2, "metadata.version": 30,
+        "group.version": 1, "share.version": 2, "streams.version": 2, "transaction.version": 2, "metadata.version": 30,
         "eligible.leader.replicas.version": 1, "feature.of.the.future": 3,
     }  # fmt: skip
     records: list[Message] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
@@ -118,7 +118,7 @@ def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarn
     response = harness.ask(ApiVersionsRequest(client_software_name="kafka-x", client_software_version="1.0"), 4)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized == default_levels()
-    assert {f.name: f.max_version for f in response.supported_features}["streams.version"] == 0
+    assert {f.name: f.max_version for f in response.supported_features}["streams.version"] == 1
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_fresh_directory_becomes_a_cluster_of_one(tmp_path: Path) -> None:
     quorum = shell.describe_quorum()
     assert quorum is not None
     assert (quorum.leader_id, quorum.leader_epoch) == (1, 1)
-    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 8, "leader change, features, registration"
+    assert quorum.high_watermark == quorum.voters[0].log_end_offset == 9, "leader change, features, registration"
     assert shell.image.features == default_levels()
     assert shell.image.config(BROKER, "") == {"min.insync.replicas": "1"}
     assert shell.image.brokers[1].is_active

@@ -33,7 +33,7 @@ UNKNOWN_VERSION = uvarint(1) + uvarint(0) + uvarint(5) + b"\x01"
 UNKNOWN_FRAME = uvarint(2) + uvarint(2) + uvarint(0) + b"\x01"
 
 LEVELS = {
-    "metadata.version": 30, "group.version": 1, "transaction.version": 2, "share.version": 1, "streams.version": 1,
+    "metadata.version": 30, "group.version": 1, "transaction.version": 2, "share.version": 1, "streams.version": 2,
     "eligible.leader.replicas.version": 1, "feature.of.the.future": 3,
 }  # fmt: skip
 
@@ -151,7 +151,7 @@ def test_levels_of_stock_kafka_survive_starts_and_snapshots(tmp_path: Path) -> N
         shell = started(tmp_path)
         assert shell.image.features == LEVELS
         served = {name: high for name, _, high in shell.image.brokers[1].features}
-        assert (served["group.version"], served["streams.version"], served["transaction.version"]) == (1, 0, 2)
+        assert (served["group.version"], served["streams.version"], served["transaction.version"]) == (1, 1, 2)
         shell.begin_snapshot()
         for _ in range(5):
             shell.tick()

@@ -33,7 +33,7 @@ TABLES = {
 # Read by a name that is composed from the topic's codec.
 COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 # The limits of the settings of a group, read by names that are composed from the group's type and the setting.
-GROUP_LIMIT = re.compile(r"group\.(consumer|share)\.(min|max)\.[a-z.]+")
+GROUP_LIMIT = re.compile(r"group\.(consumer|share|streams)\.(min|max)\.[a-z.]+")
 
 
 def _strings_of(path: Path) -> set[str]:

@@ -119,7 +119,7 @@ def test_duplicate_resource_is_rejected_and_dry_run_changes_nothing() -> None:
         ("nonsense", 0, 2, "Feature nonsense not found."),
         ("kraft.version", 2, 1, "Local controller 1 only supports versions 0-1"),
         ("kraft.version", 0, 2, "Can't downgrade the version of this feature."),
-        ("streams.version", 1, 1, "only supports versions 0-0. Name the features that are supported instead of a rel"),
+        ("streams.version", 2, 1, "only supports versions 0-1"),
         ("metadata.version", 31, 1, "only supports versions 7-30"),
         ("metadata.version", 29, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
         ("metadata.version", 22, 2, "Unsupported metadata.version downgrade from 30 to 22. Refusing to perform the"),
@@ -159,7 +159,7 @@ def finalize(cluster: Cluster, **levels: int) -> None:
 
 KAFKA_LEVELS = {
     "eligible_leader_replicas_version": 1, "group_version": 1, "metadata_version": 28, "share_version": 1,
-    "streams_version": 1, "transaction_version": 2,
+    "streams_version": 2, "transaction_version": 2,
 }  # fmt: skip
 
 
@@ -167,11 +167,11 @@ def test_levels_finalized_by_stock_kafka_are_retained_and_do_not_bind_brokers() 
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
     before = dict(cluster.controller.image.features)
-    assert cluster.controller.check_features() == {"streams.version": (1, 0)}
+    assert cluster.controller.check_features() == {"streams.version": (2, 1)}
     cluster.register(1, incarnation=2)
     assert dict(cluster.controller.image.features) == before
     ranges = {name: (low, high) for name, low, high in cluster.controller.image.brokers[1].features}
-    assert ranges["streams.version"] == (0, 0), "the levels that are served"
+    assert ranges["streams.version"] == (0, 1), "the levels that are served"
     assert (ranges["group.version"], ranges["share.version"], ranges["transaction.version"]) == ((0, 1), (0, 1), (0, 2))
 
 
@@ -186,8 +186,9 @@ def test_unreadable_metadata_version_is_rejected_with_the_remedy(level: int, how
 @pytest.mark.parametrize(
     ("level", "upgrade_type", "message"),
     [
-        (1, 1, "Local controller 1 only supports versions 0-0"),
-        (1, 2, "Local controller 1 only supports versions 0-0"),
+        (2, 1, "Local controller 1 only supports versions 0-1"),
+        (2, 2, "Local controller 1 only supports versions 0-1"),
+        (1, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
         (0, 1, "without setting the upgrade type to either safe or unsafe downgrade"),
     ],
 )
@@ -198,7 +199,7 @@ def test_retained_level_can_only_be_downgraded_to_a_served_level(level: int, upg
     response = cluster.do(cluster.controller.update_features(request))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert message in (response.error_message or "")
-    assert cluster.controller.image.features["streams.version"] == 1
+    assert cluster.controller.image.features["streams.version"] == 2
 
 
 def test_upgrade_to_a_release_with_an_unsupported_feature_changes_nothing() -> None:
@@ -209,7 +210,7 @@ def test_upgrade_to_a_release_with_an_unsupported_feature_changes_nothing() -> N
     before = dict(cluster.controller.image.features)
     response = cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates)))
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "Invalid update version 1 for feature streams.version" in (response.error_message or "")
+    assert "Invalid update version 2 for feature streams.version" in (response.error_message or "")
     assert dict(cluster.controller.image.features) == before
 
 
@@ -222,12 +223,24 @@ def test_transaction_version_is_lowered_and_raised() -> None:
         assert cluster.controller.image.features.get("transaction.version", 0) == level
 
 
-def test_administrator_can_lower_a_retained_level() -> None:
+def test_upgrade_to_the_release_of_the_supported_levels_is_finalized() -> None:
+    cluster = Cluster()
+    finalize(cluster, metadata_version=28)
+    levels = default_levels()
+    updates = [FeatureUpdateKey(name, level, False, 1) for name, level in levels.items()]
+    response = cluster.do(cluster.controller.update_features(UpdateFeaturesRequest(feature_updates=updates)))
+    assert response.error_code == 0
+    assert {name: cluster.controller.image.features.get(name) for name in levels} == levels
+    assert levels["streams.version"] == 1
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+def test_administrator_can_lower_a_retained_level(lower: int) -> None:
     cluster = Cluster()
     finalize(cluster, **KAFKA_LEVELS)
-    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("streams.version", 0, False, 2)])
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("streams.version", lower, False, 2)])
     assert cluster.do(cluster.controller.update_features(request)).error_code == 0
-    assert "streams.version" not in cluster.controller.image.features
+    assert cluster.controller.image.features.get("streams.version", 0) == lower
     assert cluster.controller.image.features["group.version"] == 1
 
 

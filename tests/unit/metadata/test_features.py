@@ -106,7 +106,7 @@ def test_bootstrap_record_of_level_zero_is_omitted() -> None:
 @pytest.mark.parametrize(
     ("name", "finalized", "served"),
     [
-        ("streams.version", 1, 0),
+        ("streams.version", 2, 1),
         ("group.version", 2, 1),
         ("transaction.version", 1, 1),
         (METADATA_VERSION, 31, 30),

@@ -65,7 +65,7 @@ SAMPLES: dict[type[Message], tuple[list[Message], Message]] = {
     m.RemoveTopicRecord: ([*TOPIC_RECORDS], m.RemoveTopicRecord(TOPIC_ID)),
     m.DelegationTokenRecord: ([], TOKEN),
     m.UserScramCredentialRecord: ([], SCRAM),
-    m.FeatureLevelRecord: ([], m.FeatureLevelRecord("streams.version", 1)),
+    m.FeatureLevelRecord: ([], m.FeatureLevelRecord("streams.version", 2)),
     m.ClientQuotaRecord: ([], m.ClientQuotaRecord([m.EntityData("user", None)], "producer_byte_rate", 5.5, False)),
     m.ProducerIdsRecord: ([], m.ProducerIdsRecord(1, 9, 5000)),
     m.BrokerRegistrationChangeRecord: (

@@ -1,12 +1,12 @@
-"""StreamsGroupDescribe (89), version 0: refused, as by Kafka without the feature streams.version. KIP-1071."""
+"""StreamsGroupDescribe (89), version 0: streams groups with their topology, members and tasks. KIP-1071."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import ErrorCode
+from ottla.broker.group_descriptions import describe_modern
 from ottla.common.slices import Slices
-from ottla.protocol.elements import Elements
+from ottla.coordinators.group.streams.events import DescribeStreamsGroup
 from ottla.protocol.messages.streams_group_describe import (
     DescribedGroup,
     StreamsGroupDescribeRequest,
@@ -15,18 +15,14 @@ from ottla.protocol.messages.streams_group_describe import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-
-MESSAGE = "Streams groups are not supported by this broker."
+    from ottla.broker.ports import StreamsGroupPorts
 
 
 def handle(
-    _broker: object, context: RequestContext, request: StreamsGroupDescribeRequest
+    broker: StreamsGroupPorts, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> Slices[StreamsGroupDescribeResponse]:
-    """Return UNSUPPORTED_VERSION for each group."""
-    groups: Elements[DescribedGroup] = Elements(StreamsGroupDescribeResponse, context.api_version)
-    for group_id in request.group_ids:
-        groups.append(
-            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MESSAGE)
-        )
-        yield
-    return StreamsGroupDescribeResponse(groups=groups.as_list())
+    """Describe each group in its shard; the results are in the order of the request."""
+    groups = broker.groups if broker.settings.serves_streams_groups() else None
+    kind = (DescribeStreamsGroup, DescribedGroup, StreamsGroupDescribeResponse)
+    rows = yield from describe_modern(groups, context.api_version, request, *kind)
+    return StreamsGroupDescribeResponse(groups=rows)

@@ -1,23 +1,79 @@
-"""StreamsGroupHeartbeat (88), version 0: refused, as by Kafka without the feature streams.version. KIP-1071.
+"""StreamsGroupHeartbeat (88), version 0: everything that a member of a streams group says. KIP-1071.
 
-The API is advertised and refused, because a client that does not find it may wait for another broker that has it.
+Without the finalized feature streams.version, or without `streams` in group.coordinator.rebalance.protocols, it is
+advertised and refused, because a client that does not find the API may wait for another broker that has it.
+
+The response names internal topics that are missing. The broker requests their creation, and does not wait for it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ottla.broker.member_requests import submit
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
+from ottla.coordinators.group.streams.events import StreamsHeartbeat, StreamsOutcome
+from ottla.coordinators.group.streams.topics import Status
+from ottla.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-
-MESSAGE = "Streams groups are not supported by this broker; set group.protocol=classic."
+    from ottla.broker.ports import StreamsGroupPorts
 
 
 def handle(
-    _broker: object, _context: RequestContext, _request: StreamsGroupHeartbeatRequest
-) -> StreamsGroupHeartbeatResponse:
-    """Return UNSUPPORTED_VERSION."""
-    return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=MESSAGE)
+    broker: StreamsGroupPorts, context: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Completion[StreamsGroupHeartbeatResponse]:
+    """Pass the request to the group's shard, and create the internal topics that the group misses."""
+    if not broker.settings.serves_streams_groups():
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    problem = None if request.topology is None else _problem(request.topology)
+    if problem is not None:
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=problem)
+    outcome = submit(broker.groups, context, request.group_id, StreamsHeartbeat(request))
+    return outcome.then(lambda done: _with_creation(broker, done))
+
+
+def _problem(topology: Topology) -> str | None:
+    """Return what is wrong with the names of the topics, in Kafka's words."""
+    names = dict.fromkeys(
+        name
+        for row in topology.subtopologies
+        for name in (
+            *row.source_topics,
+            *row.repartition_sink_topics,
+            *(topic.name for topic in row.repartition_source_topics),
+            *(topic.name for topic in row.state_changelog_topics),
+        )
+    )
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        return f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+    invalid = [name for name in names if not _is_valid(name)]
+    return f"Topic names {','.join(invalid)} are not valid topic names." if invalid else None
+
+
+def _is_valid(name: str) -> bool:
+    try:
+        validate_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _with_creation(broker: StreamsGroupPorts, outcome: StreamsOutcome) -> StreamsGroupHeartbeatResponse:
+    response = outcome.response
+    if not outcome.missing:
+        return response
+    errors = broker.controller.streams_topics.create(outcome.missing, 2 * outcome.heartbeat_interval_ms, broker.clock)
+    for status in response.status or ():
+        if errors and status.status_code == Status.MISSING_INTERNAL_TOPICS:
+            details = ", ".join(f"{name} ({error})" for name, error in errors.items())
+            status.status_detail += f"; Creation failed: {details}."
+    return response

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.metadata.features import REGISTERED_FEATURES, SUPPORTED_FEATURES
+from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.protocol.messages.broker_registration import Listener as RegisteredListener
 from ottla.protocol.messages.controller_registration import ControllerRegistrationRequest
@@ -42,7 +42,7 @@ def registration(
         ],
         features=[
             Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in (SUPPORTED_FEATURES if config.roles.is_single else REGISTERED_FEATURES).items()
+            for name, (low, high) in SUPPORTED_FEATURES.items()
         ],
         rack=config.rack,
         log_dirs=[*(directory.directory_id for directory in online), *missing],
@@ -61,6 +61,6 @@ def controller_registration(node_id: int, listeners: Iterable[Listener]) -> Cont
         ],
         features=[
             ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in REGISTERED_FEATURES.items()
+            for name, (low, high) in SUPPORTED_FEATURES.items()
         ],
     )

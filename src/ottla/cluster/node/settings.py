@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.config import TopicResolver
-from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, served_level
+from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, served_level
 from ottla.metadata.image import BROKER, TOPIC
 
 if TYPE_CHECKING:
@@ -65,3 +65,8 @@ class NodeSettings:
     def serves_share_groups(self) -> bool:
         """Whether share groups (KIP-932) are enabled."""
         return self.feature_level(SHARE_VERSION) >= 1
+
+    def serves_streams_groups(self) -> bool:
+        """Whether streams groups (KIP-1071) are enabled."""
+        protocols = self.static.items("group.coordinator.rebalance.protocols")
+        return self.feature_level(STREAMS_VERSION) >= 1 and "streams" in protocols
