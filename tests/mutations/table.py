@@ -342,7 +342,7 @@ BOUNDED_WORK = (
     Mutation(
         "a recreated topic does not get the logs of the deleted topic",
         "partitions/partitions.py",
-        "        if topic_partition in self._undeleted:",
+        "        if topic_partition in self._pending.undeleted:",
         "        if False:",
         (f"{UNIT}/broker/test_opening.py::test_recreated_topic_does_not_get_the_old_logs",),
     ),
@@ -1542,14 +1542,14 @@ SHORTAGES = (
     Mutation(
         "a request gives a partition its newest role first",
         "partitions/partitions.py",
-        "        if self._unchanged:\n            self._change_now(topic, index)\n",
+        "        if self._pending.unchanged:\n            self._change_now(topic, index)\n",
         "",
         (f"{UNIT}/broker/test_role_changes.py::test_requested_partition_takes_its_newest_role_at_once",),
     ),
     Mutation(
         "partitions that could not be opened for lack of descriptors are opened later",
         "partitions/partitions.py",
-        "                self._postponed.add(name, (index,))\n",
+        "                self._pending.postponed.add(name, (index,))\n",
         "                pass\n",
         (f"{LIMITS}::test_partitions_without_descriptors_are_served_when_descriptors_are_free",),
     ),

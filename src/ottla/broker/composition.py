@@ -20,7 +20,7 @@ from ottla.coordination.ports import CoordinatorPorts
 from ottla.network.closing_order import ClosedFirst
 from ottla.network.node_channel import NodeChannels
 from ottla.partitions.fetch_session import FetchSessionCache
-from ottla.partitions.partitions import Partitions
+from ottla.partitions.partitions import Partitions, PartitionsPorts
 from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
 from ottla.partitions.replication.quotas import ReplicationQuotas
 from ottla.partitions.replication.replication import Replication, ReplicationPorts
@@ -46,17 +46,12 @@ def create_broker(
     node_id, call_later = identity.node_id, schedulers.call_later
     settings = NodeSettings(config, metadata)
     endpoints = NodeEndpoints(node_id, metadata, LostBrokers(call_later))
-    partitions = Partitions(
-        node_id=node_id,
-        logs=logs,
-        clock=clock,
-        topic_values=settings.topic_values,
-        flush_in_thread=schedulers.flush_threads.run,
-        later=schedulers.worker.later,
-    )
+    in_thread = schedulers.flush_threads.run
+    ports = PartitionsPorts(node_id, logs, clock, settings.topic_values, in_thread)
+    partitions = Partitions(ports, schedulers.worker.later)
     quotas = ReplicationQuotas(config, lambda: settings.current, clock)
     image = lambda: metadata.image  # noqa: E731
-    moves = MovePorts(node_id, logs, partitions, call_later, schedulers.flush_threads.run, image, quotas.moves)
+    moves = MovePorts(node_id, logs, partitions, call_later, in_thread, image, quotas.moves)
     channels = [
         ControllerChannel(metadata, clock, call_later, NodeChannels(f"broker-{node_id}{purpose}"))
         for purpose in ("", "-forwarding")

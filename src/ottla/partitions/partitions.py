@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from ottla.common.work import SLICE_MS
 from ottla.metadata.image import TOPIC
 from ottla.partitions.lost_logs import LostLogs
 from ottla.partitions.partition import Partition, Replication
-from ottla.partitions.partition_set import PartitionSet
+from ottla.partitions.pending import PendingWork
 from ottla.partitions.replication.followed import FollowedPartition, RoleListener
 from ottla.partitions.topic_settings import TopicSettings
 from ottla.replication.leader import ClusterView, IsrProposal, Leader
@@ -53,54 +54,44 @@ _CONFIGURED_AT_ONCE = 64
 _CHANGED_AT_ONCE = 400
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionsPorts:
+    """What is used of the node."""
+
+    node_id: int
+    logs: LogManager
+    clock: Clock
+    topic_values: TopicValues
+    flush_in_thread: Callable[[Callable[[], object]], Completion[None]]
+
+
 class Partitions:
     """Every partition that has a replica on this node."""
 
-    def __init__(
-        self,
-        *,
-        node_id: int,
-        logs: LogManager,
-        clock: Clock,
-        topic_values: TopicValues,
-        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
-        later: Callable[[Callable[[], None]], object] | None = None,
-    ) -> None:
+    def __init__(self, ports: PartitionsPorts, later: Callable[[Callable[[], None]], object] | None = None) -> None:
         """`later` calls a function in the next event loop iteration; without it, `publish` opens all logs at once."""
-        self._node_id = node_id
-        self._logs = logs
-        self._clock = clock
-        self._topic_values = topic_values
-        self._flush_in_thread = flush_in_thread
-        self._later = later
-        self.lost_logs = LostLogs(node_id, logs)
+        self._ports = ports
+        self._pending = PendingWork(later)
+        self.lost_logs = LostLogs(ports.node_id, ports.logs)
         # The partitions that this node leads; each topic of the image has an entry.
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._listeners: list[RoleListener] = []
-        self.cluster = ClusterView(node_id, {})
+        self.cluster = ClusterView(ports.node_id, {})
         """The leaders' knowledge of the brokers; see `ottla.replication.leader`."""
         self.send_proposal: Callable[[Partition, IsrProposal], None] | None = None
         """Sends a change of in-sync replicas to the controller. Without it, the ISR stays as it is."""
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
-        self._unchanged = PartitionSet()  # those that have not taken the role of the newest image yet
-        # Partitions of the image that are not open yet, and the settings of their topics.
-        self._unopened = PartitionSet()
+        # The settings of topics with partitions that are not open yet.
         self._settings: dict[str, TopicSettings] = {}
-        self._is_scheduled = False
-        # Partitions of deleted topics whose logs are not set aside yet.
-        self._undeleted: dict[TopicPartition, None] = {}
-        # Topics whose changed settings are not applied to their partitions yet.
-        self._unconfigured: dict[str, None] = {}
-        self._postponed = PartitionSet()  # those that could not be opened for lack of descriptors
 
     # -- finding -----------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition:
         """The partition by its topic's name; raises UNKNOWN_TOPIC_OR_PARTITION."""
-        if self._unchanged:
+        if self._pending.unchanged:
             self._change_now(topic, index)
         try:
             return self._by_topic[topic][index]
@@ -112,7 +103,7 @@ class Partitions:
         partitions = self._by_id.get(topic_id)
         if partitions is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if self._unchanged:
+        if self._pending.unchanged:
             self._change_now(self._names[topic_id], index)
         try:
             return partitions[index]
@@ -140,7 +131,7 @@ class Partitions:
             yield from partitions.values()
 
     def _open_for(self, topic: str, index: int) -> Partition:
-        if (topic, index) in self._unopened or (topic, index) in self._postponed:
+        if (topic, index) in self._pending.unopened or (topic, index) in self._pending.postponed:
             self._open(topic, index)
         partition = self._by_topic.get(topic, {}).get(index)
         if partition is None:
@@ -153,7 +144,7 @@ class Partitions:
         partition = known.partitions.get(index) if known is not None else None
         if partition is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
-        if partition.leader != self._node_id:
+        if partition.leader != self._ports.node_id:
             text = f"Node {partition.leader} leads {topic}-{index} in epoch {partition.leader_epoch}"
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         # Its log directory failed, or no descriptor was left: the partition exists but cannot be served.
@@ -194,7 +185,7 @@ class Partitions:
                 current = new.topics_by_name.get(name)
                 if current is None or current.topic_id != topic.topic_id:
                     self._remove(topic)
-            if self._undeleted:
+            if self._pending.undeleted:
                 self._delete_some()
             for name, topic in new.topics_by_name.items():
                 known = old_topics.get(name)
@@ -205,16 +196,16 @@ class Partitions:
             self._reconfigure(old, new)
         if old is not None and old.brokers is not new.brokers:
             for partition in self:
-                if partition.topic_partition not in self._unchanged:  # the others check it with their new role
+                if partition.topic_partition not in self._pending.unchanged:  # the others check it with their new role
                     partition.check_joining()
-        if self._later is None:
+        if self._pending.later is None:
             self._do_all()
         else:
-            self._schedule_slice()
+            self._pending.schedule(self._do_slice)
         self._forget_settings()
 
     def _forget_settings(self) -> None:
-        if not self._unopened and not self._unchanged:
+        if not self._pending.unopened and not self._pending.unchanged:
             self._settings.clear()
 
     def open_all(self) -> None:
@@ -227,56 +218,48 @@ class Partitions:
 
         A busy disk takes many milliseconds for one new log, and other nodes must not wait for all of them.
         """
-        if self._unchanged:  # This node may not have a replica any more.
+        if self._pending.unchanged:  # This node may not have a replica any more.
             self._change_some()
             return True
-        end_ms = self._clock.monotonic_ms() + SLICE_MS
+        end_ms = self._ports.clock.monotonic_ms() + SLICE_MS
         for _ in range(_OPENED_AT_ONCE):
-            if not self._unopened:
+            if not self._pending.unopened:
                 return False
-            self._open(*next(iter(self._unopened)))
-            if self._clock.monotonic_ms() >= end_ms:
+            self._open(*next(iter(self._pending.unopened)))
+            if self._ports.clock.monotonic_ms() >= end_ms:
                 break
         return True
 
-    def _schedule_slice(self) -> None:
-        is_left = self._unchanged or self._unopened or self._undeleted or self._unconfigured
-        if self._later is not None and is_left and not self._is_scheduled:
-            self._is_scheduled = True
-            self._later(self._do_slice)
-
     def _do_slice(self) -> None:
-        self._is_scheduled = False
-        if self._unchanged:
+        if self._pending.unchanged:
             self._change_some()
-        elif self._unconfigured:
+        elif self._pending.unconfigured:
             self._configure_some()
-        elif self._undeleted:
+        elif self._pending.undeleted:
             self._delete_some()
         else:
             self.open_some()
-        self._schedule_slice()
 
     def _do_all(self) -> None:
-        while self._unconfigured:
+        while self._pending.unconfigured:
             self._configure_some()
-        while self._undeleted:
+        while self._pending.undeleted:
             self._delete_some()
         self.open_all()
 
     def _delete_some(self) -> None:
-        some = list(islice(self._undeleted, _DELETED_AT_ONCE))
+        some = list(islice(self._pending.undeleted, _DELETED_AT_ONCE))
         for topic_partition in some:
-            del self._undeleted[topic_partition]
-        self._logs.delete(some)
+            del self._pending.undeleted[topic_partition]
+        self._ports.logs.delete(some)
 
     def close(self) -> None:
         """Open no more partitions: the logs are about to be closed."""
-        self._unchanged.clear()
-        self._unopened.clear()
-        while self._undeleted:
+        self._pending.unchanged.clear()
+        self._pending.unopened.clear()
+        while self._pending.undeleted:
             self._delete_some()
-        self._postponed.clear()
+        self._pending.postponed.clear()
 
     def _remove(self, topic: TopicImage) -> None:
         self._by_id.pop(topic.topic_id, None)
@@ -287,11 +270,9 @@ class Partitions:
             self._resigned(partition)
         for index in topic.partitions:
             self._unfollow(TopicPartition(topic.name, index))
-        for waiting in (self._unchanged, self._unopened, self._postponed):
-            waiting.discard_topic(topic.name)
         # This includes partitions that are not open yet (after a start their logs exist) and offline partitions: a new
         # topic of the same name is created on a disk that works.
-        self._undeleted.update(dict.fromkeys(TopicPartition(topic.name, index) for index in topic.partitions))
+        self._pending.topic_deleted(topic.name, (TopicPartition(topic.name, index) for index in topic.partitions))
 
     def _update(self, topic: TopicImage, known: TopicImage | None) -> None:
         self._by_topic.setdefault(topic.name, {})
@@ -299,17 +280,17 @@ class Partitions:
         self._names[topic.topic_id] = topic.name
         before = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
         changed = (index for index, image in topic.partitions.items() if before.get(index) is not image)
-        self._unchanged.add(topic.name, changed)
+        self._pending.unchanged.add(topic.name, changed)
 
     def _change_some(self) -> None:
-        for name, index in self._unchanged.first(_CHANGED_AT_ONCE):
+        for name, index in self._pending.unchanged.first(_CHANGED_AT_ONCE):
             self._change_now(name, index)
         self._forget_settings()
 
     def _change_now(self, name: str, index: int) -> None:
         """Give a partition its new role, unless it has it."""
-        if self._image is not None and (name, index) in self._unchanged:
-            self._unchanged.discard(name, index)
+        if self._image is not None and (name, index) in self._pending.unchanged:
+            self._pending.unchanged.discard(name, index)
             topic = self._image.topics_by_name[name]
             self._change(topic, index, topic.partitions[index])
 
@@ -318,20 +299,20 @@ class Partitions:
         topic_partition = TopicPartition(topic.name, index)
         led = self._by_topic[topic.name].get(index)
         followed = self._followed.get(topic_partition)
-        if self._node_id not in image.replicas:
+        if self._ports.node_id not in image.replicas:
             self._leave(topic_partition)
         elif led is not None:
-            if image.leader == self._node_id:
+            if image.leader == self._ports.node_id:
                 led.follow(self._replication(led.log, image, led.min_insync_replicas, led.replication), image)
             else:
                 self._resign(led, self._missing(topic.name, index))
                 self._follow(led.log, image)
         elif followed is None and self.lost_logs.is_lost(topic, index):
             logger.error("Partition %s is offline: its log directory is missing", topic_partition)
-            self._unopened.discard(topic.name, index)
+            self._pending.unopened.discard(topic.name, index)
         elif followed is None:
-            self._unopened.add(topic.name, (index,))
-        elif image.leader == self._node_id:
+            self._pending.unopened.add(topic.name, (index,))
+        elif image.leader == self._ports.node_id:
             self._unfollow(topic_partition)
             self._promote(followed, image)
         elif followed.follow(image):
@@ -350,14 +331,14 @@ class Partitions:
             image,
             min_insync_replicas=min_insync_replicas,
             log_end_offset=log.log_end_offset,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=self._ports.clock.monotonic_ms(),
         )
         return Replication(leader, self._propose)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         settings = self._settings.get(topic)
         if settings is None:
-            settings = self._settings[topic] = TopicSettings.of(topic, self._topic_values(topic))
+            settings = self._settings[topic] = TopicSettings.of(topic, self._ports.topic_values(topic))
         return settings
 
     def _promote(self, followed: FollowedPartition, image: PartitionImage) -> None:
@@ -376,7 +357,7 @@ class Partitions:
             leader_epoch=image.leader_epoch,
             rules=settings.rules,
             min_insync_replicas=settings.min_insync_replicas,
-            flush_in_thread=self._flush_in_thread,
+            flush_in_thread=self._ports.flush_in_thread,
             replication=self._replication(log, image, settings.min_insync_replicas),
         )
         topic, index = log.topic_partition
@@ -399,7 +380,7 @@ class Partitions:
             listener.resigned(partition)
 
     def _follow(self, log: Log, image: PartitionImage) -> None:
-        followed = self._followed[log.topic_partition] = FollowedPartition(log, image, self._flush_in_thread)
+        followed = self._followed[log.topic_partition] = FollowedPartition(log, image, self._ports.flush_in_thread)
         for listener in self._listeners:
             listener.following(followed)
 
@@ -417,28 +398,26 @@ class Partitions:
         if led is not None:
             self._resign(led, self._missing(topic, index))
         self._unfollow(topic_partition)
-        self._unopened.discard(topic, index)
-        self._postponed.discard(topic, index)
-        if self._logs.get(topic_partition) is not None:
-            self._undeleted[topic_partition] = None
+        self._pending.opened(topic, index)
+        if self._ports.logs.get(topic_partition) is not None:
+            self._pending.undeleted[topic_partition] = None
 
     def _open(self, name: str, index: int) -> None:
         assert self._image is not None
         topic = self._image.topics_by_name[name]
         settings = self._settings_of(name)
-        self._unopened.discard(name, index)
-        self._postponed.discard(name, index)
-        if not self._unopened.has_topic(name):
+        self._pending.opened(name, index)
+        if not self._pending.unopened.has_topic(name):
             self._settings.pop(name, None)
         topic_partition = TopicPartition(name, index)
-        if topic_partition in self._undeleted:  # of a deleted topic with the same name
-            del self._undeleted[topic_partition]
-            self._logs.delete([topic_partition])
+        if topic_partition in self._pending.undeleted:  # of a deleted topic with the same name
+            del self._pending.undeleted[topic_partition]
+            self._ports.logs.delete([topic_partition])
         try:
-            log = self._logs.get(topic_partition)
+            log = self._ports.logs.get(topic_partition)
             if log is None:
                 overrides = self._image.config(TOPIC, name)
-                log = self._logs.create(topic_partition, topic.topic_id, settings.log, overrides, plan=True)
+                log = self._ports.logs.create(topic_partition, topic.topic_id, settings.log, overrides, plan=True)
             else:
                 log.reconfigure(settings.log)
                 if log.topic_id == ZERO_UUID:
@@ -446,11 +425,11 @@ class Partitions:
         except (KafkaError, OSError) as error:
             if isinstance(error, ShortageError) or (isinstance(error, OSError) and is_shortage(error)):
                 # Opened when a client requests it and a descriptor is free.
-                self._postponed.add(name, (index,))
+                self._pending.postponed.add(name, (index,))
             logger.error("Partition %s is offline: %s", topic_partition, error)  # noqa: TRY400 - an operator needs no traceback
             return
         image = topic.partitions[index]
-        if image.leader == self._node_id:
+        if image.leader == self._ports.node_id:
             self._lead(log, image, settings)
         else:
             self._follow(log, image)
@@ -464,20 +443,20 @@ class Partitions:
         names = {name for kind, name in changed if kind == TOPIC}
         if any(kind != TOPIC for kind, _ in changed):
             names = set(self._by_topic)
-        self._unconfigured.update(dict.fromkeys(names))
-        if self._unconfigured:
+        self._pending.unconfigured.update(dict.fromkeys(names))
+        if self._pending.unconfigured:
             self._configure_some()
 
     def _configure_some(self) -> None:
-        for name in list(islice(self._unconfigured, _CONFIGURED_AT_ONCE)):
-            del self._unconfigured[name]
+        for name in list(islice(self._pending.unconfigured, _CONFIGURED_AT_ONCE)):
+            del self._pending.unconfigured[name]
             led = self._by_topic.get(name, {})
             topic = self._image.topics_by_name.get(name) if self._image is not None else None
             indices = topic.partitions if topic is not None and len(led) < len(topic.partitions) else ()
             followed = [self._followed.get(TopicPartition(name, index)) for index in indices]
             if not led and not any(followed):
                 continue
-            settings = TopicSettings.of(name, self._topic_values(name))
+            settings = TopicSettings.of(name, self._ports.topic_values(name))
             for partition in led.values():
                 partition.log.reconfigure(settings.log)
                 partition.configure(settings.rules, settings.min_insync_replicas)

@@ -26,7 +26,7 @@ from ottla.network.closing_order import ClosedFirst
 from ottla.network.errors import ConnectionClosed
 from ottla.partitions.fetch_session import FetchSessionCache
 from ottla.partitions.partition import Partition
-from ottla.partitions.partitions import Partitions
+from ottla.partitions.partitions import Partitions, PartitionsPorts
 from ottla.partitions.replication.alter_partitions import AlterPartitions
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
@@ -148,13 +148,8 @@ class ReplicaNode:
         values = {name: entry.value for name, entry in resolver.resolve({}).items()}
         values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
         values["min.insync.replicas"] = world.min_isr
-        self.partitions = Partitions(
-            node_id=self.node_id,
-            logs=self.logs,
-            clock=world.loop,
-            topic_values=lambda _: values,
-            flush_in_thread=Threads().run,
-        )
+        ports = PartitionsPorts(self.node_id, self.logs, world.loop, lambda _: values, Threads().run)
+        self.partitions = Partitions(ports)
         self.partitions.cluster.lag_time_max_ms = LAG_MS
         generation = self.generation
 

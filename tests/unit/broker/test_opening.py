@@ -20,7 +20,7 @@ class Later:
 
     def __init__(self, harness: BrokerHarness) -> None:
         self.work: list[Callable[[], None]] = []
-        harness.broker.partitions._later = self.work.append
+        harness.broker.partitions._pending.later = self.work.append
 
     def step(self) -> None:
         assert len(self.work) == 1, "one slice at a time"
@@ -92,7 +92,7 @@ def test_topic_deleted_after_a_start_before_it_is_opened_leaves_no_log(tmp_path:
         partitions = harness.broker.partitions
         for index in (1, 2):
             del partitions._by_topic["t"][index]
-        partitions._unopened.add("t", (1, 2))
+        partitions._pending.unopened.add("t", (1, 2))
         harness.delete("t")
         assert on_disk(tmp_path) == set()
         harness.create("t", 3)
