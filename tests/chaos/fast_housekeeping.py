@@ -66,7 +66,7 @@ class InspectedNode(server.Node):
             "answers to come": sum(each._pending is not None for each in self.network.connections),
             "not written to": sum(each._writes.is_paused for each in self.network.connections),
             "partitions": {
-                f"{each.topic_partition}": [each.high_watermark, each.log.log_end_offset, len(each._waiting)]
+                f"{each.topic_partition}": [each.high_watermark, each.log.log_end_offset, len(each._waits.committed)]
                 for each in self.broker.partitions
             },
         }

@@ -929,8 +929,8 @@ CRASHES = (
     Mutation(
         "a partition of one replica proposes its first follower",
         "partitions/partition.py",
-        "        self._replication, self._propose = replication or (None, None)\n        self.isr_size",
-        "        self._replication = replication.leader if replication else None\n        self.isr_size",
+        "        self._replication = replication\n        if replication is not None:\n",
+        "        if replication is not None:\n",
         (
             f"{UNIT}/broker/test_replicated_partition.py::test_followers_are_added_to_and_removed_from_a_partition_of_one_replica",
         ),
@@ -1104,8 +1104,8 @@ DISKS = (
     Mutation(
         "a failed fsync fails all waiters",
         "partitions/partition.py",
-        "        except (KafkaError, OSError) as error:\n            self._fail_waiting(",
-        "        except KeyError as error:\n            self._fail_waiting(",
+        "        except (KafkaError, OSError) as error:\n            self._waits.fail(",
+        "        except KeyError as error:\n            self._waits.fail(",
         (f"{FLUSH}::test_failed_fsync_fails_waiting_requests_and_exposes_no_records",),
     ),
     Mutation(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -69,33 +69,50 @@ class Replication(NamedTuple):
     propose: Callable[[Partition, IsrProposal], None]
 
 
+_Heap: TypeAlias = "list[tuple[int, int, Completion[None]]]"
+
+
+class _Waits:
+    """Requests that wait until records are committed, flushed here (acks=1), or deleted by all replicas, by offset."""
+
+    __slots__ = ("_sequence", "committed", "deleted", "flushed")
+
+    def __init__(self) -> None:
+        self._sequence = count()
+        self.committed: _Heap = []
+        self.flushed: _Heap = []
+        self.deleted: _Heap = []
+
+    def add(self, heap: _Heap, offset: int) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        heapq.heappush(heap, (offset, next(self._sequence), completion))
+        return completion
+
+    def fail(self, error: KafkaError) -> None:
+        waiting = [*self.committed, *self.flushed, *self.deleted]
+        self.committed, self.flushed, self.deleted = [], [], []
+        for _, _, completion in waiting:
+            completion.fail(error)
+
+
 class Partition:
     """Leader of one partition on this node."""
 
     __slots__ = (
-        "_clock",
-        "_deletions",
         "_flush_in_thread",
         "_flushing",
         "_local_end",
-        "_propose",
         "_replication",
-        "_sequence",
         "_unreported_bytes",
-        "_waiting",
-        "_waiting_locally",
+        "_waits",
         "closed",
         "followers",
         "high_watermark",
         "is_internal",
-        "isr_size",
         "leader_epoch",
         "log",
         "min_insync_replicas",
-        "replica_count",
         "rules",
-        "topic_id",
-        "topic_partition",
         "watchers",
     )
 
@@ -111,46 +128,54 @@ class Partition:
     ) -> None:
         """Without `replication` there is one replica."""
         self.log = log
-        self.topic_partition: TopicPartition = log.topic_partition
-        self.topic_id: Uuid = log.topic_id
         self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
         self.leader_epoch = leader_epoch
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
-        self.isr_size = 1
-        self.replica_count = 1
         # Not used with one replica: its local end is the high watermark.
         self._local_end: int = log.log_end_offset
         # After a start, only a single replica may take all of its log as committed.
         self.high_watermark: int = self._local_end if replication is None else log.high_watermark
         log.high_watermark = self.high_watermark
-        self._replication: Leader | None
-        self._propose: Callable[[Partition, IsrProposal], None] | None
-        self._replication, self._propose = replication or (None, None)
+        self._replication = replication
         self.closed = False
         # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
         self.followers: dict[FollowerWatcher, None] = {}
         """The waiting fetches of followers."""
-        self._waiting: list[tuple[int, int, Completion[None]]] = []
-        # Deletions of records that wait for the followers, by the new log start.
-        self._deletions: list[tuple[int, int, Completion[None]]] = []
-        # Producers with acks=1, of a partition with several replicas, that wait for a flush.
-        self._waiting_locally: list[tuple[int, int, Completion[None]]] = []
-        self._sequence = count()
-        self._clock = log.context.clock
+        self._waits = _Waits()
         self._flush_in_thread = flush_in_thread
         self._flushing = False
         # Appended since the watchers were last notified.
         self._unreported_bytes = 0
-        if replication is not None:
-            self._follow_isr()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The name of the topic, and the partition's index."""
+        return self.log.topic_partition
+
+    @property
+    def topic_id(self) -> Uuid:
+        """The id of the topic."""
+        return self.log.topic_id
+
+    @property
+    def isr_size(self) -> int:
+        """How many replicas are in sync."""
+        return 1 if self._replication is None else len(self._replication.leader.isr)
+
+    @property
+    def replica_count(self) -> int:
+        """How many replicas the partition has."""
+        return 1 if self._replication is None else len(self._replication.leader.followers) + 1
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def check_acks(self, required_acks: int) -> None:
         """Raise NOT_ENOUGH_REPLICAS if acks=all is impossible now; at most all replicas are required."""
-        if required_acks == ACKS_ALL and self.isr_size < min(self.min_insync_replicas, self.replica_count):
+        if required_acks != ACKS_ALL or self._replication is None:
+            return
+        if self.isr_size < min(self.min_insync_replicas, self.replica_count):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR of {self.topic_partition} is {self.isr_size}, "
@@ -171,7 +196,7 @@ class Partition:
         """
         self.check_open()
         self.check_acks(required_acks)
-        return self._append(batch, header or read_header(batch), self._clock.wall_ms(), origin)
+        return self._append(batch, header or read_header(batch), self.log.context.clock.wall_ms(), origin)
 
     def append_marker(self, end: TransactionEnd) -> AppendInfo:
         """Append the end of a transaction (see `append`). Raises KafkaError: INVALID_PRODUCER_EPOCH,
@@ -179,7 +204,7 @@ class Partition:
         self.check_open()
         self.check_acks(ACKS_ALL)
         self.log.producers.check_end(end, self.topic_partition)
-        now_ms = self._clock.wall_ms()
+        now_ms = self.log.context.clock.wall_ms()
         batch, header = end.encode(now_ms)
         return self._append(memoryview(batch), header, now_ms, "coordinator")
 
@@ -229,9 +254,7 @@ class Partition:
         """None if all records below `offset` are committed; otherwise a completion that waits for it."""
         if offset <= self.high_watermark:
             return None
-        completion: Completion[None] = Completion()
-        heapq.heappush(self._waiting, (offset, next(self._sequence), completion))
-        return completion
+        return self._waits.add(self._waits.committed, offset)
 
     def when_flushed(self, offset: int) -> Completion[None] | None:
         """None if all records below `offset` are as durable here as the flush policy demands (acks=1)."""
@@ -239,9 +262,7 @@ class Partition:
             return self.when_durable(offset)
         if offset <= self._local_end:
             return None
-        completion: Completion[None] = Completion()
-        heapq.heappush(self._waiting_locally, (offset, next(self._sequence), completion))
-        return completion
+        return self._waits.add(self._waits.flushed, offset)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; called by housekeeping."""
@@ -258,11 +279,11 @@ class Partition:
         try:
             done.result()
         except (KafkaError, OSError) as error:
-            self._fail_waiting(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {error}"))
+            self._waits.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: {error}"))
             return
         if self.closed:
             return
-        if self.log.needs_flush(self._clock.wall_ms()):
+        if self.log.needs_flush(self.log.context.clock.wall_ms()):
             self._advance(self.log.flushed_offset)
             self._start_flush()
         else:
@@ -274,8 +295,8 @@ class Partition:
         if high_watermark <= self.high_watermark:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
-        if self._waiting:
-            _complete(self._waiting, high_watermark)
+        if self._waits.committed:
+            _complete(self._waits.committed, high_watermark)
         size, self._unreported_bytes = self._unreported_bytes, 0
         if self.watchers:
             for watcher in tuple(self.watchers):
@@ -287,53 +308,46 @@ class Partition:
     def _replicated(self, local_end: int) -> int:
         """Return the high watermark that the followers allow."""
         assert self._replication is not None
+        leader, now_ms = self._replication.leader, self.log.context.clock.monotonic_ms()
         if local_end > self._local_end:
             self._local_end = local_end
-            _complete(self._waiting_locally, local_end)
-        return self._replication.high_watermark(self.high_watermark, local_end, self._clock.monotonic_ms())
+            _complete(self._waits.flushed, local_end)
+        return leader.high_watermark(self.high_watermark, local_end, now_ms)
 
     def _notify(self) -> None:
         """Notify every watcher that the state changed."""
         for watcher in (*self.watchers, *self.followers):
             watcher.partition_changed(0)
 
-    def _fail_waiting(self, error: KafkaError) -> None:
-        waiting = [*self._waiting, *self._waiting_locally, *self._deletions]
-        self._waiting, self._waiting_locally, self._deletions = [], [], []
-        for _, _, completion in waiting:
-            completion.fail(error)
-
     # -- replication -------------------------------------------------------------------------------------------
 
     @property
     def isr(self) -> tuple[int, ...] | None:
         """The committed in-sync replicas; None with one replica."""
-        return None if self._replication is None else self._replication.isr
+        return None if self._replication is None else self._replication.leader.isr
 
     def follow(self, replication: Replication | None, image: PartitionImage) -> None:
         """Follow newer metadata, in which this node leads; `replication` as for the constructor."""
         self.leader_epoch = image.leader_epoch
         if self._replication is None:
             self._local_end = self.high_watermark
-        self._replication, self._propose = replication or (None, None)
-        self.isr_size, self.replica_count = len(image.isr), len(image.replicas)
-        if self._replication is not None:
-            self._replication.follow(image, self.log.log_end_offset, self._clock.monotonic_ms())
-            self._follow_isr()
+        self._replication = replication
+        if replication is not None:
+            replication.leader.follow(image, self.log.log_end_offset, self.log.context.clock.monotonic_ms())
         self._advance(self._local_end)
         self.check_joining()
 
     @property
     def replication(self) -> Leader | None:
         """The state of the followers; None with one replica."""
-        return self._replication
+        return None if self._replication is None else self._replication.leader
 
     def configure(self, rules: ProduceRules, min_insync_replicas: int) -> None:
         """Apply changed settings of the topic."""
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
         if self._replication is not None:
-            self._replication.min_insync_replicas = min_insync_replicas
+            self._replication.leader.min_insync_replicas = min_insync_replicas
             self._advance(self._local_end)
 
     def on_follower_fetch(self, fetch: ReplicaFetch) -> None:
@@ -341,61 +355,56 @@ class Partition:
 
         Raises OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         """
-        replication, log = self._replication, self.log
-        if replication is None:
+        leader, log = self.replication, self.log
+        if leader is None:
             raise not_a_replica(fetch)
-        replication.check_replica(fetch)
+        leader.check_replica(fetch)
         if not log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset:
             raise out_of_range(self.log, fetch.fetch_offset, log.log_end_offset)
-        proposal = replication.on_fetch(
+        proposal = leader.on_fetch(
             fetch,
             log_end_offset=log.log_end_offset,
             high_watermark=self.high_watermark,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=self.log.context.clock.monotonic_ms(),
         )
         self._advance(self._local_end)
-        if self._deletions:
-            _complete(self._deletions, self.low_watermark)
+        if self._waits.deleted:
+            _complete(self._waits.deleted, self.low_watermark)
         self._send(proposal)
 
     def check_lag(self) -> None:
         """Propose an ISR without followers that lag; called by housekeeping."""
         if self._replication is None or self.closed:
             return
-        proposal = self._replication.check_lag(self.log.log_end_offset, self._clock.monotonic_ms())
+        proposal = self._replication.leader.check_lag(self.log.log_end_offset, self.log.context.clock.monotonic_ms())
         # A follower that is not caught up any more does not hold the high watermark either.
         self._advance(self._local_end)
         self._send(proposal)
 
     def check_joining(self) -> None:
         """Propose a follower that can join the ISR; called when the metadata has changed."""
-        if self._deletions:
-            _complete(self._deletions, self.low_watermark)
+        if self._waits.deleted:
+            _complete(self._waits.deleted, self.low_watermark)
         self._join(is_answered=False)
 
     def _join(self, *, is_answered: bool) -> None:
         if self._replication is not None and self.isr_size < self.replica_count and not self.closed:
-            self._send(self._replication.check_joining(self.high_watermark, is_answered=is_answered))
+            self._send(self._replication.leader.check_joining(self.high_watermark, is_answered=is_answered))
 
     def _send(self, proposal: IsrProposal | None) -> None:
-        if proposal is not None and self._propose is not None:
-            self._propose(self, proposal)
+        if proposal is not None and self._replication is not None:
+            self._replication.propose(self, proposal)
 
     def on_isr_answer(self, proposal: IsrProposal, error: ErrorCode, decision: IsrDecision | None) -> Next | None:
         """Take in the controller's answer to a proposal; None if this node leads no followers any more."""
         if self.closed or self._replication is None:
             return None
-        following = self._replication.on_answer(proposal, error, decision)
-        self._follow_isr()
+        leader = self._replication.leader
+        following = leader.on_answer(proposal, error, decision)
         self._advance(self._local_end)
-        if self._replication.pending is None:
+        if leader.pending is None:
             self._join(is_answered=True)
         return following
-
-    def _follow_isr(self) -> None:
-        if self._replication is not None:
-            self.isr_size = len(self._replication.isr)
-            self.replica_count = len(self._replication.followers) + 1
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -448,25 +457,23 @@ class Partition:
     def low_watermark(self) -> int:
         """The lowest log start of all replicas on live brokers: records below it are deleted everywhere. KIP-107."""
         start = self.log.log_start_offset
-        return start if self._replication is None else self._replication.low_watermark(start)
+        return start if self._replication is None else self._replication.leader.low_watermark(start)
 
     def when_deleted(self, offset: int) -> Completion[None] | None:
         """None if all live replicas have deleted the records below `offset`; otherwise a completion that waits."""
         if offset <= self.low_watermark:
             return None
-        completion: Completion[None] = Completion()
-        heapq.heappush(self._deletions, (offset, next(self._sequence), completion))
-        return completion
+        return self._waits.add(self._waits.deleted, offset)
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Stop serving the partition; waiting requests fail with `reason` (default: it was deleted)."""
         self.closed = True
-        self._fail_waiting(
+        self._waits.fail(
             reason or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted")
         )
         self._notify()
 
 
-def _complete(waiting: list[tuple[int, int, Completion[None]]], offset: int) -> None:
+def _complete(waiting: _Heap, offset: int) -> None:
     while waiting and waiting[0][0] <= offset:
         heapq.heappop(waiting)[2].complete(None)

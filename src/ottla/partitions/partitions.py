@@ -56,7 +56,7 @@ _CHANGED_AT_ONCE = 400
 
 @dataclass(frozen=True, slots=True)
 class PartitionsPorts:
-    """What is used of the node."""
+    """The parts of the node that its partitions use."""
 
     node_id: int
     logs: LogManager

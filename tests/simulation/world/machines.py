@@ -26,12 +26,12 @@ from types import SimpleNamespace
 from typing import Any, Self
 from unittest import mock
 
-from ottla.broker import broker as broker_module
 from ottla.broker import listening
 from ottla.clients.producer import base as producer_base
 from ottla.clients.producer import producer as producer_module
 from ottla.clients.producer import sender
 from ottla.cluster.control import probe
+from ottla.cluster.node import schedulers
 from ottla.log import cleaner as cleaner_module
 from ottla.log.storage import DirectoryLock
 from tests.simulation.world.cleaning import simulated_cleaner
@@ -418,7 +418,7 @@ class Machines:
             (random_module, "Random", self._random),
             (listening, "bind", self._bind),
             (probe, "socket", sockets),
-            (broker_module, "ThreadPoolExecutor", Threads),
+            (schedulers, "ThreadPoolExecutor", Threads),
             (cleaner_module, "Cleaner", simulated_cleaner),
             (DirectoryLock, "acquire", lambda _: None),
         ]

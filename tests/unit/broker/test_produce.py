@@ -130,12 +130,15 @@ def test_log_append_time_is_returned_and_written(harness: BrokerHarness) -> None
 def test_min_insync_replicas_is_capped_by_the_replicas_and_applies_to_acks_all_only(harness: BrokerHarness) -> None:
     harness.create("t", min_insync_replicas="2")
     assert codes(harness.produce(("t", {0: batch(b"a")}))) == {("t", 0): 0}
-    partition = harness.partition("t")
-    partition.replica_count = 3
+    partitions = harness.broker.partitions
+    partition, image = harness.partition("t"), harness.broker.metadata.image.topics_by_name["t"].partitions[0]
+    image = image._replace(replicas=(1, 2, 3), isr=(1,))
+    partition.follow(partitions._replication(partition.log, image, 2), image)
     assert codes(harness.produce(("t", {0: batch(b"a")}))) == {("t", 0): ErrorCode.NOT_ENOUGH_REPLICAS}
     assert codes(harness.produce(("t", {0: batch(b"a")}), acks=1)) == {("t", 0): 0}
-    partition.isr_size = 2
-    assert codes(harness.produce(("t", {0: batch(b"a")}))) == {("t", 0): 0}
+    image = image._replace(isr=(1, 2))
+    partition.follow(partitions._replication(partition.log, image, 2), image)
+    assert not harness.produce(("t", {0: batch(b"a")})).done, "the batch is appended and waits for the follower"
 
 
 def test_response_waits_for_the_flush_of_every_partition(tmp_path: Path) -> None:
