@@ -493,8 +493,8 @@ ON_DISK = (
     Mutation(
         "the corrupt segment is repaired, not the previous empty one",
         "log/log.py",
-        "        i = segments.index_of_read(offset)\n",
-        "        i = segments.index_at(offset)\n",
+        "        i, now_ms = segments.index_of_read(offset), ",
+        "        i, now_ms = segments.index_at(offset), ",
         (f"{CORRUPT_BYTE}[cleaned segment of old-stopped]",),
         MANY_BYTES,
     ),
@@ -516,7 +516,7 @@ ON_DISK = (
     ),
     Mutation(
         "an index that points to no batch is noticed",
-        "log/segment.py",
+        "log/segment_file.py",
         '                raise TornSegmentError(f"{self.path()} holds no whole batch at {position}")\n',
         "                return\n",
         (f"{STORAGE}/test_recovery.py::test_wrong_index_is_detected_by_a_read_and_rebuilt",),
@@ -524,29 +524,29 @@ ON_DISK = (
     Mutation(
         "what was recovered is synced with the next flush",
         "log/durability.py",
-        "            paths = [*small, *(segment.path() for segment in sealed if segment.evictable)]\n",
+        "            paths = [*small, *(segment.file.path() for segment in sealed if segment.file.evictable)]\n",
         "            paths = [*small]\n",
         (f"{STORAGE}/test_recovery.py::test_more_segments_than_open_files_are_recovered_and_synced_by_the_next_flush",),
     ),
     Mutation(
         "an index that points behind the end is noticed",
-        "log/segment.py",
-        "        if position and position >= self.size:\n",
+        "log/segment_indices.py",
+        "        if position and position >= self._file.size:\n",
         "        if position < 0:\n",
         (f"{STORAGE}/test_recovery.py::test_index_entry_outside_of_its_segment_costs_no_record",),
     ),
     Mutation(
         "a time index is believed if its batch says the same",
-        "log/segment.py",
+        "log/segment_indices.py",
         "timestamp < 0 or self._agrees(timestamp, offset):\n",
-        "timestamp < 0 or self.size > 0:\n",
+        "timestamp < 0 or self._file.size > 0:\n",
         (f"{STORAGE}/test_timestamps.py::test_corrupt_index_entry_costs_no_record",),
     ),
     Mutation(
         "corruption affects one batch, and no later ones",
         "log/repair.py",
-        "    if segment.size - position < HEADER_SIZE:\n        return None\n    head = bytearray",
-        "    if segment.size > 0:\n        return None\n    head = bytearray",
+        "    if segment.file.size - position < HEADER_SIZE:\n        return None\n    head = bytearray",
+        "    if segment.file.size > 0:\n        return None\n    head = bytearray",
         (f"{STORAGE}/test_repairs.py::test_replaced_header_can_be_written_back",),
     ),
     Mutation(
@@ -561,7 +561,7 @@ ON_DISK = (
     Mutation(
         "offsets that are served follow each other",
         "log/segment.py",
-        '                raise TornSegmentError(f"{self.path()} has offset {base} at byte {start + position}")\n',
+        '                raise TornSegmentError(f"{self.file.path()} has offset {base} at byte {start + position}")\n',
         "                pass\n",
         (f"{CORRUPT_BYTE}[segment-stopped]",),
         MANY_BYTES,
@@ -569,10 +569,10 @@ ON_DISK = (
     Mutation(
         "bytes are served as they are on disk",
         "log/segment_list.py",
-        "        data = segment.read(position, stop)\n",
+        "        data = segment.file.read(position, stop)\n",
         "        from ottla.records import iter_batches\n"
         "        from ottla.records.checksum import crc32c\n\n"
-        "        whole = bytearray(segment.read(position, stop))\n"
+        "        whole = bytearray(segment.file.read(position, stop))\n"
         "        for at, header in iter_batches(whole):\n"
         "            right = crc32c(bytes(whole[at + 21 : at + header.size]))\n"
         '            whole[at + 17 : at + 21] = right.to_bytes(4, "big")\n'
@@ -582,8 +582,8 @@ ON_DISK = (
     Mutation(
         "a torn tail is cut off",
         "log/recovery.py",
-        "        cut = segment.size > recovery.good_bytes\n",
-        "        cut = segment.size < recovery.good_bytes\n",
+        "        cut = segment.file.size > recovery.good_bytes\n",
+        "        cut = segment.file.size < recovery.good_bytes\n",
         (f"{STORAGE}/test_recovery.py::test_a_tail_torn_at_any_byte_is_cut_to_whole_batches",),
     ),
     Mutation(
@@ -607,8 +607,8 @@ ON_DISK = (
     Mutation(
         "truncated data never reappears after recovery",
         "log/recovery.py",
-        "        self.files.fsync(segment.fd)\n        segment.size",
-        "        segment.size",
+        "        self.files.fsync(segment.file.fd)\n        segment.file.size",
+        "        segment.file.size",
         (f"{STORAGE}/test_recovery.py::test_truncated_tail_does_not_come_back_after_the_next_power_cut",),
     ),
 )
@@ -1042,8 +1042,8 @@ DISKS = (
     Mutation(
         "the part of a segment that is not compacted counts as dirty",
         "log/cleaner.py",
-        "sum(s.size for s in dirty if s.base_offset < end),",
-        "sum(s.size for s in dirty if first_dirty <= s.base_offset < end),",
+        "sum(s.file.size for s in dirty if s.base_offset < end),",
+        "sum(s.file.size for s in dirty if first_dirty <= s.base_offset < end),",
         (f"{STORAGE}/test_cleaner.py::test_rest_of_a_segment_is_cleaned",),
     ),
     Mutation(
@@ -1072,9 +1072,10 @@ DISKS = (
     Mutation(
         "unreadable metadata is not the end of the log",
         "log/segment_recovery.py",
-        "            data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)\n            try:\n",
+        "            data = segment.file.files.pread(fd, min(chunk, segment.file.size - place), place)\n"
+        "            try:\n",
         "            try:\n"
-        "                data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)\n"
+        "                data = segment.file.files.pread(fd, min(chunk, segment.file.size - place), place)\n"
         "            except OSError:\n"
         "                break\n"
         "            try:\n",
@@ -1391,8 +1392,8 @@ LONG = (
     Mutation(
         "descriptors of deleted logs are closed",
         "log/segment_list.py",
-        "self.active.to_create = False\n            for segment in self._segments:\n",
-        "self.active.to_create = False\n            for segment in ():\n",
+        "self.active.file.to_create = False\n            for segment in self._segments:\n",
+        "self.active.file.to_create = False\n            for segment in ():\n",
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
 )
@@ -1454,7 +1455,7 @@ SHORTAGES = (
     Mutation(
         "a roll that fails leaves no empty segment",
         "log/segment.py",
-        "            segment.close_file()\n            files.unlink(segment.path())\n            raise\n",
+        "            file.close_file()\n            files.unlink(file.path())\n            raise\n",
         "            raise\n",
         (
             f"{SHORT}::test_partition_is_created_later_wherever_it_fails[EMFILE]",
@@ -1486,7 +1487,7 @@ SHORTAGES = (
     ),
     Mutation(
         "the first record of a log finds its topic id on disk",
-        "log/segment.py",
+        "log/segment_file.py",
         "        if self.topic_id != ZERO_UUID:\n            write_topic_id",
         "        if self.size:\n            write_topic_id",
         (f"{PLANNED}::test_first_append_creates_the_files_with_the_topic_id",),
@@ -1494,7 +1495,7 @@ SHORTAGES = (
     Mutation(
         "an append that comes after the deletion of a topic creates no files",
         "log/segment_list.py",
-        "            self.active.to_create = False\n",
+        "            self.active.file.to_create = False\n",
         "",
         (
             f"{PLANNED}::test_append_to_a_deleted_log_creates_no_files",
@@ -1503,7 +1504,7 @@ SHORTAGES = (
     ),
     Mutation(
         "a log whose files were closed with its topic does not create them again, over the files of a new topic",
-        "log/segment.py",
+        "log/segment_file.py",
         "        self.allocated = ALLOCATE_FROM\n        self.to_create = False\n",
         "        self.allocated = ALLOCATE_FROM\n",
         (f"{PLANNED}::test_files_of_a_new_topic_are_not_created_again",),
@@ -1511,8 +1512,8 @@ SHORTAGES = (
     Mutation(
         "the files of a new log are synced with its first records",
         "log/log.py",
-        "        self.durability.sync_later(self.segments.active.adopt(topic_id))\n",
-        "        self.segments.active.adopt(topic_id)\n",
+        "        self.durability.sync_later(self.segments.active.file.adopt(topic_id))\n",
+        "        self.segments.active.file.adopt(topic_id)\n",
         (f"{PLANNED}::test_flush_after_the_first_append_syncs_everything_that_it_created",),
     ),
     Mutation(
@@ -1650,7 +1651,7 @@ SHORTAGES = (
     Mutation(
         "an index of aborted transactions that vanished is written again",
         "log/segment_list.py",
-        "            segment.txn_index.restore()\n",
+        "            segment.indices.transactions.restore()\n",
         "            pass\n",
         (f"{MISSING}::test_file_that_vanishes_while_the_broker_runs_is_rebuilt[*.txnindex]",),
     ),
@@ -3482,7 +3483,7 @@ CLUSTER = (
     Mutation(
         "a follower knows the producers of the batches that it fetches",
         "log/follower.py",
-        "            log.producers.record(header, marker, header.base_offset, segments.active.txn_index)\n",
+        "            log.producers.record(header, marker, header.base_offset, segments.active.indices.transactions)\n",
         "            pass\n",
         (EXACTLY_ONCE_SEEDS,),
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.log import Files, Log, segment
+from ottla.log import Files, Log, segment_file
 from tests.storage.helpers import append, batch, open_at, records
 
 VALUE = os.urandom(10_000)
@@ -14,8 +14,8 @@ VALUE = os.urandom(10_000)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "ALLOCATE_FROM", 50_000)
-    monkeypatch.setattr(segment, "ALLOCATED_AHEAD", 1 << 20)
+    monkeypatch.setattr(segment_file, "ALLOCATE_FROM", 50_000)
+    monkeypatch.setattr(segment_file, "ALLOCATED_AHEAD", 1 << 20)
 
 
 def the_file(log: Log) -> tuple[int, int]:

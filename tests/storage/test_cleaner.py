@@ -119,7 +119,7 @@ def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 def headers(log: Log) -> list[tuple[int, int, int]]:
     """Base offset, last offset and record count of every batch."""
-    return [(h.base_offset, h.last_offset, h.record_count) for s in log.segments for _, _, h in s.batches()]
+    return [(h.base_offset, h.last_offset, h.record_count) for s in log.segments for _, _, h in s.file.batches()]
 
 
 @pytest.fixture
@@ -273,14 +273,14 @@ def test_shrunken_segments_are_merged_by_the_next_pass(house: House) -> None:
     for i in range(40):
         house.put(b"k%d" % (i % 2), b"x" * 100)
     house.clean()
-    shrunk = [segment for segment in house.log.segments if segment.size < COMPACT.segment_bytes // 2]
+    shrunk = [segment for segment in house.log.segments if segment.file.size < COMPACT.segment_bytes // 2]
     assert len(shrunk) > 5
     kept = house.state()
     house.put(b"other", b"y")
     house.clean()
     assert len(house.log.segments) == 2  # a compacted one and the active one
     assert house.state() == [*kept, (40, b"other", b"y")]
-    assert all(segment.size <= COMPACT.segment_bytes for segment in house.log.segments)
+    assert all(segment.file.size <= COMPACT.segment_bytes for segment in house.log.segments)
 
 
 def test_compressed_batches_are_cleaned_too(house: House) -> None:
@@ -322,7 +322,7 @@ def test_corrupt_batch_gets_no_new_checksum_and_cleaning_is_retried(tmp_path: Pa
         house.put(b"k%d" % (i % 4), b"%d" % i)
     house.log.roll(START)
     house.log.flush()
-    path = Path(house.log.segments[1].path())
+    path = Path(house.log.segments[1].file.path())
     good = path.read_bytes()
     place = good.index(b"10", 61)  # in a record's value: only the checksum shows the change
     path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
@@ -350,7 +350,7 @@ def test_segment_without_a_first_batch_does_not_stop_cleaning_of_other_logs(tmp_
     house.log.roll(START)
     house.log.flush()
     house.manager.close()
-    path = Path(house.log.segments[0].path())
+    path = Path(house.log.segments[0].file.path())
     path.write_bytes(bytes(100) + path.read_bytes()[100:])
     house = House(str(tmp_path), config=config)
     assert not house.cleaner.step(START + 2 * DAY)

@@ -83,7 +83,7 @@ def test_sealed_segments_may_be_closed_after_their_flush(disk: RecordingDisk) ->
     assert durability.has_unsynced_segments
     durability.flush()
     assert not durability.has_unsynced_segments
-    assert (old.evictable, segments.active.evictable) == (True, False)
+    assert (old.file.evictable, segments.active.file.evictable) == (True, False)
 
 
 def test_flush_of_a_truncated_log_does_not_move_the_recovery_point(disk: RecordingDisk) -> None:
@@ -223,7 +223,7 @@ def test_changed_flush_policy_is_used_at_once(disk: RecordingDisk) -> None:
 
 def test_log_that_rolls_faster_than_it_syncs_is_ahead_of_its_disk(disk: RecordingDisk) -> None:
     segments, durability = parts(disk)
-    segments.active.open_files.limit = 2
+    segments.active.file.open_files.limit = 2
     for _ in range(4):
         assert not durability.is_ahead_of_disk or len(segments) > 3
         write(segments)

@@ -29,7 +29,7 @@ def copy(leader: Log, follower: Log, max_bytes: int = 1 << 20) -> None:
 
 
 def files_of(log: Log) -> bytes:
-    return b"".join(segment.files.read(segment.path()) for segment in log.segments)
+    return b"".join(segment.file.files.read(segment.file.path()) for segment in log.segments)
 
 
 @pytest.fixture

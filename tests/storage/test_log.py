@@ -85,11 +85,11 @@ def test_a_full_segment_is_rolled_and_its_index_is_on_disk(tmp_path: Path) -> No
         append(log, batch(b"a" * 20))
     names = sorted(path.name for path in Path(log.directory).iterdir())
     first, second = log.segments[:2]
-    assert first.size <= 400 < first.size + len(batch(b"a" * 20))
+    assert first.file.size <= 400 < first.file.size + len(batch(b"a" * 20))
     assert f"{second.base_offset:020d}.snapshot" in names
-    entries = list(struct.iter_unpack(">ii", Path(first.path(".index")).read_bytes()))
-    assert entries == [(o, o * len(batch(b"a" * 20))) for o in range(1, first.size // len(batch(b"a" * 20)))]
-    assert list(struct.iter_unpack(">qi", Path(first.path(".timeindex")).read_bytes())) == [(START, 0)]
+    entries = list(struct.iter_unpack(">ii", Path(first.file.path(".index")).read_bytes()))
+    assert entries == [(o, o * len(batch(b"a" * 20))) for o in range(1, first.file.size // len(batch(b"a" * 20)))]
+    assert list(struct.iter_unpack(">qi", Path(first.file.path(".timeindex")).read_bytes())) == [(START, 0)]
 
 
 def test_a_segment_is_rolled_by_the_time_between_its_records(tmp_path: Path) -> None:
@@ -434,4 +434,4 @@ def test_the_descriptors_of_old_segments_are_bounded(tmp_path: Path) -> None:
         append(log, batch(b"a" * 40))
     log.flush()
     assert len(records(log, max_bytes=1)) == 60
-    assert sum(segment.fd >= 0 for segment in log.segments) <= 4
+    assert sum(segment.file.fd >= 0 for segment in log.segments) <= 4

@@ -113,9 +113,9 @@ def test_index_deleted_during_appends_is_complete_when_its_segment_is_sealed(tmp
     sealed = log.segments.active
     log.roll()
     # The first batch has no entry, since no bytes precede it.
-    assert sealed.offset_index.entries == 1499
-    assert sealed.time_index.lookup(START + 700) == (START + 700, 700)
-    assert sealed.offset_index.lookup(5) > 0
+    assert sealed.indices.offsets.entries == 1499
+    assert sealed.indices.times.lookup(START + 700) == (START + 700, 700)
+    assert sealed.indices.offsets.lookup(5) > 0
 
 
 def test_deleted_index_takes_no_directory_offline(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_queries_of_a_log_without_files(tmp_path: Path) -> None:
     assert log.max_timestamp_offset() is None
     assert log.read(0, 100, 100) == b""
     assert log.delete_old_segments(START) == 0
-    assert log.roll().size == 0
+    assert log.roll().file.size == 0
     assert log.size == 0
     assert not (tmp_path / "t-0").exists()
 

@@ -27,7 +27,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
     origin = open_at(str(tmp_path / "origin"))
     fill(origin, 4)
     origin.abandon()
-    content = Path(origin.segments[0].path()).read_bytes()
+    content = Path(origin.segments[0].file.path()).read_bytes()
     size = len(content) // 4
     for length in range(len(content) + 1):
         root = tmp_path / "copy"
@@ -36,7 +36,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(tmp_path: Path) -> None
         log = open_at(str(root))
         whole = length // size
         assert values(log) == [b"%03d" % i for i in range(whole)]
-        assert log.segments.active.size == whole * size
+        assert log.segments.active.file.size == whole * size
         append(log, batch(b"next", producer=BatchProducer(1, 0, whole)))
         assert values(log)[whole:] == [b"next"]
         log.abandon()
@@ -91,14 +91,14 @@ def test_a_flipped_bit_of_unflushed_data_ends_the_log_before_its_batch_or_is_rep
     fill(origin, 12)
     origin.abandon()
     second = origin.segments[1]
-    content = Path(second.path()).read_bytes()
+    content = Path(second.file.path()).read_bytes()
     size = len(batch(b"000"))
     for position in range(0, size, 3):
         root = tmp_path / "copy"
         shutil.copytree(tmp_path / "origin", root)
         broken = bytearray(content)
         broken[size + position] ^= 0x10
-        (root / "t-0" / Path(second.path()).name).write_bytes(broken)
+        (root / "t-0" / Path(second.file.path()).name).write_bytes(broken)
         log = open_at(str(root), config=SMALL)
         expected = second.base_offset + 1
         if 12 <= position < 16:  # the CRC does not cover the leader epoch
@@ -118,7 +118,7 @@ def test_only_segments_from_the_recovery_point_on_are_read(tmp_path: Path) -> No
     log.flush()
     point = log.flushed_offset
     log.abandon()
-    first = Path(log.segments[0].path())
+    first = Path(log.segments[0].file.path())
     broken = bytearray(first.read_bytes())
     broken[-1] ^= 1
     first.write_bytes(broken)
@@ -138,7 +138,7 @@ def test_corrupt_indices_are_rebuilt(tmp_path: Path, kind: str, damage: str) -> 
     fill(log, 20)
     log.close()
     for segment in log.segments:
-        path = Path(segment.path(kind))
+        path = Path(segment.file.path(kind))
         content = path.read_bytes()
         if damage == "missing":
             path.unlink()
@@ -162,12 +162,12 @@ def test_wrong_index_is_detected_by_a_read_and_rebuilt(tmp_path: Path) -> None:
         append(log, batch(b"%02d" % i + b"x" * 60_000))
     log.roll(START)
     sealed = log.segments[0]
-    path = Path(sealed.path(".index"))
+    path = Path(sealed.file.path(".index"))
     good = path.read_bytes()
     path.write_bytes(b"".join((i + 1).to_bytes(4, "big") + (i * 7 + 3).to_bytes(4, "big") for i in range(40)))
     assert log.read(30, 1, 60)[61 + 5 :].find(b"30x") >= 0
     assert path.read_bytes() == good
-    assert sealed.size == log.size
+    assert sealed.file.size == log.size
 
 
 @pytest.mark.parametrize("position", [1 << 30, -1 << 31], ids=["behind the end", "before the start"])
@@ -179,7 +179,7 @@ def test_index_entry_outside_of_its_segment_costs_no_record(tmp_path: Path, posi
             log.roll()
     log.close()
     for segment in log.segments[:-1]:
-        path = Path(segment.path(".index"))
+        path = Path(segment.file.path(".index"))
         path.write_bytes(path.read_bytes()[:-4] + position.to_bytes(4, "big", signed=True))
     log = open_at(str(tmp_path), clean=True, recovery_point=6)
     read = [read_header(log.read(offset, 1, 6)).base_offset for offset in range(6)]
@@ -194,11 +194,11 @@ def test_index_that_was_not_synced_after_a_roll_is_not_trusted(tmp_path: Path) -
     log.roll()  # at the recovery point: the indexes of the old segment may not be on disk
     append(log, batch(b"next", timestamp=START))
     log.abandon()
-    path = Path(log.segments[0].path(".timeindex"))
+    path = Path(log.segments[0].file.path(".timeindex"))
     path.write_bytes(path.read_bytes()[:24])
     log = open_at(str(tmp_path), config=LogConfig(index_interval_bytes=0), recovery_point=6)
     assert log.offset_for_timestamp(START + 5, 7) == (START + 5, 5, 0)
-    assert log.segments[0].largest_timestamp() == (START + 5, 5), "by which it ages"
+    assert log.segments[0].indices.largest_timestamp() == (START + 5, 5), "by which it ages"
 
 
 def test_leader_epochs_and_producers_are_rebuilt_from_the_batches(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_corrupt_epochs_and_a_corrupt_batch_do_not_end_the_log(tmp_path: Path) -
     fill(log, 20)
     log.close()
     (Path(log.directory) / "leader-epoch-checkpoint").write_bytes(b"0\n1\nx y\n")
-    path = Path(log.segments[1].path())
+    path = Path(log.segments[1].file.path())
     path.write_bytes(path.read_bytes()[:8] + b"\xff" * 4 + path.read_bytes()[12:])
     log = open_at(str(tmp_path), config=SMALL, clean=True, recovery_point=20)
     assert log.log_end_offset == 20
@@ -266,7 +266,7 @@ def test_failed_write_takes_the_directory_offline_and_leaves_no_partial_batch(da
         append(log, batch(b"lost"))
     with pytest.raises(KafkaError):
         log.read(0, 100, 3)
-    assert disk.size(log.segments.active.path()) == log.segments.active.size
+    assert disk.size(log.segments.active.file.path()) == log.segments.active.file.size
     log = open_at("/d", disk)
     assert values(log) == [b"000", b"001", b"002"]
 

@@ -12,7 +12,7 @@ import pytest
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import Log, LogConfig, LogManager, salvage
 from ottla.log.moves import LogMoves
-from ottla.log.segment import file_name
+from ottla.log.segment_file import file_name
 from ottla.records import check_crc, patch, read_header
 from tests.simulation.world.disk import SimulatedDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at, values
@@ -59,20 +59,20 @@ def test_wrong_base_offset_is_corrected_and_costs_nothing(tmp_path: Path, ended:
     origin.close()
     segment = origin.segments[1]
     size = len(batch(b"000"))
-    count = segment.size // size
+    count = segment.file.size // size
     for i in range(count):
         home = tmp_path / f"{i}"
         log = open_at(str(home), config=SMALL)
         fill(log, 14)
         log.flush()
         log.segments.seal_for_close(None)
-        path = Path(log.segments[1].path())
+        path = Path(log.segments[1].file.path())
         data = bytearray(path.read_bytes())
         data[i * size + 7 - bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
         log = after_damage(log, home, ended)
         assert values(log) == written
-        assert Path(log.segments[1].path()).read_bytes() == Path(segment.path()).read_bytes()
+        assert Path(log.segments[1].file.path()).read_bytes() == Path(segment.file.path()).read_bytes()
         log.abandon()
 
 
@@ -80,7 +80,7 @@ def test_replaced_header_can_be_written_back(tmp_path: Path, caplog: pytest.LogC
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 12)
     log.close()
-    path = Path(log.segments[1].path())
+    path = Path(log.segments[1].file.path())
     damaged = bytearray(path.read_bytes())
     damaged[8] ^= 0x40  # a length that hides all later batches
     path.write_bytes(damaged)
@@ -102,7 +102,7 @@ def test_repaired_header_does_not_make_a_corrupt_record_look_right(tmp_path: Pat
     fill(log, 12)
     log.flush()
     log.segments.seal_for_close(None)
-    path = Path(log.segments[1].path())
+    path = Path(log.segments[1].file.path())
     data = bytearray(path.read_bytes())
     size = len(batch(b"000"))
     data[size + 8] ^= 0x40  # the length, and then a value
@@ -120,11 +120,11 @@ def test_batch_with_a_wrong_crc_and_a_right_frame_is_not_changed(tmp_path: Path)
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 12)
     log.close()
-    path = Path(log.segments[1].path())
+    path = Path(log.segments[1].file.path())
     damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
-    Path(log.segments[1].path(".index")).unlink()
+    Path(log.segments[1].file.path(".index")).unlink()
     log = open_at(str(tmp_path), config=SMALL, clean=True, recovery_point=12)
     assert (log.log_end_offset, path.read_bytes(), copies(tmp_path)) == (12, damaged, [])
 
@@ -155,7 +155,7 @@ def test_wrong_base_offset_next_to_a_gap_is_not_guessed(tmp_path: Path, ended: s
     for offset in (8, 10):
         assert bytes(log.read(offset, 1, 12)) == at(offset)
     log.abandon()
-    assert Path(log.segments[0].path()).read_bytes() == at(0) + wrong + at(8)
+    assert Path(log.segments[0].file.path()).read_bytes() == at(0) + wrong + at(8)
     assert copies(tmp_path) == []
 
 
@@ -194,7 +194,7 @@ def test_batches_that_a_power_cut_took_from_the_end_of_a_segment_end_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = killed_with_unflushed_segments(tmp_path)
-    first, second, third = (Path(segment.path()) for segment in log.segments)
+    first, second, third = (Path(segment.file.path()) for segment in log.segments)
     whole, last = first.read_bytes(), third.read_bytes()
     cut_to_batches(first, 3)
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_batches_that_a_power_cut_took_from_the_end_of_a_segment_end_the_log(
 
 def test_gap_after_a_segment_that_this_log_did_not_end_there_is_accepted(tmp_path: Path) -> None:
     log = killed_with_unflushed_segments(tmp_path)
-    cut_to_batches(Path(log.segments[0].path()), 3)
+    cut_to_batches(Path(log.segments[0].file.path()), 3)
     for path in (tmp_path / "t-0").glob("*.rolled"):
         path.unlink()
     log = open_at(str(tmp_path), config=SMALL)
@@ -246,7 +246,7 @@ def test_bytes_behind_a_torn_batch_are_copied_and_can_be_appended_again(
     log = open_at(str(tmp_path))
     fill(log, 6)
     log.abandon()
-    path = Path(log.segments[0].path())
+    path = Path(log.segments[0].file.path())
     size = len(batch(b"000"))
     damaged = bytearray(path.read_bytes())
     damaged[2 * size + 70] ^= 1
@@ -264,7 +264,7 @@ def test_ordinary_torn_tail_needs_no_copy(tmp_path: Path, tail: bytes, caplog: p
     log = open_at(str(tmp_path))
     fill(log, 6)
     log.abandon()
-    path = Path(log.segments[0].path())
+    path = Path(log.segments[0].file.path())
     path.write_bytes(path.read_bytes()[:-9] + tail)
     log = open_at(str(tmp_path))
     assert len(values(log)) == 5
@@ -297,7 +297,7 @@ def test_log_that_ends_before_its_start_is_not_thrown_away(tmp_path: Path, caplo
     log = open_at(str(tmp_path))
     fill(log, 5)
     log.close()
-    content = Path(log.segments[0].path()).read_bytes()
+    content = Path(log.segments[0].file.path()).read_bytes()
     log = open_at(str(tmp_path), clean=True, recovery_point=5, log_start_offset=900)
     assert log.log_end_offset == 900
     (copy,) = copies(tmp_path)
@@ -309,9 +309,9 @@ def test_clean_directory_with_a_short_segment_loses_no_later_segment(tmp_path: P
     log = open_at(str(tmp_path), config=SMALL)
     fill(log, 14)
     log.close()
-    path = Path(log.segments[0].path())
+    path = Path(log.segments[0].file.path())
     path.write_bytes(path.read_bytes()[:-40])
-    Path(log.segments[0].path(".index")).unlink()
+    Path(log.segments[0].file.path(".index")).unlink()
     log = open_at(str(tmp_path), config=SMALL, clean=True, recovery_point=14)
     assert values(log)[-9:] == [b"%03d" % i for i in range(5, 14)]
     assert copies(tmp_path)
@@ -327,7 +327,7 @@ def test_copies_are_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: pyt
         log = open_at(str(tmp_path))
         fill(log, 6)
         log.abandon()
-        path = Path(log.segments[0].path())
+        path = Path(log.segments[0].file.path())
         data = bytearray(path.read_bytes())
         data[-5 * len(batch(b"000")) - 1] ^= 1
         path.write_bytes(data)

@@ -40,7 +40,7 @@ def test_segment_rolls_by_the_timestamps_of_its_batches(tmp_path: Path, elapsed_
 def test_segment_without_timestamps_rolls_by_the_clock(tmp_path: Path) -> None:
     segments = segment_list(context_at(str(tmp_path)))
     write(segments)
-    segments.active.first_timestamp = -1
+    segments.active.indices.first_timestamp = -1
     policy = RollPolicy(LogConfig(segment_ms=HOUR_MS), "t-0")
     assert not policy.is_due(segments.active, 1, 1, -1, START + HOUR_MS)
     assert policy.is_due(segments.active, 1, 1, -1, START + HOUR_MS + 1)

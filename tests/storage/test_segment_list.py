@@ -42,14 +42,14 @@ def test_list_has_length_items_and_slices(tmp_path: Path) -> None:
     assert offsets(segments) == [0, 2, 5]
     assert segments[-1] is segments.active
     assert segments[:2] == list(segments)[:2]
-    assert segments.size == sum(segment.size for segment in segments)
+    assert segments.size == sum(segment.file.size for segment in segments)
 
 
 def test_append_moves_the_end_offset(tmp_path: Path) -> None:
     segments = segment_list(context_at(str(tmp_path)))
     write(segments, 3)
     assert segments.end_offset == 3
-    assert segments.active.size == os.path.getsize(segments.active.path())
+    assert segments.active.file.size == os.path.getsize(segments.active.file.path())
 
 
 def test_failed_append_leaves_no_partial_batch() -> None:
@@ -68,7 +68,7 @@ def test_failed_append_leaves_no_partial_batch() -> None:
     with pytest.raises(OSError, match="simulated"):
         write(segments)
     assert segments.end_offset == 1
-    assert disk.size(segments.active.path()) == segments.active.size
+    assert disk.size(segments.active.file.path()) == segments.active.file.size
 
 
 @pytest.mark.parametrize(("offset", "index"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2), (99, 2)])
@@ -88,7 +88,7 @@ def test_roll_leaves_the_old_segment_and_the_snapshot_to_the_next_flush(tmp_path
     segments.unsynced.directory_changed = False
     new = segments.roll(START, "/snapshot")
     assert segments.active is new
-    assert (old.sealed, old.evictable, new.base_offset) == (True, False, 1)
+    assert (old.file.sealed, old.file.evictable, new.base_offset) == (True, False, 1)
     assert segments.unsynced.segments == [old]
     assert segments.unsynced.paths == ["/snapshot"]
     assert segments.unsynced.directory_changed
@@ -110,14 +110,14 @@ def test_failed_roll_changes_nothing() -> None:
     disk.fails = True
     with pytest.raises(OSError, match="simulated"):
         segments.roll(START, None)
-    assert (len(segments), segments.active, old.sealed, segments.unsynced.segments) == (1, old, False, [])
+    assert (len(segments), segments.active, old.file.sealed, segments.unsynced.segments) == (1, old, False, [])
     write(segments)
     assert segments.end_offset == 2
 
 
 def test_read_ends_at_its_bound_its_size_and_its_segment(tmp_path: Path) -> None:
     segments = rolled(tmp_path, 3, 1)
-    size = segments[0].size // 3
+    size = segments[0].file.size // 3
     assert len(read(segments, 0)) == 3 * size
     assert len(read(segments, 1)) == 2 * size
     assert len(read(segments, 0, upper_bound=2)) == 2 * size
@@ -129,9 +129,9 @@ def test_read_ends_at_its_bound_its_size_and_its_segment(tmp_path: Path) -> None
 def test_read_skips_segments_that_compaction_emptied(tmp_path: Path) -> None:
     segments = rolled(tmp_path, 2, 2, 1)
     middle = segments[1]
-    Path(middle.path()).write_bytes(b"")
-    middle.size = 0
-    middle.rebuild_indices(4096)
+    Path(middle.file.path()).write_bytes(b"")
+    middle.file.size = 0
+    middle.indices.rebuild(4096)
     assert read(segments, 2) == read(segments, 4)
     assert segments.index_of_read(2) == 2
 
@@ -144,11 +144,11 @@ def test_replaced_segments_are_renamed_now_and_deleted_after_their_delay(tmp_pat
     assert offsets(segments) == [2, 5]
     assert segments.max_timestamps == []
     assert first not in segments.unsynced.segments
-    assert first.fd < 0
-    assert Path(first.path()).name == f"{0:020d}.log.deleted"
+    assert first.file.fd < 0
+    assert Path(first.file.path()).name == f"{0:020d}.log.deleted"
     assert segments.take_due_deletions(START + DELAY_MS - 1) == []
     due = segments.take_due_deletions(START + DELAY_MS)
-    assert first.path() in due
+    assert first.file.path() in due
     assert segments.take_due_deletions(START + DELAY_MS) == []
 
 
@@ -165,7 +165,7 @@ def test_truncation_activates_the_segment_of_the_offset(tmp_path: Path, offset: 
     segments.truncate_to(offset)
     assert segments.end_offset == offset
     assert segments.active is segments[-1]
-    assert not segments.active.sealed
+    assert not segments.active.file.sealed
     assert segments.active not in segments.unsynced.segments
     assert segments.unsynced.truncations == truncations + 1
     write(segments)
@@ -175,7 +175,7 @@ def test_truncation_activates_the_segment_of_the_offset(tmp_path: Path, offset: 
 
 def test_truncation_rebuilds_a_corrupt_index(tmp_path: Path) -> None:
     segments = rolled(tmp_path, 3, 1)
-    Path(segments[0].path(".timeindex")).write_bytes(b"\xff" * 24)
+    Path(segments[0].file.path(".timeindex")).write_bytes(b"\xff" * 24)
     segments.truncate_to(2)
     assert (segments.end_offset, len(segments)) == (2, 1)
 
@@ -195,7 +195,7 @@ def test_close_closes_every_descriptor(tmp_path: Path) -> None:
     segments.roll(START, None)
     segments.close()
     assert context.closed
-    assert [segment.fd for segment in segments] == [-1, -1]
+    assert [segment.file.fd for segment in segments] == [-1, -1]
 
 
 def test_partial_batch_that_cannot_be_cut_takes_the_directory_offline(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_corrupt_index_entry_costs_no_record(tmp_path: Path, seed: int, kind: st
     chance = random.Random(seed)
     size = 12 if kind == ".timeindex" else 8
     for segment in log.segments[:-1]:
-        path = Path(segment.path(kind))
+        path = Path(segment.file.path(kind))
         data = bytearray(path.read_bytes())
         if data:
             reach = chance.choice([size, len(data)])
@@ -67,5 +67,5 @@ def test_readers_keep_their_descriptors_and_none_is_added(tmp_path: Path) -> Non
     read = log.segments[2]
     log.read(read.base_offset, 1, log.log_end_offset)
     assert log.learn_timestamps(len(log.segments))
-    assert [segment for segment in log.segments if segment.fd >= 0] == [read, log.segments.active]
+    assert [segment for segment in log.segments if segment.file.fd >= 0] == [read, log.segments.active]
     check(log, written)

@@ -19,7 +19,8 @@ from ottla.log.checkpoints import LEADER_EPOCHS, format_lines
 from ottla.log.follower import append_as_follower, restart_at
 from ottla.log.moves import LogMoves
 from ottla.log.open_files import OpenFiles
-from ottla.log.segment import Segment, file_name
+from ottla.log.segment import Segment
+from ottla.log.segment_file import file_name
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.records import BatchProducer, encode_empty_batch, iter_batches, patch, read_header
 from tests.storage.helpers import START, TP, ManualClock, batch, open_at
@@ -114,7 +115,7 @@ def write(home: Path, kind: Kind) -> None:
             header = read_header(each)
             segment.append(each, header.last_offset, header.max_timestamp, 100)
         segment.seal()
-        segment.close_file()
+        segment.file.close_file()
     if kind.epochs is not None:
         lines = [f"{epoch} {start}" for epoch, start in kind.epochs]
         (directory / LEADER_EPOCHS).write_bytes(format_lines(lines))

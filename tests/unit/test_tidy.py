@@ -46,7 +46,6 @@ LONG_FILES = {
     "src/ottla/records/_decode_columns.py": INLINED,
     "src/ottla/records/_encode_columns.py": INLINED,
     "src/ottla/records/_record_reader.py": INLINED,
-    "src/ottla/log/segment.py": "one open file and the caches of its positions, which only its methods may change",
 }
 
 # Classes with more attributes than the limit, and how many they may have. Remove a class that is small again.
@@ -66,7 +65,6 @@ LARGE_CLASSES = {
     "Columns": 20,
     "Connection": 20,
     "Replica": 20,
-    "Segment": 20,
     "Group": 19,
     "ShareCore": 19,
     "QuorumState": 18,

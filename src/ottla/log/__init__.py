@@ -3,8 +3,9 @@
 `LogManager` owns the log directories and their logs; `open_log` opens a single log (the metadata log). One thread calls
 everything; only `Log.flush` and `LogManager.checkpoint` may run in another thread.
 
-Reading order: files (all disk access), segment and index, segment_list, producer_state, durability, log, recovery,
-epochs, retention, compaction and cleaner, storage (meta.properties, the lock), directory, manager.
+Reading order: files (all disk access), index, segment (with segment_file, segment_indices and recent_batches),
+segment_list, producer_state, durability, log, recovery, epochs, retention, compaction and cleaner, storage
+(meta.properties, the lock), directory, manager.
 """
 
 from ottla.log.config import LogConfig

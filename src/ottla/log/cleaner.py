@@ -22,7 +22,8 @@ from ottla.log.compaction import BYTES_PER_KEY, CleanJob, CleanResult
 from ottla.log.index import CorruptIndexError
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
-from ottla.log.segment import CLEANED, SUFFIXES, SWAP, Segment, TornSegmentError, file_name
+from ottla.log.segment import CLEANED, SWAP, Segment
+from ottla.log.segment_file import SUFFIXES, TornSegmentError, file_name
 
 DEFAULT_LOAD_FACTOR = 0.9
 
@@ -226,20 +227,22 @@ class Cleaner:
         lag = log.config.min_compaction_lag_ms
         dirty = [s for i, s in enumerate(segments[:-1]) if segments[i + 1].base_offset > first_dirty]
         if lag > 0:
-            young = (s.base_offset for s in dirty if s.largest_timestamp()[0] > now_ms - lag)
+            young = (s.base_offset for s in dirty if s.indices.largest_timestamp()[0] > now_ms - lag)
             bound = min(bound, next(young, bound))
         # Only whole segments are cleaned, not the one that holds `bound`.
         end = max((s.base_offset for s in segments if s.base_offset <= bound), default=segments[0].base_offset)
         # Without max.compaction.lag.ms no segment needs to be opened.
         deadline = now_ms - max(log.config.max_compaction_lag_ms, 0)
-        overdue = deadline > 0 and any(0 < s.first_batch_timestamp() < deadline for s in dirty if s.base_offset < end)
+        overdue = deadline > 0 and any(
+            0 < s.indices.first_batch_timestamp() < deadline for s in dirty if s.base_offset < end
+        )
         return Candidate(
             log,
             first_dirty,
             end,
-            sum(s.size for s in segments[: len(segments) - 1 - len(dirty)]),
+            sum(s.file.size for s in segments[: len(segments) - 1 - len(dirty)]),
             # A pass may end within a segment, and the copy of a moved log has segments of its own.
-            sum(s.size for s in dirty if s.base_offset < end),
+            sum(s.file.size for s in dirty if s.base_offset < end),
             overdue,
         )
 
@@ -320,7 +323,7 @@ class Cleaner:
                 self._discard(log, pending)
                 return False
             size = log.files.size(f"{log.directory}/{file_name(group[0])}{CLEANED}")
-            new = Segment(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
+            new = Segment.of_files(log.files, log.directory, group[0], log.open_files, size=size, suffix=CLEANED)
             new.change_suffix(SWAP)
             logger.info("Cleaner 0: Swapping in cleaned segment %s for segment(s) %s in log %s", new, old, log)
             log.replace_segments(old, [new])

@@ -21,7 +21,8 @@ from ottla.common.clock import SystemClock
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.open_files import OpenFiles
-from ottla.log.segment import CLEANED, INT32_MAX, SUFFIXES, Segment, file_name
+from ottla.log.segment import CLEANED, INT32_MAX, Segment
+from ottla.log.segment_file import SUFFIXES, file_name
 from ottla.log.transaction_marker import read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
@@ -174,7 +175,7 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
     open_files = OpenFiles()
     files.release_descriptor = open_files.release_descriptor
     segments = [
-        Segment(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{file_name(base)}"))
+        Segment.of_files(files, job.directory, base, open_files, size=files.size(f"{job.directory}/{file_name(base)}"))
         for base in job.bases
     ]
     keys = _read_keys(job, segments)
@@ -188,11 +189,11 @@ def clean(job: CleanJob, files: Files) -> CleanResult:
         _clean_group(job, group, new, keys, transactions, counts)
     files.fsync_directory(job.directory)
     for segment in segments:
-        segment.close_file()
+        segment.file.close_file()
     return CleanResult(
         [[s.base_offset for s in group] for group in groups],
         end_offset,
-        bytes_before=sum(segment.size for segment in touched),
+        bytes_before=sum(segment.file.size for segment in touched),
         bytes_after=counts.bytes_after,
         messages_before=counts.messages_before,
         messages_after=counts.messages_after,
@@ -233,11 +234,11 @@ def _put_keys(keys: KeyMap, data: memoryview, first_dirty: int) -> bool:
 
 def _sound_batches(segment: Segment) -> Iterator[tuple[int, memoryview, BatchHeader]]:
     """The segment's batches. Rewritten batches get a new CRC, so corruption must be detected before."""
-    for position, data, header in segment.batches():
+    for position, data, header in segment.file.batches():
         if not check_crc(data, 0, len(data)):
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{segment.path()}: the batch at byte {position}, offset {header.base_offset}, has a wrong CRC",
+                f"{segment.file.path()}: the batch at byte {position}, offset {header.base_offset}, has a wrong CRC",
             )
         yield position, data, header
 
@@ -247,13 +248,16 @@ def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[li
     group: list[Segment] = []
     sizes = [0, 0, 0]
     for i, segment in enumerate(segments):
-        own = [segment.size, *(_size_if_there(files, segment.path(kind)) for kind in (".index", ".timeindex"))]
+        own = [
+            segment.file.size,
+            *(_size_if_there(files, segment.file.path(kind)) for kind in (".index", ".timeindex")),
+        ]
         end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
         fits = (
             group
             and sizes[0] + own[0] <= job.segment_bytes
             and max(sizes[1] + own[1], sizes[2] + own[2]) <= job.segment_index_bytes
-            and (segment.size == 0 or end - 1 - group[0].base_offset <= INT32_MAX)
+            and (segment.file.size == 0 or end - 1 - group[0].base_offset <= INT32_MAX)
         )
         if group and not fits:
             yield group
@@ -283,14 +287,14 @@ def _clean_group(
                 now = read_header(kept)
                 counts.messages_after += now.record_count
                 new.append(kept, now.last_offset, now.max_timestamp, job.index_interval_bytes)
-    new.txn_index.rewrite(transactions.kept)
-    fd = new.fd
+    new.indices.transactions.rewrite(transactions.kept)
+    fd = new.file.fd
     new.seal()
-    new.files.fsync(fd)
-    new.close_file()
+    new.file.files.fsync(fd)
+    new.file.close_file()
     for kind in SUFFIXES[1:]:
-        new.files.fsync_if_there(new.path(kind))
-    counts.bytes_after += new.size
+        new.file.files.fsync_if_there(new.file.path(kind))
+    counts.bytes_after += new.file.size
 
 
 def _filter(

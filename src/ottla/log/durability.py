@@ -9,7 +9,8 @@ import threading
 from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.segment import ROLLED, SUFFIXES, Segment, file_name
+from ottla.log.segment import ROLLED, Segment
+from ottla.log.segment_file import SUFFIXES, file_name
 from ottla.log.segment_list import SegmentList
 
 # The value of flush.messages and flush.ms that disables them.
@@ -85,12 +86,12 @@ class Durability:
                 target, truncations = self._segments.end_offset, unsynced.truncations
                 sealed = list(unsynced.segments)
                 active = self._segments.active
-                written = [segment for segment in dict.fromkeys((*sealed, active)) if not segment.evictable]
+                written = [segment for segment in dict.fromkeys((*sealed, active)) if not segment.file.evictable]
                 small, unsynced.paths = unsynced.paths, []
                 rolled, unsynced.rolled = unsynced.rolled, []
                 sync_directory, unsynced.directory_changed = unsynced.directory_changed, False
             # Recovery leaves thousands of closed segments. An earlier process wrote them, so a new descriptor will do.
-            paths = [*small, *(segment.path() for segment in sealed if segment.evictable)]
+            paths = [*small, *(segment.file.path() for segment in sealed if segment.file.evictable)]
             try:
                 self._sync(written, sealed, paths, sync_directory=sync_directory)
                 self._forget_rolls(rolled)
@@ -100,7 +101,7 @@ class Durability:
                 context.fail(error, "flush")
             with unsynced.lock:
                 for segment in sealed:
-                    segment.evictable = True
+                    segment.file.evictable = True
                     if segment in unsynced.segments:
                         unsynced.segments.remove(segment)
                 if truncations == unsynced.truncations:
@@ -126,8 +127,8 @@ class Durability:
         for segment in written:
             self._sync_segment(segment)
             # A sealed segment may be closed from now on. The active segment keeps its descriptor.
-            segment.evictable = id(segment) in sealed_ids
-        for path in (*paths, *(segment.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
+            segment.file.evictable = id(segment) in sealed_ids
+        for path in (*paths, *(segment.file.path(kind) for segment in sealed for kind in SUFFIXES[1:])):
             files.fsync_if_there(path)  # without aborted transactions, or if deleted meanwhile, a file is missing
         if context.closed:  # the path may belong to a new topic of the same name
             return
@@ -148,9 +149,9 @@ class Durability:
         # One duplicate at a time: a log that rolls fast has hundreds of segments to sync.
         files = self._context.files
         with self._unsynced.lock:
-            if segment.fd < 0:  # removed or truncated meanwhile
+            if segment.file.fd < 0:  # removed or truncated meanwhile
                 return
-            fd = files.dup(segment.fd)
+            fd = files.dup(segment.file.fd)
         try:
             files.fsync(fd)
         finally:

@@ -16,7 +16,8 @@ from ottla.log.epochs import EpochEntry, LeaderEpochs
 from ottla.log.files import Files
 from ottla.log.index import CorruptIndexError
 from ottla.log.open_files import OpenFiles
-from ottla.log.segment import Segment, TornSegmentError, file_name
+from ottla.log.segment import Segment
+from ottla.log.segment_file import TornSegmentError, file_name
 from ottla.records import HEADER_SIZE, BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
@@ -38,11 +39,11 @@ def settle_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start: int,
     epochs.clear()
     for segment in segments:
         try:
-            for _, _, header in segment.batches():
+            for _, _, header in segment.file.batches():
                 if header.partition_leader_epoch > epochs.latest:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
         except KafkaError as error:  # the next segment has the epochs that come later
-            logger.warning("Leader epochs in the rest of %s are unknown: %s", segment.path(), error)
+            logger.warning("Leader epochs in the rest of %s are unknown: %s", segment.file.path(), error)
 
 
 def disagreement_in(files: Files, directory: str, entries: list[EpochEntry]) -> str | None:
@@ -51,20 +52,21 @@ def disagreement_in(files: Files, directory: str, entries: list[EpochEntry]) -> 
     bases = [int(stem) for name in names if len(stem := name.removesuffix(".log")) == DIGITS and stem.isdigit()]
     open_files = OpenFiles()
     segments = [
-        Segment(files, directory, base, open_files, size=files.size(f"{directory}/{file_name(base)}")) for base in bases
+        Segment.of_files(files, directory, base, open_files, size=files.size(f"{directory}/{file_name(base)}"))
+        for base in bases
     ]
     if not segments or not entries:
         return None
     try:
         last = segments[-1]
-        last.fd = files.open(last.path(), read_only=True)
-        log_end = last.next_offset()
+        last.file.fd = files.open(last.file.path(), read_only=True)
+        log_end = last.indices.next_offset()
         return _disagreement(LeaderEpochs(files, directory, entries), segments, entries[0].start_offset, log_end)
     except (CorruptIndexError, TornSegmentError, KafkaError) as error:  # damage of the segment, not of the epochs
         logger.debug("Leader epochs in %s cannot be compared with batches: %s", directory, error)
         return None
     finally:
-        segments[-1].close_file()
+        segments[-1].file.close_file()
 
 
 def _disagreement(epochs: LeaderEpochs, segments: list[Segment], log_start: int, log_end: int) -> str | None:
@@ -103,14 +105,14 @@ def _disagreement(epochs: LeaderEpochs, segments: list[Segment], log_start: int,
 def _batch_at(segments: list[Segment], bases: list[int], offset: int) -> BatchHeader | None:
     """The first batch that ends at `offset` or later; compaction may have removed the one that held it."""
     for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
-        was_open = segment.fd >= 0
+        was_open = segment.file.fd >= 0
         if not was_open:
-            segment.fd = segment.files.open(segment.path(), read_only=True)
+            segment.file.fd = segment.file.files.open(segment.file.path(), read_only=True)
         try:
             position = segment.locate(offset)
-            if position < segment.size:
-                return read_header(segment.files.pread(segment.fd, HEADER_SIZE, position))
+            if position < segment.file.size:
+                return read_header(segment.file.files.pread(segment.file.fd, HEADER_SIZE, position))
         finally:
             if not was_open:  # the logs of a directory are opened in a row: descriptors are for readers
-                segment.close_file()
+                segment.file.close_file()
     return None

@@ -89,6 +89,6 @@ def _append(log: Log, batch: memoryview, header: BatchHeader, now_ms: int) -> No
         if header.partition_leader_epoch > log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if has_producer:
-            log.producers.record(header, marker, header.base_offset, segments.active.txn_index)
+            log.producers.record(header, marker, header.base_offset, segments.active.indices.transactions)
     except OSError as error:
         log.context.fail(error, "append to")

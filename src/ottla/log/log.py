@@ -33,7 +33,8 @@ from ottla.log.producer_recovery import aborted_in, replay_producers
 from ottla.log.producer_state import Origin, ProducerState
 from ottla.log.repair import repair_segment
 from ottla.log.retention import find_expired
-from ottla.log.segment import CorruptSegmentError, Segment, TornSegmentError
+from ottla.log.segment import CorruptSegmentError, Segment
+from ottla.log.segment_file import TornSegmentError
 from ottla.log.segment_list import SegmentList
 from ottla.log.slices import FileSlice
 from ottla.log.txn_index import AbortedTransaction
@@ -194,7 +195,7 @@ class Log:
                 self.epochs.assign(leader_epoch, first)
             segments.append(buffer, last, timestamp)
             if has_producer:
-                self.producers.record(header, marker, first, segments.active.txn_index)
+                self.producers.record(header, marker, first, segments.active.indices.transactions)
         except OSError as error:
             self.context.fail(error, "append to")
         stamped = timestamp if header.attributes & LOG_APPEND_TIME else -1
@@ -214,7 +215,7 @@ class Log:
     def _roll(self, now_ms: int, offset: int | None = None) -> Segment:
         old = self.segments.active
         offset = self.segments.end_offset if offset is None else offset
-        if old.size == 0 and old.base_offset == offset:
+        if old.file.size == 0 and old.base_offset == offset:
             return old
         clock = self.context.clock
         started_ms = clock.monotonic_ms()
@@ -279,21 +280,20 @@ class Log:
         `_REPAIR_INTERVAL_MS`: a corruption that a repair cannot fix must not be read for every request.
         """
         segments, context = self.segments, self.context
-        i = segments.index_of_read(offset)
-        segment = segments[i]
-        now_ms = context.clock.monotonic_ms()
+        i, now_ms = segments.index_of_read(offset), context.clock.monotonic_ms()
+        segment, indices = segments[i], segments[i].indices
         if segment.repaired_ms is not None and now_ms - segment.repaired_ms < _REPAIR_INTERVAL_MS:
             return
         segment.repaired_ms = now_ms
         if context.closed:  # the files at this path may belong to a new topic of the same name
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} was deleted") from problem
-        logger.warning("Rebuilding the indices of %s: %s", segment.path(), problem)
+        logger.warning("Rebuilding the indices of %s: %s", segment.file.path(), problem)
         segments.max_timestamps.clear()
         try:
             repair_segment(segment, segments.end_of(i))
-            segment.rebuild_indices(self.config.index_interval_bytes)
-            if not segment.has_sound_txn_index():
-                segment.txn_index.rewrite(aborted_in(self.segments[: i + 1], self.producers, context.clock.wall_ms()))
+            indices.rebuild(self.config.index_interval_bytes)
+            if not indices.has_sound_transactions():
+                indices.transactions.rewrite(aborted_in(segments[: i + 1], self.producers, context.clock.wall_ms()))
         except OSError as error:
             segment.repaired_ms = None
             context.fail(error, "rebuild the indices of")
@@ -470,7 +470,7 @@ class Log:
     def adopt(self, topic_id: Uuid) -> None:
         """Write the topic id to `partition.metadata`, when the log has files; the next `flush` syncs it."""
         self.topic_id = topic_id
-        self.durability.sync_later(self.segments.active.adopt(topic_id))
+        self.durability.sync_later(self.segments.active.file.adopt(topic_id))
 
     # Closing
 

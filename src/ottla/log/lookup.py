@@ -8,7 +8,8 @@ from bisect import bisect_left
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.index import CorruptIndexError
-from ottla.log.segment import CorruptSegmentError, Segment, TornSegmentError
+from ottla.log.segment import CorruptSegmentError, Segment
+from ottla.log.segment_file import TornSegmentError
 from ottla.log.segment_list import SegmentList
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, check_crc, decode_batch
@@ -22,7 +23,7 @@ def learn_timestamps(segments: SegmentList, limit: int) -> bool:
     greatest = maxima[-1] if maxima else -1
     for segment in segments[known:stop]:
         try:
-            timestamp, _ = segment.largest_timestamp()
+            timestamp, _ = segment.indices.largest_timestamp()
         except (CorruptIndexError, TornSegmentError) as error:
             raise CorruptSegmentError(segment, error) from error
         greatest = max(greatest, timestamp)
@@ -38,7 +39,7 @@ def find_timestamp(segments: SegmentList, timestamp: int, start: int, upper_boun
         if segment.base_offset >= upper_bound:
             return None
         try:
-            if segment.largest_timestamp()[0] >= timestamp:
+            if segment.indices.largest_timestamp()[0] >= timestamp:
                 found = _find_in(segment, timestamp, start, upper_bound)
                 if found is not None:
                     return found
@@ -49,8 +50,8 @@ def find_timestamp(segments: SegmentList, timestamp: int, start: int, upper_boun
 
 def _find_in(segment: Segment, timestamp: int, start: int, upper_bound: int) -> tuple[int, int, int] | None:
     # An index entry promises that records with a greater timestamp come after its offset.
-    offset = segment.before_timestamp(timestamp)
-    for _, data, header in segment.batches(segment.locate(max(offset, start))):
+    offset = segment.indices.before_timestamp(timestamp)
+    for _, data, header in segment.file.batches(segment.locate(max(offset, start))):
         if header.base_offset >= upper_bound:
             return None
         if header.max_timestamp < timestamp or header.last_offset < start:
@@ -70,7 +71,7 @@ def find_max_timestamp(segments: SegmentList) -> tuple[int, int, int] | None:
     maxima = segments.max_timestamps
     best = segments[-1]
     try:
-        greatest = best.largest_timestamp()[0]
+        greatest = best.indices.largest_timestamp()[0]
         if maxima and maxima[-1] >= greatest:
             greatest = maxima[-1]
             best = segments[bisect_left(maxima, greatest)]
@@ -83,7 +84,7 @@ def find_max_timestamp(segments: SegmentList) -> tuple[int, int, int] | None:
 
 def _first_record_with(segment: Segment, greatest: int) -> tuple[int, int, int] | None:
     """Timestamp, offset and leader epoch of the first record with the greatest timestamp of the segment."""
-    for _, data, header in segment.batches(segment.locate(segment.largest_timestamp()[1])):
+    for _, data, header in segment.file.batches(segment.locate(segment.indices.largest_timestamp()[1])):
         if header.max_timestamp == greatest:
             _check(segment, data, header)
             offset = next((record.offset for record in decode_batch(data) if record.timestamp == greatest), None)
@@ -95,7 +96,8 @@ def _first_record_with(segment: Segment, greatest: int) -> tuple[int, int, int] 
 def _check(segment: Segment, data: memoryview, header: BatchHeader) -> None:
     if not check_crc(data, 0, len(data)):
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{segment.path()}: the batch at offset {header.base_offset} has a wrong CRC"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{segment.file.path()}: the batch at offset {header.base_offset} has a wrong CRC",
         )
 
 
@@ -104,7 +106,7 @@ def collect_aborted(segments: SegmentList, start: int, upper: int) -> list[Abort
     found: list[AbortedTransaction] = []
     for segment in segments[segments.index_at(start) :]:
         try:
-            entries = segment.txn_index.all()
+            entries = segment.indices.transactions.all()
         except CorruptIndexError as error:
             raise CorruptSegmentError(segment, error) from error
         for entry in entries:

@@ -279,7 +279,7 @@ class LogManager:
             if plan:
                 self.planned.add(log)
             else:
-                log.segments.active.create_files()
+                log.segments.active.file.create_planned()
         except OSError as error:
             directory.fail(error)
             if is_shortage(error):

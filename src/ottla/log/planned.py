@@ -46,6 +46,6 @@ class PlannedLogs:
 def create_files(log: Log) -> None:
     """Create the files of a log that has none. Raises KafkaError."""
     try:
-        log.segments.active.create_files()
+        log.segments.active.file.create_planned()
     except OSError as error:
         log.context.fail(error, "create the files of")

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from ottla.common.errors import KafkaError
 from ottla.log.index import CorruptIndexError
 from ottla.log.producer_state import ProducerState
-from ottla.log.segment import Segment, TornSegmentError
+from ottla.log.segment import Segment
+from ottla.log.segment_file import TornSegmentError
 from ottla.log.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
@@ -28,13 +29,13 @@ def replay_producers(segments: Iterable[Segment], producers: ProducerState, end_
         try:
             _replay_segment(segment, producers, start, end_offset)
         except (KafkaError, CorruptIndexError, TornSegmentError) as error:
-            logger.warning("Producer state in the rest of %s is unknown: %s", segment.path(), error)
+            logger.warning("Producer state in the rest of %s is unknown: %s", segment.file.path(), error)
     producers.end_offset = max(producers.end_offset, end_offset)
 
 
 def _replay_segment(segment: Segment, producers: ProducerState, start: int, end_offset: int) -> None:
     position = segment.locate(start) if start > segment.base_offset else 0
-    for _, data, header in segment.batches(position):
+    for _, data, header in segment.file.batches(position):
         if header.base_offset >= end_offset:
             break
         if header.base_offset >= start:
@@ -50,7 +51,7 @@ def find_aborted(segments: list[Segment], producers: ProducerState) -> list[Abor
     segment = segments[-1]
     replay_producers(segments[:-1], producers, segment.base_offset)
     aborted: list[AbortedTransaction] = []
-    for _, data, header in segment.batches():
+    for _, data, header in segment.file.batches():
         producers.replay(data, 0, header, aborted)
     return aborted
 

@@ -37,16 +37,8 @@ from ottla.log.open_files import OpenFiles
 from ottla.log.producer_recovery import replay_producers
 from ottla.log.producer_state import ProducerState
 from ottla.log.repair import MOST_REALIGNED, has_sound_batch
-from ottla.log.segment import (
-    CLEANED,
-    DELETED,
-    ROLLED,
-    SUFFIXES,
-    SWAP,
-    Segment,
-    TornSegmentError,
-    file_name,
-)
+from ottla.log.segment import CLEANED, DELETED, ROLLED, SWAP, Segment
+from ottla.log.segment_file import SUFFIXES, TornSegmentError, file_name
 from ottla.log.segment_list import SegmentList
 from ottla.log.segment_recovery import Bounds, SegmentRecovery
 
@@ -151,7 +143,7 @@ class _Loader:
     def close(self) -> None:
         """Close the files of a log that could not be opened."""
         for segment in self.segments:
-            segment.close_file()
+            segment.file.close_file()
 
     def _find_segments(self, names: list[str]) -> set[int]:
         """List segments and snapshots; return the base offsets of segments that need recovery for their indices."""
@@ -171,7 +163,9 @@ class _Loader:
                 logger.warning("Found an orphaned index file %s, with no corresponding log file; deleting it", path)
                 self.files.unlink(path)
             elif suffix == ".log":
-                segment = Segment(self.files, self.directory, offset, self.open_files, size=self.files.size(path))
+                segment = Segment.of_files(
+                    self.files, self.directory, offset, self.open_files, size=self.files.size(path)
+                )
                 segment.created_ms = self.now_ms
                 self.segments.append(segment)
                 if not self._has_sane_indices(segment, present):
@@ -186,11 +180,14 @@ class _Loader:
 
     def _has_sane_indices(self, segment: Segment, present: set[str]) -> bool:
         for kind, entry in ((".index", OffsetIndex.entry), (".timeindex", TimeIndex.entry)):
-            if file_name(segment.base_offset, kind) not in present or self.files.size(segment.path(kind)) % entry.size:
+            if (
+                file_name(segment.base_offset, kind) not in present
+                or self.files.size(segment.file.path(kind)) % entry.size
+            ):
                 return False
         if file_name(segment.base_offset, ".txnindex") in present:
-            segment.txn_index.is_expected = True
-            return segment.has_sound_txn_index()
+            segment.indices.transactions.is_expected = True
+            return segment.indices.has_sound_transactions()
         return True
 
     def _recover(self, damaged: set[int]) -> int | None:
@@ -220,7 +217,7 @@ class _Loader:
             return False
         following = self.segments[i + 1].base_offset
         if end < following in self.rolled:
-            path = self.segments[i].path()
+            path = self.segments[i].file.path()
             logger.warning("Segment %s ends at offset %d, but the next one starts at %d", path, end, following)
             return True
         return cut
@@ -236,14 +233,14 @@ class _Loader:
             end = recovery.run(bounds, may_realign=attempt < MOST_REALIGNED)
             if not recovery.was_realigned:
                 break
-        cut = segment.size > recovery.good_bytes
+        cut = segment.file.size > recovery.good_bytes
         if cut and segment is not self.segments[-1] and end < bounds.synced_to:
             cut = not has_sound_batch(segment, recovery.good_bytes)  # what was synced stays, whatever it is
         segment.sound_to = recovery.good_bytes
         if cut:
             self._cut(segment, recovery, end, bounds)
         segment.seal()
-        segment.close_file()
+        segment.file.close_file()
         self.unsynced.append(segment)
         self.producers.end_offset = max(end, self.producers.end_offset)
         if segment is not self.segments[-1] and not cut:
@@ -255,20 +252,20 @@ class _Loader:
         good = recovery.good_bytes
         logger.warning(
             "%s Corruption found in segment %d, truncating to offset %d (%d of %d bytes): %s",
-            self._prefix, segment.base_offset, end, good, segment.size, recovery.problem,
+            self._prefix, segment.base_offset, end, good, segment.file.size, recovery.problem,
         )  # fmt: skip
         if end < bounds.synced_to or has_sound_batch(segment, good):
-            path = salvage.save_bytes(segment, good, segment.size, salvage.REMOVED)
+            path = salvage.save_bytes(segment, good, segment.file.size, salvage.REMOVED)
             self.saved.add(path)
             logger.error(
                 "%s The bytes that were cut off are in %s. To bring them back, stop the broker before the partition has"
                 " new records and append them to %s (cat COPY >> SEGMENT); dump-log shows their records",
-                self._prefix, path, segment.path(),
+                self._prefix, path, segment.file.path(),
             )  # fmt: skip
-        self.files.truncate(segment.open_file(), good)
+        self.files.truncate(segment.file.open(), good)
         # Sync before anything is written there: a power cut must not bring back what was cut off.
-        self.files.fsync(segment.fd)
-        segment.size = good
+        self.files.fsync(segment.file.fd)
+        segment.file.size = good
 
     def _bounds_of(self, i: int) -> Bounds:
         """What is certain about a segment: a crash cannot have damaged what was on disk."""
@@ -294,17 +291,17 @@ class _Loader:
         for segment in removed:
             logger.warning("%s Deleting segment %s: %s", self._prefix, segment, problem)
             is_valuable = has_sound_batch(segment, 0)
-            segment.close_file()
+            segment.file.close_file()
             if is_valuable:
                 path = salvage.save_segment(segment)
                 self.saved.add(path)
                 logger.error(
                     "%s The records of segment %s are in %s. To bring them back, stop the broker before the partition"
                     " has new records and rename the file to %s; dump-log shows its records",
-                    self._prefix, segment, path, segment.path(),
+                    self._prefix, segment, path, segment.file.path(),
                 )  # fmt: skip
             segment.change_suffix(DELETED)
-            self.deletions.extend(segment.path(kind) for kind in SUFFIXES)
+            self.deletions.extend(segment.file.path(kind) for kind in SUFFIXES)
             self.producers.drop_snapshot(segment.base_offset)
             self.segments.remove(segment)
         if removed:
@@ -329,7 +326,7 @@ class _Loader:
         else:
             active = self.segments[-1]
             active.activate()
-            active.cover_tail(active.size, self.end_offset)
+            active.cover_tail(active.file.size, self.end_offset)
             self.unsynced = [segment for segment in self.unsynced if segment is not active]
         self.flushed_offset = (
             self.end_offset
@@ -342,11 +339,11 @@ class _Loader:
             return recovered_to
         active = self.segments[-1]
         try:
-            active.offset_index.load()
-            active.time_index.load()
-            return active.next_offset()
+            active.indices.offsets.load()
+            active.indices.times.load()
+            return active.indices.next_offset()
         except (CorruptIndexError, TornSegmentError, KafkaError) as error:
-            logger.warning("Recovering %s although the shutdown was clean: %s", active.path(), error)
+            logger.warning("Recovering %s although the shutdown was clean: %s", active.file.path(), error)
             return self._recover_segment(len(self.segments) - 1)[0]
 
     def _settle_producers(self, was_recovered: bool) -> None:
@@ -399,11 +396,11 @@ def _remove_replaced(files: Files, directory: str, names: list[str], swaps: list
             continue
         offset = _offset_of(name)
         size = files.size(f"{directory}/{name}")
-        segment = Segment(files, directory, offset, open_files, size=size, suffix=SWAP)
+        segment = Segment.of_files(files, directory, offset, open_files, size=size, suffix=SWAP)
         low = min(low, offset)
-        for _, _, header in segment.batches():
+        for _, _, header in segment.file.batches():
             high = max(high, header.next_offset)
-        segment.close_file()
+        segment.file.close_file()
     for name in names:
         if low <= _offset_of(name) < high and name[_DIGITS:] in (*SUFFIXES, SNAPSHOT):
             files.unlink(f"{directory}/{name}")

@@ -22,7 +22,8 @@ from zlib import crc32
 
 from ottla.common.errors import KafkaError
 from ottla.log import salvage
-from ottla.log.segment import INT32_MAX, Segment, TornSegmentError
+from ottla.log.segment import INT32_MAX, Segment
+from ottla.log.segment_file import TornSegmentError
 from ottla.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, check_crc, read_header
 from ottla.records.batch import MAGIC, MAGIC_POSITION
 
@@ -48,14 +49,14 @@ def repair_segment(segment: Segment, end_offset: int) -> None:
     position, expected, realigned = 0, segment.base_offset, 0
     while True:
         position, expected = _skip_right(segment, position, expected, end_offset)
-        if segment.size - position < HEADER_SIZE:
+        if segment.file.size - position < HEADER_SIZE:
             return
         sound = sound_batch(segment, position)
         if sound is None:
             stop = repair_stretch(segment, position, expected, end_offset, ends_at=end_offset)
             if stop is None:
                 return
-            expected = max(expected, read_header(segment.read(position, position + HEADER_SIZE)).next_offset)
+            expected = max(expected, read_header(segment.file.read(position, position + HEADER_SIZE)).next_offset)
             position = stop
             continue
         placed = None
@@ -71,14 +72,14 @@ def repair_segment(segment: Segment, end_offset: int) -> None:
 def _skip_right(segment: Segment, position: int, expected: int, end_offset: int) -> tuple[int, int]:
     """Position of the first batch with a wrong frame, CRC or offset, and the offset at which it may begin."""
     try:
-        for at, data, header in segment.batches(position):
+        for at, data, header in segment.file.batches(position):
             if not check_crc(data, 0, len(data)):  # its length may be wrong, too
                 break
             if not expected <= header.base_offset <= header.last_offset < end_offset:
                 break
             position, expected = at + len(data), header.next_offset
     except KafkaError:
-        logger.debug("Segment %s has no batch at position %d", segment.path(), position)
+        logger.debug("Segment %s has no batch at position %d", segment.file.path(), position)
     return position, expected
 
 
@@ -99,14 +100,14 @@ def realign(segment: Segment, position: int, end_offset: int, *, ends_at: int | 
     """
     previous, expected = None, segment.base_offset
     try:
-        for at, base, _, last, _ in segment.walk(0):
+        for at, base, _, last, _ in segment.file.walk(0):
             if at >= position:
                 break
             if base >= expected:
                 previous, expected = Place(at, last - base + 1, expected, 0), last + 1
     except TornSegmentError:
         return None
-    header = read_header(segment.read(position, position + HEADER_SIZE))
+    header = read_header(segment.file.read(position, position + HEADER_SIZE))
     places = []
     if previous is not None and header.base_offset < expected:
         places.append(previous._replace(end=header.base_offset))
@@ -119,11 +120,11 @@ def realign(segment: Segment, position: int, end_offset: int, *, ends_at: int | 
         logger.error(
             "Corruption found in segment %s at position %d: no base offset is right for the batch, which has %d. Its"
             " bytes are left as they are, and reads of it fail",
-            segment.path(), position, header.base_offset,
+            segment.file.path(), position, header.base_offset,
         )  # fmt: skip
         return None
     fields = _BASE.pack(place.start)
-    was = int.from_bytes(segment.read(place.position, place.position + len(fields)), "big", signed=True)
+    was = int.from_bytes(segment.file.read(place.position, place.position + len(fields)), "big", signed=True)
     _replace(segment, place.position, fields, f"base offset {was} is now {place.start}")
     return place
 
@@ -146,32 +147,32 @@ def repair_stretch(
     if the end offset of the segment is known, `ends_at`. Else a batch with a wrong CRC stays if its header fits.
     Returns the position where the stretch ends; None if it cannot be repaired. Raises OSError.
     """
-    if segment.size - position < HEADER_SIZE:
+    if segment.file.size - position < HEADER_SIZE:
         return None
-    head = bytearray(segment.files.pread(segment.open_file(), HEADER_SIZE, position))
+    head = bytearray(segment.file.head_at(position))
     if _is_old_format(segment, position, head):
         logger.error(
             "Segment %s has records of the message format %d at position %d, which are not served and left as they are",
-            segment.path(), head[MAGIC_POSITION], position,
+            segment.file.path(), head[MAGIC_POSITION], position,
         )  # fmt: skip
         return None
     found = _next_sound(segment, position + HEADER_SIZE, expected, end_offset)
     if found is None and ends_at is not None and expected < ends_at:
-        found = segment.size, ends_at
+        found = segment.file.size, ends_at
     base, length = _FRAME.unpack_from(head)
     (delta,) = _DELTA.unpack_from(head, _DELTA_POSITION)
     stop, following = found or (position + length + LOG_OVERHEAD, end_offset)
     fits = head[MAGIC_POSITION] == MAGIC and HEADER_SIZE <= length + LOG_OVERHEAD == stop - position
-    if fits and stop <= segment.size and expected <= base and 0 <= delta < following - base:
+    if fits and stop <= segment.file.size and expected <= base and 0 <= delta < following - base:
         logger.warning(
             "Corruption found in segment %s at position %d: the batch of offsets %d to %d has a wrong CRC; the batches"
             " after it can be read",
-            segment.path(), position, base, base + delta,
+            segment.file.path(), position, base, base + delta,
         )  # fmt: skip
         return stop
     if found is None:
         return None
-    rest = segment.files.pread(segment.open_file(), stop - position - HEADER_SIZE, position + HEADER_SIZE)
+    rest = segment.file.files.pread(segment.file.open(), stop - position - HEADER_SIZE, position + HEADER_SIZE)
     is_whole = _fix_head(head, rest, expected, following)
     problem = f"offsets {expected} to {following - 1} are "
     problem += "repaired" if is_whole else "lost, the batches after them are not"
@@ -203,18 +204,18 @@ def _fix_head(head: bytearray, rest: bytes, expected: int, following: int) -> bo
 
 def _replace(segment: Segment, position: int, data: bytes | bytearray, problem: str) -> None:
     copy = salvage.save_bytes(segment, position, position + HEADER_SIZE, salvage.REPLACED)
-    segment.files.pwrite(segment.open_file(), data, position)
+    segment.file.files.pwrite(segment.file.open(), data, position)
     logger.error(
         "Corruption found in segment %s at position %d: %s. Its former header is in %s: to undo the repair, stop the"
         " broker and write these bytes to that position (dd if=COPY of=SEGMENT bs=1 seek=%d conv=notrunc)",
-        segment.path(), position, problem, copy, position,
+        segment.file.path(), position, problem, copy, position,
     )  # fmt: skip
-    salvage.limit(segment.files, segment.directory, {copy})
+    salvage.limit(segment.file.files, segment.file.directory, {copy})
 
 
 def has_sound_batch(segment: Segment, position: int) -> bool:
     """Whether there is a batch with a right CRC in the segment's file from `position` on."""
-    head = segment.files.pread(segment.open_file(), HEADER_SIZE, position)
+    head = segment.file.head_at(position)
     if sound_batch(segment, position) is not None or _is_old_format(segment, position, head):
         return True
     lowest = segment.base_offset - 1
@@ -226,17 +227,17 @@ def _is_old_format(segment: Segment, position: int, head: bytes | bytearray) -> 
     if len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] >= MAGIC:
         return False
     _, length, crc = _OLD_FRAME.unpack_from(head)
-    if not 0 < length <= segment.size - position - LOG_OVERHEAD:
+    if not 0 < length <= segment.file.size - position - LOG_OVERHEAD:
         return False
-    data = segment.files.pread(segment.open_file(), length - _OLD_FRAME_CRC, position + MAGIC_POSITION)
+    data = segment.file.files.pread(segment.file.open(), length - _OLD_FRAME_CRC, position + MAGIC_POSITION)
     return bool(crc32(data) == crc)
 
 
 def _next_sound(segment: Segment, start: int, above: int, end_offset: int) -> tuple[int, int] | None:
     """Position and base offset of the next sound batch from `start` on whose base is in (above, end_offset)."""
-    files, fd = segment.files, segment.open_file()
-    while segment.size - start >= HEADER_SIZE:
-        data = files.pread(fd, min(_CHUNK, segment.size - start), start)
+    files, fd = segment.file.files, segment.file.open()
+    while segment.file.size - start >= HEADER_SIZE:
+        data = files.pread(fd, min(_CHUNK, segment.file.size - start), start)
         for place in _frames_in(data):
             base, _ = _FRAME.unpack_from(data, place)
             if above < base < end_offset and sound_batch(segment, start + place) is not None:
@@ -254,13 +255,13 @@ def _frames_in(data: bytes) -> Iterable[int]:
 
 def sound_batch(segment: Segment, position: int) -> BatchHeader | None:
     """The header of the batch at a position if its frame and CRC are right, None otherwise."""
-    files, fd = segment.files, segment.open_file()
-    if segment.size - position < HEADER_SIZE:
+    files, fd = segment.file.files, segment.file.open()
+    if segment.file.size - position < HEADER_SIZE:
         return None
     try:
         header = read_header(files.pread(fd, HEADER_SIZE, position))
     except KafkaError:
         return None
-    if position + header.size > segment.size or header.last_offset_delta < 0:
+    if position + header.size > segment.file.size or header.last_offset_delta < 0:
         return None
     return header if check_crc(files.pread(fd, header.size, position), 0, header.size) else None

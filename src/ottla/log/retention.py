@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from ottla.log.config import LogConfig
 from ottla.log.index import CorruptIndexError
-from ottla.log.segment import Segment, TornSegmentError
+from ottla.log.segment import Segment
+from ottla.log.segment_file import TornSegmentError
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +35,21 @@ def find_expired(
             segment = segments[i]
             following = segments[i + 1].base_offset if i + 1 < len(segments) else None
             end = log_end_offset if following is None else following
-            if high_watermark < end or (following is None and segment.size == 0) or not expired(segment, following):
+            if (
+                high_watermark < end
+                or (following is None and segment.file.size == 0)
+                or not expired(segment, following)
+            ):
                 return i
         return len(segments)
 
     count = leading(0, lambda _, following: following is not None and following <= log_start_offset)
     reasons = [f"log start offset {log_start_offset} breach"] * count
     if config.deletes and config.retention_bytes >= 0:
-        size = sum(segment.size for segment in segments[count:])
+        size = sum(segment.file.size for segment in segments[count:])
         count = leading(count, _beyond(config.retention_bytes, size))
         for segment in segments[len(reasons) : count]:
-            size -= segment.size
+            size -= segment.file.size
             reasons.append(
                 f"log retention size {config.retention_bytes} breach. Log size after deletion will be {size}."
             )
@@ -65,7 +70,7 @@ def _beyond(limit: int, size: int) -> Rule:
 
     def expired(segment: Segment, _: int | None) -> bool:
         nonlocal excess
-        excess -= segment.size
+        excess -= segment.file.size
         return excess >= 0
 
     return expired
@@ -74,12 +79,12 @@ def _beyond(limit: int, size: int) -> Rule:
 def age_of(segment: Segment) -> int:
     """The greatest timestamp of a segment, or the time of the last write if its batches have no timestamps."""
     timestamp = _largest_timestamp(segment)
-    return timestamp if timestamp >= 0 else segment.modified_ms()
+    return timestamp if timestamp >= 0 else segment.file.modified_ms()
 
 
 def _largest_timestamp(segment: Segment) -> int:
     try:
-        return segment.largest_timestamp()[0]
+        return segment.indices.largest_timestamp()[0]
     except (CorruptIndexError, TornSegmentError) as error:
-        logger.warning("Retention of %s uses its last modified time: %s", segment.path(), error)
+        logger.warning("Retention of %s uses its last modified time: %s", segment.file.path(), error)
         return -1

@@ -30,19 +30,19 @@ class RollPolicy:
     def is_due(self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
         """Whether a batch of `size` bytes that ends at `last_offset` needs a new segment after `segment`."""
         config = self._config
-        if segment.size + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
+        if segment.file.size + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
             return True
-        if segment.size == 0:
+        if segment.file.size == 0:
             return False
-        started = segment.first_timestamp
+        started = segment.indices.first_timestamp
         if started is None:
-            started = segment.first_batch_timestamp()
+            started = segment.indices.first_batch_timestamp()
         waited = timestamp - started if started >= 0 else now_ms - segment.created_ms
         if waited > self._max_wait_ms - (config.segment_jitter_ms and self._jitter(segment)):
             return True
         return (
-            segment.offset_index.entries >= self._max_offset_entries
-            or segment.time_index.entries >= self._max_time_entries
+            segment.indices.offsets.entries >= self._max_offset_entries
+            or segment.indices.times.entries >= self._max_time_entries
         )
 
     def _jitter(self, segment: Segment) -> int:

@@ -37,30 +37,30 @@ def is_copy(name: str) -> bool:
 
 def save_bytes(segment: Segment, start: int, end: int, kind: str) -> str:
     """Copy a range of a segment durably; return the path of the copy. Raises OSError."""
-    files = segment.files
+    files = segment.file.files
     path = _new_path(segment, start, kind)
     target = files.open(path, create=True, truncate=True)
     try:
         for position in range(start, end, _CHUNK):
-            data = files.pread(segment.open_file(), min(_CHUNK, end - position), position)
+            data = files.pread(segment.file.open(), min(_CHUNK, end - position), position)
             files.pwrite(target, data, position - start)
         files.fsync(target)
     finally:
         files.close(target)
-    files.fsync_directory(segment.directory)
+    files.fsync_directory(segment.file.directory)
     return path
 
 
 def save_segment(segment: Segment) -> str:
     """Rename the log file of a closed segment, which leaves the log; return its new path. Raises OSError."""
     path = _new_path(segment, 0, REMOVED)
-    segment.files.rename(segment.path(), path)
+    segment.file.files.rename(segment.file.path(), path)
     return path
 
 
 def _new_path(segment: Segment, position: int, kind: str) -> str:
-    number = max(_copies_in(segment.files, segment.directory), default=(0, ""))[0] + 1
-    return f"{segment.directory}/{segment.base_offset:020d}.log.{position}-{number}{kind}"
+    number = max(_copies_in(segment.file.files, segment.file.directory), default=(0, ""))[0] + 1
+    return f"{segment.file.directory}/{segment.base_offset:020d}.log.{position}-{number}{kind}"
 
 
 def _copies_in(files: Files, directory: str) -> list[tuple[int, str]]:

@@ -17,7 +17,8 @@ from ottla.log.config import LogConfig
 from ottla.log.context import LogContext
 from ottla.log.index import CorruptIndexError
 from ottla.log.rolling import RollPolicy
-from ottla.log.segment import DELETED, ROLLED, SUFFIXES, Segment, TornSegmentError, file_name
+from ottla.log.segment import DELETED, ROLLED, Segment
+from ottla.log.segment_file import SUFFIXES, TornSegmentError, file_name
 from ottla.log.slices import FileSlice
 from ottla.log.unsynced import UnsyncedFiles
 from ottla.records import Buffer
@@ -71,12 +72,12 @@ class SegmentList(Sequence[Segment]):
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.file.size for segment in self._segments)
 
     @property
     def has_files(self) -> bool:
         """Whether the log's directory exists: a new log has none until its first append."""
-        return not self.active.to_create
+        return not self.active.file.to_create
 
     def index_at(self, offset: int) -> int:
         """Index of the segment whose range holds `offset`; 0 for an offset before the first segment."""
@@ -103,12 +104,12 @@ class SegmentList(Sequence[Segment]):
         self.end_offset = last_offset + 1
 
     def _cut_partial_write(self, segment: Segment) -> None:
-        if segment.to_create:
+        if segment.file.to_create:
             return
         try:
-            self._context.files.truncate(segment.fd, segment.size)
+            self._context.files.truncate(segment.file.fd, segment.file.size)
         except OSError as error:
-            logger.warning("A partial batch stays at the end of %s until recovery: %s", segment.path(), error)
+            logger.warning("A partial batch stays at the end of %s until recovery: %s", segment.file.path(), error)
             if not self._context.closed:
                 self._context.log_directory.take_offline(error)
 
@@ -162,24 +163,24 @@ class SegmentList(Sequence[Segment]):
             i = bisect_right(self._bases, offset) - 1
             segment = self._segments[i]
         position = segment.locate(offset)
-        while position >= segment.size:  # compaction removed all batches from `offset` to the end of this segment
+        while position >= segment.file.size:  # compaction removed all batches from `offset` to the end of this segment
             i += 1
             if i > last_index:
                 return b""
             segment = self._segments[i]
             position = segment.locate(offset)
         segment_end = self.end_offset if i == last_index else self._bases[i + 1]
-        stop = segment.size if upper_bound >= segment_end else segment.locate(upper_bound)
+        stop = segment.file.size if upper_bound >= segment_end else segment.locate(upper_bound)
         if stop - position > max_bytes:
             stop = segment.cut(position, position + max_bytes)
             if stop == position and min_one_batch:
-                stop = position + segment.batch_size(position)
+                stop = position + segment.file.batch_size(position)
         if stop <= position:
             return b""
         if stop - position >= UNREAD_BYTES and stop <= segment.sound_to:
-            fd = segment.open_files.pin(segment.open_file())
-            return FileSlice(segment, fd, position, stop, self._context)
-        data = segment.read(position, stop)
+            fd = segment.file.open_files.pin(segment.file.open())
+            return FileSlice(segment.file, fd, position, stop, self._context)
+        data = segment.file.read(position, stop)
         if stop > segment.sound_to:
             segment.check_frames(data, position, offset, segment_end)
         return data
@@ -188,7 +189,7 @@ class SegmentList(Sequence[Segment]):
         """Index of the segment that a read of `offset` ends up in: compaction may have emptied the first one."""
         i = self.index_at(offset)
         with suppress(CorruptIndexError, TornSegmentError):  # a corrupt segment is the one the read fails in
-            while i + 1 < len(self._segments) and self._segments[i].locate(offset) >= self._segments[i].size:
+            while i + 1 < len(self._segments) and self._segments[i].locate(offset) >= self._segments[i].file.size:
                 i += 1
         return i
 
@@ -211,10 +212,10 @@ class SegmentList(Sequence[Segment]):
             unsynced.discard(old)
             unsynced.directory_changed = True
             for segment in old:
-                segment.close_file()
+                segment.file.close_file()
         for segment in old:
             segment.change_suffix(DELETED)
-            self.delete_later(segment.path(kind) for kind in SUFFIXES)
+            self.delete_later(segment.file.path(kind) for kind in SUFFIXES)
         for segment in new:
             segment.change_suffix("")
 
@@ -247,26 +248,26 @@ class SegmentList(Sequence[Segment]):
             self.max_timestamps.clear()
             active = self._segments[-1]
             unsynced.discard([active])
-            if active.sealed:
+            if active.file.sealed:
                 self._activate(active)
             self.active = active
             active.truncate_to(offset)
-            self.end_offset = max(active.next_offset(), active.base_offset)
+            self.end_offset = max(active.indices.next_offset(), active.base_offset)
             self.cleaned_to = min(self.cleaned_to, self.end_offset)
-            active.cover_tail(active.size, self.end_offset)
+            active.cover_tail(active.file.size, self.end_offset)
 
     def _activate(self, segment: Segment) -> None:
         try:
             segment.activate()
         except CorruptIndexError:
-            segment.rebuild_indices(self._config.index_interval_bytes)
+            segment.indices.rebuild(self._config.index_interval_bytes)
             segment.activate()
 
     def restart_at(self, offset: int) -> None:
         """Drop every segment and continue with an empty one at `offset`."""
         context = self._context
         if not self.has_files:
-            self.active.create_files()
+            self.active.file.create_planned()
         self.remove(list(self._segments))
         with self.unsynced.lock:
             self.unsynced.truncations += 1
@@ -283,11 +284,11 @@ class SegmentList(Sequence[Segment]):
         if snapshot_path is not None:
             self.unsynced.paths.append(snapshot_path)
         for segment in self._segments:
-            segment.txn_index.restore()
+            segment.indices.transactions.restore()
         active = self.active
         active.seal()
-        active.evictable = False
-        active.open_file()
+        active.file.evictable = False
+        active.file.open()
         self.unsynced.segments.append(active)
 
     def close(self) -> None:
@@ -295,6 +296,6 @@ class SegmentList(Sequence[Segment]):
         with self.unsynced.lock:
             self._context.closed = True
             # The files at this path may soon be another topic's: no late append or task may create them.
-            self.active.to_create = False
+            self.active.file.to_create = False
             for segment in self._segments:
-                segment.close_file()
+                segment.file.close_file()

@@ -14,7 +14,8 @@ from ottla.common.values import value
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.producer_state import ProducerState
 from ottla.log.repair import realign, repair_stretch, sound_batch
-from ottla.log.segment import SCAN_CHUNK, Segment
+from ottla.log.segment import Segment
+from ottla.log.segment_file import SCAN_CHUNK
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import HEADER_SIZE, read_header
 from ottla.records.survey import CRC, FRAME, LOOK, MORE, OFFSET, Survey
@@ -58,12 +59,12 @@ class SegmentRecovery:
         follow.
         """
         segment = self.segment
-        segment.start_indices()
-        segment.first_timestamp = None
+        segment.indices.start()
+        segment.indices.first_timestamp = None
         expected = segment.base_offset
         while True:
             expected = self._run(expected, bounds.end_offset)
-            if self.good_bytes >= segment.size:
+            if self.good_bytes >= segment.file.size:
                 break
             sound = sound_batch(segment, self.good_bytes)
             if sound is not None:
@@ -81,28 +82,28 @@ class SegmentRecovery:
             if stop is None:
                 break
             expected = self._skip_to(stop)
-        segment.txn_index.rewrite(self._aborted)
+        segment.indices.transactions.rewrite(self._aborted)
         return expected
 
     def _skip_to(self, stop: int) -> int:
         """Take the repaired stretch as one batch; return the offset after it."""
         position, size = self.good_bytes, stop - self.good_bytes
-        header = read_header(self.segment.read(position, position + HEADER_SIZE))
-        self.segment.note(position, size, header.last_offset, header.max_timestamp, self.index_interval)
+        header = read_header(self.segment.file.read(position, position + HEADER_SIZE))
+        self.segment.indices.note(position, size, header.last_offset, header.max_timestamp, self.index_interval)
         self.good_bytes = stop
         return header.next_offset
 
     def _run(self, expected: int, end_offset: int) -> int:
         """Check batches from `good_bytes` to the first corrupt one; return the offset expected next."""
         segment, epoch = self.segment, self.epochs.latest
-        survey = segment.survey(
+        survey = segment.indices.survey(
             self.good_bytes, expected, end_offset, known_to=self.producers.end_offset, epoch=epoch,
             interval=self.index_interval,
         )  # fmt: skip
-        fd, why, chunk = segment.open_file(), MORE, SCAN_CHUNK
-        while why == MORE and segment.size - survey.good >= HEADER_SIZE:
+        fd, why, chunk = segment.file.open(), MORE, SCAN_CHUNK
+        while why == MORE and segment.file.size - survey.good >= HEADER_SIZE:
             place = survey.good
-            data = self.segment.files.pread(fd, min(chunk, segment.size - place), place)
+            data = segment.file.files.pread(fd, min(chunk, segment.file.size - place), place)
             try:
                 why = self._go_on(survey, data, place)
             except KafkaError as error:
@@ -111,7 +112,7 @@ class SegmentRecovery:
             if survey.good == place and len(data) < chunk:
                 break
             chunk = max(SCAN_CHUNK, survey.needed)
-        segment.take(survey)
+        segment.indices.take(survey)
         self.good_bytes = survey.good
         if why in _WRONG:
             self.problem = f"the batch at {survey.good} (offset {survey.expected}) has a wrong {_WRONG[why]}"

@@ -14,17 +14,17 @@ from ottla.common.unread import Unread
 
 if TYPE_CHECKING:
     from ottla.log.context import LogContext
-    from ottla.log.segment import Segment
+    from ottla.log.segment_file import SegmentFile
     from ottla.records import Buffer
 
 
 class FileSlice(Unread):
     """The bytes from `position` to `end` of a segment whose descriptor is pinned. It unpins the descriptor."""
 
-    __slots__ = ("_context", "_end", "_fd", "_position", "_segment")
+    __slots__ = ("_context", "_end", "_fd", "_file", "_position")
 
-    def __init__(self, segment: Segment, pinned_fd: int, position: int, end: int, context: LogContext) -> None:
-        self._segment = segment
+    def __init__(self, file: SegmentFile, pinned_fd: int, position: int, end: int, context: LogContext) -> None:
+        self._file = file
         self._fd = pinned_fd
         self._position = position
         self._end = end
@@ -35,17 +35,17 @@ class FileSlice(Unread):
 
     def take(self, size: int) -> Buffer:
         """Read the next `size` bytes, or as many as are left. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        segment, position = self._segment, self._position
+        file, position = self._file, self._position
         size = min(size, self._end - position)
         try:
-            data = segment.files.pread_large(self._fd, size, position)
+            data = file.files.pread_large(self._fd, size, position)
         except OSError as error:
             self._context.fail(error, "read from")
         if len(data) != size:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path()} is shorter than {position + size} bytes")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{file.path()} is shorter than {position + size} bytes")
         self._position = position + size
         return data
 
     def __del__(self) -> None:
         # A response may be dropped anywhere between here and the socket.
-        self._segment.open_files.unpin(self._segment.files, self._fd)
+        self._file.open_files.unpin(self._file.files, self._fd)

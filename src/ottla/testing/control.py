@@ -147,10 +147,10 @@ class Control:
         log = self._partition(topic, index).log
         wanted = log.log_start_offset if offset is None else offset
         for segment in log.segments:
-            for position, _, header in segment.batches():
+            for position, _, header in segment.file.batches():
                 if header.base_offset <= wanted < header.next_offset:
                     at = position + header.size - 1
-                    with open(segment.path(), "r+b") as file:
+                    with open(segment.file.path(), "r+b") as file:
                         file.seek(at)
                         byte = file.read(1)[0]
                         file.seek(at)
