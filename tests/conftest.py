@@ -36,6 +36,13 @@ TEST_PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.session.timeout.ms": 5000,
     "group.consumer.session.timeout.ms": 5000,
+    # The same for streams groups.
+    "group.streams.min.heartbeat.interval.ms": 300,
+    "group.streams.heartbeat.interval.ms": 300,
+    "group.streams.min.session.timeout.ms": 5000,
+    "group.streams.session.timeout.ms": 5000,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
     # Tests wait for the abort of transactions that last too long.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     # Tests wait for the end of locks of share groups.

@@ -31,6 +31,8 @@ from ottla.protocol.messages import (
     offset_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
 )
@@ -44,7 +46,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
 STRANGER = "stranger"
 KINDS = (
     "nonexistent", "without a name", "simple", "classic", "classic, empty", "consumer", "consumer, empty",
-    "share", "share, empty",
+    "share", "share, empty", "streams", "streams, empty",
 )  # fmt: skip
 SUBSCRIPTION = bytes.fromhex("0000 00000000 ffffffff")
 VOLATILE = frozenset({"throttle_time_ms", "heartbeat_interval_ms", "client_host"})
@@ -89,6 +91,8 @@ class Groups(Asking):
             group = self._consumer(group)
         elif kind.startswith("share"):
             group = self._share(group)
+        elif kind.startswith("streams"):
+            group = self._streams(group)
         if kind.endswith(", empty"):
             self._leave(kind, group)
         return group
@@ -135,13 +139,23 @@ class Groups(Asking):
         assert joined.error_code == 0
         return group._replace(epoch=joined.member_epoch)
 
+    def _streams(self, group: Group) -> Group:
+        group = group._replace(member=unique("member"))
+        joined = self.send_message(streams_beat(group._replace(epoch=0)), 0)
+        assert joined.error_code == 0
+        group = group._replace(epoch=joined.member_epoch)
+        self.commit(group)
+        return group
+
     def _leave(self, kind: str, group: Group) -> None:
         if kind.startswith("classic"):
             answer = self.send_message(leaving(group), 5).members[0]
         elif kind.startswith("consumer"):
             answer = self.send_message(consumer_beat(group._replace(epoch=-1)), 1)
-        else:
+        elif kind.startswith("share"):
             answer = self.send_message(share_beat(group._replace(epoch=-1)), 1)
+        else:
+            answer = self.send_message(streams_beat(group._replace(epoch=-1)), 0)
         assert answer.error_code == 0
 
     def answer(self, kind: str, ask: Ask) -> dict[str, object]:
@@ -217,6 +231,21 @@ def consumer_beat(group: Group) -> Any:
 def share_beat(group: Group) -> Any:
     topics = None if group.epoch else ["none"]
     return share_group_heartbeat.ShareGroupHeartbeatRequest(group.name, group.member, group.epoch, None, topics)
+
+
+def streams_beat(group: Group, source: str = "none", topology_epoch: int = 3) -> Any:
+    """A member of an application that reads a topic, which does not exist by default."""
+    request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(group.name, group.member, group.epoch)
+    if group.epoch == 0:
+        request.rebalance_timeout_ms, request.process_id = 30_000, "process"
+        request.active_tasks = request.standby_tasks = request.warmup_tasks = []
+        subtopology = streams_group_heartbeat.Subtopology("0", [source])
+        request.topology = streams_group_heartbeat.Topology(topology_epoch, [subtopology])
+    return request
+
+
+def joining_streams(group: Group, **options: Any) -> Any:
+    return streams_beat(group._replace(member=unique("new"), epoch=0), **options), 0
 
 
 def fetch(group: Group, version: int, member: str | None = None, epoch: int = -1, *, every: bool = False) -> Any:
@@ -298,6 +327,14 @@ ASKED: dict[str, Ask] = {
     "ShareGroupHeartbeat, stranger": lambda g: (share_beat(stranger(g)), 1),
     "ShareGroupHeartbeat, member": lambda g: (share_beat(g), 1),
     "ShareGroupHeartbeat, leave": lambda g: (share_beat(g._replace(epoch=-1)), 1),
+    "StreamsGroupDescribe": lambda g: (streams_group_describe.StreamsGroupDescribeRequest([g.name]), 0),
+    "StreamsGroupHeartbeat, join": joining_streams,
+    "StreamsGroupHeartbeat, join with a source": lambda g: joining_streams(g, source=g.topic),
+    "StreamsGroupHeartbeat, stale topology": lambda g: joining_streams(g, topology_epoch=2),
+    "StreamsGroupHeartbeat, internal topic": lambda g: joining_streams(g, source="__consumer_offsets"),
+    "StreamsGroupHeartbeat, stranger": lambda g: (streams_beat(stranger(g)), 0),
+    "StreamsGroupHeartbeat, member": lambda g: (streams_beat(g), 0),
+    "StreamsGroupHeartbeat, leave": lambda g: (streams_beat(g._replace(epoch=-1)), 0),
     "JoinGroup": lambda g: (joining(g), 9),
     "JoinGroup, stranger": lambda g: (joining(g, STRANGER), 9),
     "JoinGroup, another type": lambda g: (joining(g, kind="connect"), 9),
@@ -311,6 +348,7 @@ ASKED: dict[str, Ask] = {
     "ListGroups 5": lambda _: (list_groups.ListGroupsRequest(), 5),
     "ListGroups 5, empty": lambda _: (list_groups.ListGroupsRequest(["empty"]), 5),
     "ListGroups 5, share": lambda _: (list_groups.ListGroupsRequest([], ["share"]), 5),
+    "ListGroups 5, streams": lambda _: (list_groups.ListGroupsRequest([], ["streams"]), 5),
     "DescribeShareGroupOffsets": described,
     "AlterShareGroupOffsets": altered,
     "DeleteShareGroupOffsets": lambda g: (

@@ -54,6 +54,7 @@ TOOLS = {
     "share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "storage": "kafka.tools.StorageTool",
+    "streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",

@@ -13,6 +13,7 @@ from ottla.coordinators.group.streams.events import DescribeStreamsGroup
 from ottla.coordinators.group.streams.topics import InternalTopic, Status
 from ottla.protocol.messages import streams_group_heartbeat as h
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.drivers.consumer_members import Member as ConsumerMember
 from tests.drivers.groups import GroupDriver, Joiner
 from tests.drivers.streams_members import StreamsMember, settle, word_count
@@ -514,6 +515,17 @@ def test_streams_member_converts_an_empty_classic_group_only(ready: GroupDriver)
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g is not a streams group.",
     )
+
+
+def test_members_of_other_types_do_not_join_a_streams_group(ready: GroupDriver) -> None:
+    (member,) = joined(ready, "a")
+    for _ in range(2):
+        assert ConsumerMember(ready, "c", "in").beat() is ErrorCode.GROUP_ID_NOT_FOUND
+        share = ShareGroupHeartbeatRequest(group_id="g", member_id="s", member_epoch=0, subscribed_topic_names=["in"])
+        assert ready.ask(share, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        if member.epoch:
+            member.leave()
+    assert set(ready.shard.streams_groups) == {"g"}
 
 
 def test_group_is_described_with_its_topology_and_tasks(ready: GroupDriver) -> None:

@@ -126,7 +126,7 @@ def _group_to_join(core: Core, group_id: str) -> tuple[ConsumerGroup, list[Recor
     group = core.consumer_groups.get(group_id)
     if group is not None:
         return group, []
-    if group_id in core.unserved or group_id in core.share_groups:
+    if group_id not in core.groups and core.has_group(group_id):
         existing_group(core, group_id)
     return ConsumerGroup(group_id), [group_tombstone(group_id)] if group_id in core.groups else []
 
