@@ -24,7 +24,7 @@ COLUMNS: Final = ("key", "value", "partition", "timestamp", "headers")
 SETTINGS: Final[Mapping[str, object]] = {"linger.ms": 0}
 """Defaults of the producer here: Spark's batches are complete, so there is nothing to linger for."""
 GATHERED_BYTES: Final = 1024 * 1024
-"""Smaller batches of Spark are joined up to this size, so that the brokers get fewer and larger batches."""
+"""Spark's smaller batches are joined up to this size, so that the brokers get fewer and larger batches."""
 
 _producers: ClientPool[Producer[Any, Any]] = ClientPool(Producer)
 

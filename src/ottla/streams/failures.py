@@ -1,8 +1,8 @@
 """Why a query failed, from the text of Spark's exception; and when to restart it. Without I/O, clock or Spark.
 
-Spark reports an exception of a task as text, with the tracebacks of Python and Java. The names of exceptions in it
-decide: an invalid record or a wrong program fails again, an unavailable broker or a lost worker may be back soon.
-Unknown exceptions come from the program, so that a restart would not help.
+Spark reports an exception of a task as text, with Python's and Java's tracebacks. The names of exceptions in it decide:
+an invalid record or a wrong program fails again, an unavailable broker or a lost worker may be back soon. Unknown
+exceptions come from the program, so that a restart would not help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lets signals to Java end a run as signals to the driver do, and without traces of Java.
+"""Lets signals to Java end a run as signals to the driver do, and without Java's traces.
 
 `spark-submit` is Java, and systemd signals all processes of a service. By default SIGTERM and SIGINT end Java, and its
 shutdown hooks stop all queries in their micro-batches. A task that fails meanwhile is never reported, so a hook could

@@ -4,8 +4,8 @@ Each function says which private API it uses, and in which pyspark versions that
 `tests/spark/test_internals.py` calls each of them in a real session; `make spark-versions` does so with each supported
 version. Everything else in `ottla.spark` and `ottla.streams` uses public API only (`tests/unit/test_tidy.py`).
 
-1. names: modules, classes and messages of Spark that its documentation does not mention; imports nothing.
-2. exceptions, errors: which exceptions calls of Spark raise, and their texts.
+1. names: Spark's modules, classes and messages that its documentation does not mention; imports nothing.
+2. exceptions, errors: which exceptions Spark calls raise, and their texts.
 3. java: the Java process of the driver: its start, end, signals and log.
 4. sessions: the active session, known formats, reports about micro-batches.
 5. files: files of a checkpoint, by Hadoop's file systems.

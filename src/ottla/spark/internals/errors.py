@@ -1,4 +1,4 @@
-"""The exceptions that calls of Spark raise (pyspark 4.2 to 4.3, py4j 0.10.9.9)."""
+"""The exceptions that Spark calls raise (pyspark 4.2 to 4.3, py4j 0.10.9.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of exceptions that calls of Spark raise. Does not import Spark."""
+"""The texts of exceptions that Spark calls raise. Does not import Spark."""
 
 from __future__ import annotations
 

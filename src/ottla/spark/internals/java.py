@@ -188,7 +188,7 @@ def set_log_level(level: str, name: str | None = None) -> str | None:
 
 
 def start_callbacks() -> None:
-    """Let Java call objects of Python.
+    """Let Java call Python objects.
 
     Uses `pyspark.java_gateway.ensure_callback_server_started` and `SparkContext._gateway` (pyspark 4.2 to 4.3).
     """

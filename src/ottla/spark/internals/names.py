@@ -43,8 +43,8 @@ PROXIES: Final = "py4j.clientserver"
 INTERRUPTED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling save: java.lang.InterruptedException"
 """The text by which Spark knows that a stop has interrupted foreachBatch.
 
-Spark looks for it with a regular expression whose stack grows with the text. The text of py4j, with the traces of Java,
-ends the thread of the query with a StackOverflowError, which Java prints in 1,100 lines.
+Spark looks for it with a regular expression whose stack grows with the text. py4j's text, with Java's traces, ends the
+thread of the query with a StackOverflowError, which Java prints in 1,100 lines.
 """
 FUSED_UNION: Final = "spark.sql.codegen.wholeStage.union.enabled"
 """Since Spark 4.3: whether a union and its parts may be compiled to one function, which has no separate parts."""

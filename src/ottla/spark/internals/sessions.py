@@ -53,8 +53,8 @@ def knows_format(spark: SparkSession, name: str) -> bool:
 def report_batches(spark: SparkSession, take: Callable[[str], None]) -> Callable[[], None]:
     """Call `take` with the report about each micro-batch of a session, as JSON; returns a function that ends it.
 
-    Spark calls a public listener in Python with objects of Java, and pyspark copies them field by field: 60 ms for a
-    query with state. This takes less than a millisecond. Uses Java's `PythonStreamingQueryListenerWrapper`,
+    Spark calls a public listener in Python with Java objects, and pyspark copies them field by field: 60 ms for a query
+    with state. This takes less than a millisecond. Uses Java's `PythonStreamingQueryListenerWrapper`,
     `SparkSession._jvm` and `StreamingQueryManager._jsqm` (pyspark 4.2 to 4.3).
     """
     jvm: Any = spark._jvm  # noqa: SLF001
