@@ -42,8 +42,7 @@ from ottla.clients.errors import (
 from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
 from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import NetworkSettings
-from ottla.clients.reachability import REPORT_AFTER_S, Reachability
-from ottla.clients.silence import SILENCE_S, silent_connections
+from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, Reachability, silent_connections
 from ottla.network.client import (
     ClientConnection,
     ConnectFailed,

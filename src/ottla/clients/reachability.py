@@ -1,15 +1,21 @@
-"""Which brokers could not be reached, and when to try each again. No I/O; times are arguments, in loop seconds."""
+"""Which brokers could not be reached, when to try each again, and which do not answer. Times are in loop seconds."""
 
 from __future__ import annotations
 
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.clients.cluster import Backoff
+
+if TYPE_CHECKING:
+    from ottla.network.client import ClientConnection
 
 T = TypeVar("T")
 
 REPORT_AFTER_S: Final = 3.0
 """How long no broker may be reachable before the log says so."""
+SILENCE_S: Final = 3.0
+"""How long a connection may wait for a response before the metadata is refreshed."""
 
 
 class _Failure(NamedTuple):
@@ -63,3 +69,17 @@ class Reachability(Generic[T]):
             return None
         self._reported = True
         return waited_s
+
+
+def silent_connections(
+    connections: Iterable[ClientConnection], received: Mapping[ClientConnection, int]
+) -> tuple[frozenset[ClientConnection], dict[ClientConnection, int]]:
+    """Return the connections that have received nothing since the last look, and what each has received now.
+
+    A broker that hangs keeps its connections open, and a request to it fails only after request.timeout.ms. The
+    metadata of the other brokers says earlier whether it has left the cluster. Only connections that wait for a
+    response count. Pass the second result to the next look.
+    """
+    waiting = {each: each.received_bytes for each in connections if each.in_flight and not each.closed}
+    silent = frozenset(each for each, count in waiting.items() if received.get(each) == count)
+    return silent, waiting

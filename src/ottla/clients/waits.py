@@ -14,7 +14,8 @@ import inspect
 import threading
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.clients.driver import Driver
 
@@ -165,3 +166,35 @@ class BlockingWaits:
 
 
 Waits = AsyncWaits | BlockingWaits
+
+
+class AsyncContext:
+    """A client for `async with`."""
+
+    async def _exit(self, error: BaseException | None) -> None:
+        """Close the client at the end of the block, which may have raised `error`."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit(error)
+
+
+class BlockingContext:
+    """A client for `with`."""
+
+    async def _exit(self, error: BaseException | None) -> None:
+        """As for `AsyncContext`, by `BlockingWaits`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        finish(self._exit(error))

@@ -17,7 +17,7 @@ from ottla.clients.admin.access_model import (
     ScramDeletion,
     ScramUpsertion,
 )
-from ottla.clients.admin.core import Plan, several
+from ottla.clients.admin.core import Plan, every, every_of, only, only_of, optional, several
 from ottla.clients.admin.model import (
     ClusterDescription,
     ConfigEntry,
@@ -42,7 +42,6 @@ from ottla.clients.admin.model import (
     TopicDescription,
     TopicListing,
 )
-from ottla.clients.admin.results import every, every_of, only, only_of, optional
 from ottla.clients.admin.settings import read_settings
 from ottla.clients.admin.shell import Shell
 from ottla.clients.typed_settings import CommonConfig

@@ -146,6 +146,26 @@ def several(name: str, given: Iterable[R]) -> list[R]:
     return list(given)
 
 
+def optional(name: str, given: Iterable[R] | None) -> list[R] | None:
+    return None if given is None else several(name, given)
+
+
+def every(call: Call[Any, Any]) -> Plan[Any]:
+    return (yield call).all()
+
+
+def only(call: Call[Any, Any]) -> Plan[Any]:
+    return (yield call).one()
+
+
+def every_of(plan: Plan[Outcome[Any, Any]]) -> Plan[Any]:
+    return (yield from plan).all()
+
+
+def only_of(plan: Plan[Outcome[Any, Any]]) -> Plan[Any]:
+    return (yield from plan).one()
+
+
 @dataclass(frozen=True, slots=True)
 class Send(Generic[K]):
     """A request for one broker (None: any)."""

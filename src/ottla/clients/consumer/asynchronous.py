@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from ottla.clients import late
@@ -14,25 +11,23 @@ from ottla.clients.cluster import PartitionInfo
 from ottla.clients.consumer.collectors import RecordCollector
 from ottla.clients.consumer.interface import (
     ARROW_RECORDS,
-    CLOSE_S,
     ConsumerInterface,
     Offsets,
     timestamps_by_partition,
 )
+from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST
-from ottla.clients.dropped import when_dropped_async
-from ottla.clients.errors import Closed
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.typed_settings import ConsumerConfig
-from ottla.clients.waits import AsyncWaits
+from ottla.clients.waits import AsyncContext, AsyncWaits
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
 
-class AsyncConsumer(ConsumerInterface[K, V]):
+class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):
     """Reads records from Ottla or any Kafka on an asyncio loop; `Consumer` with `await`. Create it within the loop.
 
     Listeners may be coroutine functions. `async with` closes it; `async for` reads until it is closed.
@@ -40,9 +35,7 @@ class AsyncConsumer(ConsumerInterface[K, V]):
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerConfig]) -> None:
         super().__init__(settings, options, AsyncWaits())
-        client, loop = self._client, asyncio.get_running_loop()
-        client.start(loop)
-        self._dropped = when_dropped_async(self, client.describe, lambda: loop, lambda: client.close(CLOSE_S))
+        self._run_on_loop()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -175,12 +168,3 @@ class AsyncConsumer(ConsumerInterface[K, V]):
         records, and an iteration ends. A second call does nothing. Raises ConcurrentUse in a listener.
         """
         await self._close(timeout_s, settle=True)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with suppress(Closed):
-            await self._close(CLOSE_S, settle=error is None)

@@ -7,21 +7,17 @@ The network runs in a thread of its own, so heartbeats do not depend on polls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from ottla.clients.consumer.asynchronous import AsyncConsumer
-from ottla.clients.consumer.interface import CLOSE_S, ConsumerInterface, Offsets
+from ottla.clients.consumer.interface import ConsumerInterface, Offsets
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.driver import Driver
-from ottla.clients.dropped import when_dropped
-from ottla.clients.errors import ClientError, Closed
+from ottla.clients.errors import ClientError
 from ottla.clients.typed_settings import ConsumerConfig
-from ottla.clients.waits import BlockingWaits, blocking, finish
+from ottla.clients.waits import BlockingContext, BlockingWaits, blocking
 
 
-class Consumer(ConsumerInterface[K, V]):
+class Consumer(ConsumerInterface[K, V], BlockingContext):
     """Reads records from Ottla or any Kafka; blocks the calling thread.
 
     Takes settings as keyword arguments (`bootstrap_servers=`) or as a mapping with Kafka's names
@@ -32,10 +28,7 @@ class Consumer(ConsumerInterface[K, V]):
     def __init__(self, settings: Mapping[str, object] | None = None, /, **options: Unpack[ConsumerConfig]) -> None:
         waits = BlockingWaits()
         super().__init__(settings, options, waits)
-        self._driver = waits.driver = Driver("ottla-consumer")
-        client = self._client
-        self._dropped = when_dropped(self, client.describe, self._driver, lambda: client.close(CLOSE_S))
-        self._driver.call_soon(client.start, self._driver.loop)
+        self._run_in_thread(waits, "ottla-consumer")
 
     poll = blocking(AsyncConsumer[K, V].poll)
     poll_arrow = blocking(AsyncConsumer[K, V].poll_arrow)
@@ -72,12 +65,3 @@ class Consumer(ConsumerInterface[K, V]):
     partitions_for = blocking(AsyncConsumer[K, V].partitions_for)
     topics = blocking(AsyncConsumer[K, V].topics)
     close = blocking(AsyncConsumer[K, V].close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with suppress(Closed):
-            finish(self._close(CLOSE_S, settle=error is None))

@@ -11,25 +11,23 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.commits import Assignments
 from ottla.clients.consumer.core import ConsumerCore
-from ottla.clients.consumer.effect_runner import EffectRunner, now_ms
+from ottla.clients.consumer.effect_runner import now_ms
 from ottla.clients.consumer.effects import COORDINATOR
+from ottla.clients.consumer.fetch_core import FetchCore
 from ottla.clients.consumer.group_member import Duty
-from ottla.clients.consumer.metrics import metrics, partition_metrics
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.queries import Queries, retry
+from ottla.clients.consumer.reader import ReaderClient
 from ottla.clients.consumer.requests import COORDINATOR_MOVED, newest_version, read_offsets
 from ottla.clients.consumer.settings import ConsumerSettings
 from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
 from ottla.clients.events import Rebalanced, Statistics
-from ottla.clients.network import Cluster
-from ottla.clients.network_settings import read_network_settings
 from ottla.clients.offsets import OffsetAndMetadata
-from ottla.common.ids import TopicPartition, uuid_to_text
+from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
@@ -39,26 +37,18 @@ CommitPlan = tuple[Mapping[TopicPartition, OffsetAndMetadata], Assignments]
 """The offsets to commit, and the assignments at the time when they were chosen."""
 
 
-class ConsumerClient:
-    """One consumer. `notify` is called in any thread when a poll may be able to make progress."""
+class ConsumerClient(ReaderClient[ConsumerCore]):
+    """One consumer."""
 
     def __init__(self, options: Mapping[str, Any], settings: ConsumerSettings, notify: Callable[[], None]) -> None:
-        cluster = Cluster(read_network_settings(options))
+        super().__init__(options, settings, lambda view, member_id: ConsumerCore(settings, view, member_id), notify)
         self._settings = settings
-        self._api_timeout_s = settings.api_timeout_ms / 1000
-        self._reporter = cluster.reporter
-        self.core = ConsumerCore(settings, cluster.view, member_id=uuid_to_text(uuid4().bytes))
-        self.runner = EffectRunner(cluster, self.core, settings, notify)
+        self._reporter = self.runner.cluster.reporter
         self.queries = Queries(self.runner, self.core.fetch, self._api_timeout_s)
-        self._commits: set[asyncio.Task[None]] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon(self.runner.cluster.begin_statistics, self._statistics)
-        self.runner.start(loop)
-
-    @property
-    def closed(self) -> bool:
-        return self.runner.closed
+        super().start(loop)
 
     def describe(self) -> str:
         group = self._settings.group_id
@@ -66,7 +56,7 @@ class ConsumerClient:
 
     def _statistics(self) -> Statistics:
         with self.runner.lock:
-            return metrics(self.core.fetch), partition_metrics(self.core)
+            return _metrics(self.core.fetch), _partition_metrics(self.core)
 
     def metrics(self) -> dict[str, float]:
         return {**self.runner.cluster.metrics(), **self._statistics()[0]}
@@ -124,10 +114,6 @@ class ConsumerClient:
         if self.core.outbox.needs_advance:
             self.runner.wake()
 
-    def change(self, work: Callable[[ConsumerCore], R]) -> R:
-        """Call `work` with the core under its lock, and carry out the resulting effects soon. Raises Closed."""
-        return self.runner.change(work)
-
     # -- commits, on the loop ----------------------------------------------------------------------------------
 
     async def commit(self, plan: CommitPlan | None, timeout_s: float | None = None) -> None:
@@ -151,9 +137,7 @@ class ConsumerClient:
 
     def commit_later(self, plan: CommitPlan, callback: Callable[[ClientError | None], Any] | None) -> None:
         """Commit in the background, and call `callback` with None or the error; on the loop."""
-        task = self.runner.spawn(self._commit_and_call(plan, callback))
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
+        self._commit_in_background(self._commit_and_call(plan, callback))
 
     async def _commit_and_call(self, plan: CommitPlan, callback: Callable[[ClientError | None], Any] | None) -> None:
         problem: ClientError | None = None
@@ -161,14 +145,10 @@ class ConsumerClient:
             await self.commit(plan)
         except ClientError as error:
             problem = error
-        if callback is None:
-            if problem is not None:
-                logger.warning("Commit failed: %s", problem)
-            return
-        try:
-            callback(problem)
-        except Exception:  # a user's function may raise anything, and the loop must go on
-            logger.exception("The callback of a commit failed")
+        if callback is not None:
+            self._call_back(callback, problem)
+        elif problem is not None:
+            logger.warning("Commit failed: %s", problem)
 
     async def _commit(self, plan: CommitPlan | None, timeout_s: float) -> None:
         runner = self.runner
@@ -231,17 +211,8 @@ class ConsumerClient:
 
     async def position(self, tp: TopicPartition, timeout_s: float | None = None) -> int:
         """Return the offset of the next record; waits until it is known. Raises NotAssigned."""
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        advanced = self.runner.advanced
         self.change(lambda core: core.fetch.want())
-        try:
-            async with asyncio.timeout(limit_s):
-                while (offset := self._known_position(tp)) is None:
-                    advanced.clear()
-                    await advanced.wait()
-                return offset
-        except TimeoutError as error:
-            raise RequestTimedOut(f"The position of {tp} was not found within {limit_s:g} s") from error
+        return await self._until(lambda: self._known_position(tp), timeout_s, f"The position of {tp} was not found")
 
     def _known_position(self, tp: TopicPartition) -> int | None:
         """Return the position of a partition; None while it is looked up. Raises NotAssigned or the lookup's error."""
@@ -261,3 +232,28 @@ class ConsumerClient:
         if self._commits:
             await asyncio.wait(self._commits, timeout=timeout_s / 2)
         await self.runner.close(ConsumerCore.leave, timeout_s)
+
+
+def _metrics(fetch: FetchCore) -> dict[str, float]:
+    isolation_level = fetch.settings.isolation_level
+    lags = [lag for state in fetch.positions if (lag := state.lag(isolation_level)) is not None]
+    return {
+        "records-consumed-total": fetch.delivery.records_consumed,
+        "bytes-consumed-total": fetch.delivery.bytes_consumed,
+        "records-lag-max": max(lags, default=0),
+        "assigned-partitions": len(fetch.positions),
+        "buffered-bytes": fetch.positions.buffered_bytes,
+    }
+
+
+def _partition_metrics(core: ConsumerCore) -> dict[TopicPartition, dict[str, float]]:
+    """Return the position, the committed offset and the lag of each partition, if they are known."""
+    found: dict[TopicPartition, dict[str, float]] = {}
+    for state in core.fetch.positions:
+        known = {
+            "position": state.offset if state.phase is Phase.FETCH else None,
+            "committed": core.committed_offset(state.tp),
+            "records-lag": state.lag(core.fetch.settings.isolation_level),
+        }
+        found[state.tp] = {name: value for name, value in known.items() if value is not None}
+    return found

@@ -79,6 +79,10 @@ class Settings(Protocol):
         """How long a broker may take to answer."""
 
     @property
+    def api_timeout_ms(self) -> int:
+        """How long a call may take if the program does not say."""
+
+    @property
     def allow_auto_create_topics(self) -> bool:
         """Whether a request for a topic's metadata may create the topic."""
 

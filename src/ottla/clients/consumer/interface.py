@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import Any, Final
 
 from ottla.clients.consumer.client import CommitPlan, ConsumerClient
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.core import ConsumerCore
-from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.group_member import Duty
+from ottla.clients.consumer.reader import CLOSE_S, GRACE_S, Reader
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
 from ottla.clients.consumer.subscription import SubscriptionPattern
@@ -31,58 +30,34 @@ from ottla.clients.values import as_timestamp_ms
 from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition
 
-if TYPE_CHECKING:
-    import weakref
-
 logger = logging.getLogger("ottla.clients.consumer")
 
-CLOSE_S: Final = 10.0
-"""How long close may take."""
 REVOKE_COMMIT_S: Final = 5.0
 """How long a commit before a partition is revoked may take."""
-GRACE_S: Final = 1.0
-"""How much longer than its own deadline the closing of the client may take."""
 ARROW_RECORDS: Final = 65_536
 Listener = Callable[[list[TopicPartition]], Any]
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
-class ConsumerInterface(Generic[K, V]):
+class ConsumerInterface(Reader[K, V]):
     """The methods of both consumers that do not wait. Use `Consumer` or `AsyncConsumer`."""
 
-    _dropped: weakref.finalize[Any, Any]
+    _client: ConsumerClient
 
     def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object], waits: Waits) -> None:
-        self._waits = waits
-        self._ready = waits.event()
+        super().__init__(waits)
         self._notify = self._ready.set
         options, self._settings = read_settings(merged(settings, given))
-        self._deserializers = Deserializers(
-            deserializer(options["key_deserializer"], "key.deserializer"),
-            deserializer(options["value_deserializer"], "value.deserializer"),
-            skip=self._settings.skip_deserialization_errors,
-        )
-        # The client must not refer to this object, or a consumer that the program dropped would never be collected.
+        self._deserializers = self._read_deserializers(options, skip=self._settings.skip_deserialization_errors)
         self._client = ConsumerClient(options, self._settings, self._notify)
         self._listeners: dict[str, Listener] = {}
         # Records that an iteration has polled and not yielded yet.
         self._pending: deque[Record[K, V]] = deque()
-        # Held during a poll or close. Only close waits for it.
-        self._turn = threading.Lock()
         self._turn_owner: object = None
-        self._closing = False
         self._woken = False
-        self._pid = os.getpid()
 
     def _begin(self) -> None:
-        """Begin a poll. Raises ConcurrentUse, Closed, or ClientError in a forked child."""
-        # A forked child would read the records that the parent has buffered a second time.
-        if self._pid != os.getpid():
-            raise ClientError("This consumer was created before a fork: create one in each process")
-        if self._closing:
-            raise Closed("The consumer was closed")
-        if not self._turn.acquire(blocking=False):
-            raise ConcurrentUse("poll is already running in another thread, or called this listener")
+        super()._begin()
         self._turn_owner = self._waits.caller()
 
     def _done(self) -> None:
@@ -180,6 +155,10 @@ class ConsumerInterface(Generic[K, V]):
                 self._ready.set()
                 if has_turn:
                     self._turn.release()
+
+    async def _exit(self, error: BaseException | None) -> None:
+        with suppress(Closed):
+            await self._close(CLOSE_S, settle=error is None)
 
     async def _release(self, commit_timeout_s: float, *, settle: bool) -> None:
         """Commit, and revoke the partitions."""

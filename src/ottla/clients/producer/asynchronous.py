@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ottla.clients.cluster import PartitionInfo
 from ottla.clients.dropped import when_dropped_async
@@ -27,14 +26,14 @@ from ottla.clients.producer.base import (
 from ottla.clients.producer.batch import Batch
 from ottla.clients.producer.delivery import AsyncBatches, AsyncDelivery, wait_async
 from ottla.clients.typed_settings import ProducerConfig
-from ottla.clients.waits import AsyncWaits
+from ottla.clients.waits import AsyncContext, AsyncWaits
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.clients.consumer import AsyncConsumer
 
 
-class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
+class AsyncProducer(ProducerBase[AsyncDelivery], AsyncContext, Generic[K, V]):
     """Sends records to topics from asyncio; made of settings by Kafka's names or Python's.
 
         async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
@@ -188,11 +187,3 @@ class AsyncProducer(ProducerBase[AsyncDelivery], Generic[K, V]):
     def transaction(self, consumer: AsyncConsumer[Any, Any] | None = None) -> AsyncTransactionScope:
         """Begin a transaction in an async with statement, as `Producer.transaction`."""
         return AsyncTransactionScope(*self._transaction(consumer))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

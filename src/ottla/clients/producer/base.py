@@ -230,6 +230,9 @@ class ProducerBase(Generic[D]):
             finally:
                 self._waits.close()
 
+    async def _exit(self, error: BaseException | None) -> None:  # noqa: ARG002 - of contexts
+        await self._close(CLOSE_TIMEOUT_S)
+
     # --- transactions -------------------------------------------------------------------------------------------
 
     def _call(self, call: Callable[[Transactions], R]) -> R:

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from time import time_ns
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped
@@ -37,7 +36,7 @@ from ottla.clients.producer.batch import COMPILED, Batch
 from ottla.clients.producer.delivery import BlockingBatches, wait
 from ottla.clients.producer.serializers import as_bytes
 from ottla.clients.typed_settings import ProducerConfig
-from ottla.clients.waits import BlockingWaits, blocking, finish
+from ottla.clients.waits import BlockingContext, BlockingWaits, blocking, finish
 
 if TYPE_CHECKING:
     from ottla.clients.consumer import Consumer
@@ -70,7 +69,7 @@ class _Waiters:
             wait(batch, timeout_s)
 
 
-class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
+class Producer(FastSend, ProducerBase[Delivery], BlockingContext, Generic[K, V]):
     """Sends records to topics. Settings have Kafka's names or Python's.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -191,14 +190,6 @@ class Producer(FastSend, ProducerBase[Delivery], Generic[K, V]):
     def _unacknowledged_records(self) -> int:
         """The number of records without an outcome; 0 after `close`."""
         return 0 if self._closed else self._core.pending_records()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 _open: weakref.WeakSet[Producer[Any, Any]] = weakref.WeakSet()

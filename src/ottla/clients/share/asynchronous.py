@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
+from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.dropped import when_dropped_async
-from ottla.clients.share.interface import CLOSE_S, CommitResults, ShareInterface
+from ottla.clients.share.interface import CommitResults, ShareInterface
 from ottla.clients.typed_settings import ShareConsumerConfig
-from ottla.clients.waits import AsyncWaits
+from ottla.clients.waits import AsyncContext, AsyncWaits
 
 
-class AsyncShareConsumer(ShareInterface[K, V]):
+class AsyncShareConsumer(ShareInterface[K, V], AsyncContext):
     """Shares the records of topics with the other members of its group; `ShareConsumer` with `await`."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **options: Unpack[ShareConsumerConfig]) -> None:
         super().__init__(settings, options, AsyncWaits())
-        client, loop = self._client, asyncio.get_running_loop()
-        client.start(loop)
-        self._dropped = when_dropped_async(self, client.describe, lambda: loop, lambda: client.close(CLOSE_S))
+        self._run_on_loop()
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[Record[K, V]]:
         """Return the next records, at most `max_records` (max.poll.records); an empty list after `timeout_s` seconds.
@@ -50,11 +46,3 @@ class AsyncShareConsumer(ShareInterface[K, V]):
         Takes at most `timeout_s` seconds, also if no broker responds. A second call does nothing.
         """
         await self._close(timeout_s, settle=True)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._close(CLOSE_S, settle=error is None)

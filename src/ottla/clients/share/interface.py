@@ -4,50 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic
-from uuid import uuid4
+from typing import Any
 
-from ottla.clients.consumer.deserializers import Deserializers, deserializer
-from ottla.clients.consumer.effect_runner import EffectRunner, now_ms
+from ottla.clients.consumer.effect_runner import now_ms
+from ottla.clients.consumer.reader import CLOSE_S, GRACE_S, Reader, ReaderClient
 from ottla.clients.consumer.record import K, Record, V
-from ottla.clients.errors import ClientError, Closed, ConcurrentUse, NotSubscribed, RequestTimedOut
-from ottla.clients.network import Cluster
-from ottla.clients.network_settings import read_network_settings
+from ottla.clients.errors import ClientError, NotSubscribed, RequestTimedOut
 from ottla.clients.options import merged
 from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
 from ottla.clients.share.core import ShareCore
 from ottla.clients.share.settings import ShareSettings, read_share_settings
 from ottla.clients.waits import Waits
-from ottla.common.ids import TopicPartition, uuid_to_text
-
-if TYPE_CHECKING:
-    import weakref
+from ottla.common.ids import TopicPartition
 
 logger = logging.getLogger("ottla.clients.share")
-CLOSE_S: Final = 10.0
-"""How long close may take."""
-GRACE_S: Final = 1.0
-"""How much longer than its own deadline the closing of the client may take."""
 CommitResults = dict[TopicPartition, ClientError | None]
 
 
-class ShareClient:
-    """A share consumer on the network. Coroutines run on the runner's loop; other methods in any thread."""
+class ShareClient(ReaderClient[ShareCore]):
+    """One share consumer."""
 
     def __init__(self, options: Mapping[str, Any], settings: ShareSettings, notify: Callable[[], None]) -> None:
-        cluster = Cluster(read_network_settings(options))
+        super().__init__(options, settings, lambda view, member_id: ShareCore(settings, view, member_id), notify)
         self.settings = settings
-        self.core = ShareCore(settings, cluster.view, member_id=uuid_to_text(uuid4().bytes))
-        self.runner = EffectRunner(cluster, self.core, settings, notify)
-        self._commits: set[asyncio.Task[None]] = set()
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run on `loop` from now on."""
-        self.runner.start(loop)
 
     def describe(self) -> str:
         """Return the name of this consumer for warnings."""
@@ -57,7 +38,7 @@ class ShareClient:
         """Begin a poll of at most `limit` records. Raises NotSubscribed, Closed, ClientError."""
         if not self.core.topics:
             raise NotSubscribed("This consumer reads nothing: subscribe() to topics first")
-        self.runner.change(lambda core: core.begin_poll(now_ms(), limit))
+        self.change(lambda core: core.begin_poll(now_ms(), limit))
 
     def fill(self) -> list[Record[Any, Any]]:
         """Return buffered records; none if the poll must wait. Raises the error that prevents it."""
@@ -66,32 +47,21 @@ class ShareClient:
             core.raise_error()
             return core.fill(now_ms())
 
-        return self.runner.change(fill)
+        return self.change(fill)
 
     def end_poll(self) -> None:
-        """End a poll."""
         with self.runner.lock:
             self.core.end_poll(now_ms())
 
     async def wait(self, outcome: CommitOutcome, timeout_s: float | None) -> CommitResults:
         """Wait until the results of a commit are known. Raises RequestTimedOut."""
-        limit_s = self.settings.api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        advanced = self.runner.advanced
         self.runner.wake()
-        try:
-            async with asyncio.timeout(limit_s):
-                while not outcome.is_done:
-                    advanced.clear()
-                    await advanced.wait()
-        except TimeoutError as error:
-            raise RequestTimedOut(f"The acknowledgements were not answered within {limit_s:g} s") from error
+        await self._until(lambda: outcome.is_done or None, timeout_s, "The acknowledgements were not answered")
         return dict(outcome.results)
 
     def commit_later(self, outcome: CommitOutcome, callback: Callable[[CommitResults], Any] | None) -> None:
         """Call `callback` with the results of a commit when they are known; on the loop."""
-        task = self.runner.spawn(self._wait_and_call(outcome, callback))
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
+        self._commit_in_background(self._wait_and_call(outcome, callback))
 
     async def _wait_and_call(self, outcome: CommitOutcome, callback: Callable[[CommitResults], Any] | None) -> None:
         try:
@@ -99,12 +69,8 @@ class ShareClient:
         except RequestTimedOut as error:
             logger.warning("Commit of acknowledgements failed: %s", error)
             return
-        if callback is None:
-            return
-        try:
-            callback(results)
-        except Exception:  # a user's function may raise anything, and the loop must go on
-            logger.exception("The callback of a commit failed")
+        if callback is not None:
+            self._call_back(callback, results)
 
     async def close(self, timeout_s: float, *, settle: bool = False) -> None:
         """Send the acknowledgements, release the other records, leave the group, close the connections."""
@@ -112,7 +78,7 @@ class ShareClient:
         if runner.closed:
             return
         deadline = time.monotonic() + timeout_s
-        runner.change(lambda core: core.begin_close(settle=settle))
+        self.change(lambda core: core.begin_close(settle=settle))
         try:
             async with asyncio.timeout(timeout_s / 2):
                 # A fetch that is in flight would acquire records after the session was closed.
@@ -124,32 +90,18 @@ class ShareClient:
         await runner.close(ShareCore.leave, max(0.0, deadline - time.monotonic()))
 
 
-class ShareInterface(Generic[K, V]):
+class ShareInterface(Reader[K, V]):
     """The methods of both share consumers that do not wait, and the coroutines of those that do."""
 
-    _dropped: weakref.finalize[Any, Any]
+    _client: ShareClient
+    _closed_text = "The share consumer was closed"
+    _busy_text = "poll is already running in another thread"
 
     def __init__(self, settings: Mapping[str, object] | None, given: Mapping[str, object], waits: Waits) -> None:
-        self._waits = waits
-        self._ready = waits.event()
+        super().__init__(waits)
         options, self._settings = read_share_settings(merged(settings, given))
-        self._deserializers = Deserializers(
-            deserializer(options["key_deserializer"], "key.deserializer"),
-            deserializer(options["value_deserializer"], "value.deserializer"),
-        )
-        # The client must not refer to this object, or a consumer that the program dropped would never be collected.
+        self._deserializers = self._read_deserializers(options)
         self._client = ShareClient(options, self._settings, self._ready.set)
-        self._turn = threading.Lock()
-        self._closing = False
-        self._pid = os.getpid()
-
-    def _begin(self) -> None:
-        if self._pid != os.getpid():
-            raise ClientError("This consumer was created before a fork: create one in each process")
-        if self._closing:
-            raise Closed("The share consumer was closed")
-        if not self._turn.acquire(blocking=False):
-            raise ConcurrentUse("poll is already running in another thread")
 
     async def _poll(self, timeout_s: float, limit: int) -> list[Record[Any, Any]]:
         deadline = time.monotonic() + timeout_s
@@ -176,14 +128,17 @@ class ShareInterface(Generic[K, V]):
         finally:
             self._waits.close()
 
+    async def _exit(self, error: BaseException | None) -> None:
+        await self._close(CLOSE_S, settle=error is None)
+
     def subscribe(self, topics: str | Iterable[str]) -> None:
         """Read these topics together with the other members of the group. Replaces the previous subscription."""
         wanted = [topics] if isinstance(topics, str) else list(topics)
-        self._client.runner.change(lambda core: core.subscribe(wanted))
+        self._client.change(lambda core: core.subscribe(wanted))
 
     def unsubscribe(self) -> None:
         """Leave the group. Records that a poll returned can still be acknowledged."""
-        self._client.runner.change(lambda core: core.subscribe(()))
+        self._client.change(lambda core: core.subscribe(()))
 
     def subscription(self) -> list[str]:
         """Return the subscribed topics, sorted."""
@@ -195,13 +150,11 @@ class ShareInterface(Generic[K, V]):
         Requires share.acknowledgement.mode=explicit. With RENEW the record must be acknowledged again later. Raises
         NotAssigned if this consumer does not hold the record any more.
         """
-        self._client.runner.change(
-            lambda core: core.acknowledge(record.topic_partition, record.offset, AcknowledgeType(kind))
-        )
+        self._client.change(lambda core: core.acknowledge(record.topic_partition, record.offset, AcknowledgeType(kind)))
 
     def delivery_count(self, record: Record[K, V]) -> int:
         """Return how often the group delivered a record that this consumer holds, this time included."""
-        return self._client.runner.change(lambda core: core.delivery_count(record.topic_partition, record.offset))
+        return self._client.change(lambda core: core.delivery_count(record.topic_partition, record.offset))
 
     @property
     def member_id(self) -> str:
@@ -240,11 +193,11 @@ class ShareInterface(Generic[K, V]):
         return made
 
     def _release(self, bad: Record[K, V], kind: AcknowledgeType) -> None:
-        self._client.runner.change(lambda core: core.release(bad.topic_partition, bad.offset, kind))
+        self._client.change(lambda core: core.release(bad.topic_partition, bad.offset, kind))
 
     def _release_and_give_back(self, bad: Record[K, V], left: list[Record[K, V]]) -> None:
         self._release(bad, AcknowledgeType.RELEASE)
-        self._client.runner.change(lambda core: core.give_back(left))
+        self._client.change(lambda core: core.give_back(left))
 
     def _commit(self) -> CommitOutcome:
-        return self._client.runner.change(lambda core: core.commit())
+        return self._client.change(lambda core: core.commit())

@@ -4,9 +4,7 @@ Names, results and user data are Kafka's, so that members of different clients c
 sticky (KIP-54, KIP-341), cooperative-sticky (KIP-429, KIP-792).
 """
 
-from ottla.clients.consumer.assignors.base import Assignor, Member
-from ottla.clients.consumer.assignors.range import RangeAssignor
-from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
+from ottla.clients.consumer.assignors.base import Assignor, Member, RangeAssignor, RoundRobinAssignor
 from ottla.clients.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 ASSIGNORS: dict[str, type[Assignor]] = {

@@ -1,4 +1,4 @@
-"""The base class of assignors, and the order of members that all assignors use.
+"""The base class of assignors, the order of members that all assignors use, and the two assignors without claims.
 
 An assignor has no state. The previous assignment, if it needs one, is an argument of each call.
 """
@@ -58,3 +58,42 @@ def subscribers(members: Iterable[Member]) -> dict[str, list[Member]]:
         for topic in dict.fromkeys(member.topics):
             by_topic.setdefault(topic, []).append(member)
     return dict(sorted(by_topic.items()))
+
+
+class RangeAssignor(Assignor):
+    """Kafka's default: each member gets adjacent partitions of each topic.
+
+    If the division has a remainder, the first members get one more partition. For topics with equal partition counts, a
+    member gets the same partition numbers of each, so it can join them.
+    """
+
+    name: ClassVar[str] = "range"
+
+    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+        result: Assignment = {member.member_id: [] for member in members}
+        for topic, readers in subscribers(members).items():
+            each, extra = divmod(partition_counts.get(topic, 0), len(readers))
+            start = 0
+            for index, member in enumerate(readers):
+                end = start + each + (index < extra)
+                result[member.member_id] += [TopicPartition(topic, p) for p in range(start, end)]
+                start = end
+        return result
+
+
+class RoundRobinAssignor(Assignor):
+    """Gives partitions to the members one after another: even if all members subscribe to the same topics."""
+
+    name: ClassVar[str] = "roundrobin"
+
+    def assign(self, partition_counts: Mapping[str, int], members: Sequence[Member]) -> Assignment:
+        result: Assignment = {member.member_id: [] for member in members}
+        circle = in_order(members)
+        turn = 0
+        for topic in subscribers(members):
+            for partition in range(partition_counts.get(topic, 0)):
+                while topic not in circle[turn % len(circle)].topics:
+                    turn += 1
+                result[circle[turn % len(circle)].member_id].append(TopicPartition(topic, partition))
+                turn += 1
+        return result
