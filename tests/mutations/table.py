@@ -3596,7 +3596,6 @@ MOVES = (
 
 DECLARATION = f"{UNIT}/streams"
 SIGNALS = "tests/streams/test_command.py"
-LETTERS = "tests/streams/test_dead_letters.py"
 REFUSED = "tests/streams/test_refused.py"
 STREAMS = (
     Mutation(
@@ -3747,25 +3746,11 @@ STREAMS = (
         (f"{SIGNALS}::test_killed_java_is_reported_and_nothing_survives_a_killed_driver",),
     ),
     Mutation(
-        "with exactly once, an invalid record is in the transaction of the valid records of its partition",
-        "streams/outputs.py",
-        "if pipeline.exactly_once and query.dead_letters else None",
-        "if False else None",
-        (f"{LETTERS}::test_valid_and_invalid_records_of_a_partition_are_in_one_transaction",),
-    ),
-    Mutation(
-        "with exactly once, no invalid record has a task of its own behind a shuffle",
-        "spark/internals/unions.py",
-        "strict=True) if _is_observed(part)] or widths)",
-        "strict=True) if part] or widths)",
-        (f"{LETTERS}::test_invalid_records_of_many_partitions_are_in_the_only_task",),
-    ),
-    Mutation(
-        "a micro-batch that an older version left half written is refused if its invalid records had other tasks",
+        "a micro-batch that an earlier version left half written is refused if its invalid records had other tasks",
         "spark/exactly_once.py",
-        "    SHARED_TASKS,\n)",
-        ")",
-        (f"{LETTERS}::test_batch_that_was_half_written_by_other_tasks_is_refused",),
+        ' or before.get(SHARED_TASKS) == "true":\n',
+        ":\n",
+        (f"{DECISIONS}::test_batch_that_a_version_with_shared_tasks_has_half_written_is_refused",),
     ),
     Mutation(
         "a key is named only if Spark gives it to the slow task",
@@ -3833,8 +3818,8 @@ STREAMS = (
     Mutation(
         "a micro-batch that another version has half written in other tasks is refused",
         "spark/exactly_once.py",
-        "        if before.get(PLANNING) != now.get(PLANNING):\n",
-        "        if False:\n",
+        "        if before.get(PLANNING) != now.get(PLANNING) or",
+        "        if",
         (f"{UNIT}/spark/test_exactly_once.py::test_batch_that_a_version_with_other_tasks_has_half_written_is_refused",),
     ),
     Mutation(

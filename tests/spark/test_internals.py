@@ -22,7 +22,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.datasource import DataSource
 
-from ottla.spark.internals import files, java, names, plans, sessions, stages, unions
+from ottla.spark.internals import files, java, names, plans, sessions, stages
 from ottla.spark.internals.errors import JAVA_ERRORS, JAVA_EXCEPTION, SPARK_ERRORS
 from ottla.spark.internals.exceptions import cause_of, first_line, java_text
 
@@ -320,7 +320,7 @@ def test_check_streaming_checks_like_a_start(spark: SparkSession, tmp_path: Path
         plans.check_streaming(counted, is_update=False)
 
 
-# --- stages and unions ------------------------------------------------------------------------------------------------
+# --- stages -----------------------------------------------------------------------------------------------------------
 
 
 def test_longest_task_of_a_running_stage(spark: SparkSession) -> None:
@@ -354,31 +354,6 @@ def test_shuffle_records_are_counted_by_stage(spark: SparkSession) -> None:
     found = {stage for job in jobs if job is not None for stage in job.stageIds}
     assert max(stages.shuffle_records(spark, stage) for stage in found) == 100
     assert stages.shuffle_records(spark, 1 << 30) == 0
-
-
-def test_partitions_of_a_union_are_zipped(spark: SparkSession, tmp_path: Path) -> None:
-    session = spark.newSession()
-    session.conf.set(names.FUSED_UNION, "false")
-    session.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
-    written: list[tuple[int, int, list[str]]] = []
-
-    def write(batch: DataFrame, _: int) -> None:
-        zipped = unions.zip_parts(batch)
-        values = sorted(row.value for row in zipped.collect())
-        written.append((batch.rdd.getNumPartitions(), zipped.rdd.getNumPartitions(), values))
-
-    rows = lines(session, tmp_path)
-    wide = rows.repartition(3).observe("wide", F.count("value").alias("count"))
-    narrow = rows.where("value <> 'a'").repartition(2)
-    wide.unionByName(narrow).writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "u")).trigger(
-        availableNow=True
-    ).start().awaitTermination(WAIT_S)
-    assert written == [(5, 3, ["a", "b", "b", "c", "c", "d", "d"])]
-
-
-def test_rows_without_a_union_are_unknown_outside_of_foreach_batch(spark: SparkSession) -> None:
-    with pytest.raises(unions.UnknownPlanError):
-        unions.zip_parts(spark.range(3).toDF("value"))
 
 
 def lines(session: SparkSession, directory: Path) -> DataFrame:

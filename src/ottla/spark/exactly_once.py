@@ -26,21 +26,19 @@ EXECUTION_ID: Final = "spark.sql.execution.id"
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 ADAPTIVE_STREAMS: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 SHARED_TASKS: Final = "spark.ottla.sharedTasks"
-"""Whether the tasks of a pipeline write results and invalid records. False for all other writes, and before there was
-this setting."""
+"""In markers of earlier versions: whether the tasks of a pipeline wrote results and invalid records."""
 LAYOUT: Final = (
     "spark.sql.shuffle.partitions",
     "spark.default.parallelism",
     "spark.sql.leafNodeDefaultParallelism",
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.files.minPartitionNum",
-    SHARED_TASKS,
 )
 """Settings that decide which rows a task has."""
 PLANNING: Final = "ottla.planning"
 """How the source divides a micro-batch into tasks. Versions of Ottla that do it in another way have another number."""
 _NOW: Final = {PLANNING: "2"}
-_DEFAULTS: Final = {SHARED_TASKS: "false", PLANNING: "1"}
+_DEFAULTS: Final = {PLANNING: "1"}
 _NO_MARKER: Final = -1
 
 
@@ -214,7 +212,7 @@ def check_layout(attempt: Attempt, markers: Iterable[Marker]) -> None:
         if marker.batches != attempt.batch + 1 or marker.layout is None:
             continue
         before, now = _DEFAULTS | dict(marker.layout), _DEFAULTS | dict(attempt.layout)
-        if before.get(PLANNING) != now.get(PLANNING):
+        if before.get(PLANNING) != now.get(PLANNING) or before.get(SHARED_TASKS) == "true":
             raise ExactlyOnceError(
                 f"Batch {attempt.batch} is half written by a version of Ottla that divides it into other tasks: start "
                 "the query once with that version, so that it ends the batch"

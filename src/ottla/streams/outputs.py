@@ -28,7 +28,6 @@ from ottla.streams.failures import classify, text_of
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
 from ottla.streams.settings import Settings, format_options
-from ottla.streams.shared_tasks import SharedTasks
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
 _STOPPED: Final = re.compile(r"InterruptedException|ClosedByInterruptException|part of cancelled job group")
@@ -67,17 +66,15 @@ def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> Streami
         writer = writer.trigger(availableNow=True)
     elif interval_ms := settings.pace(pipeline, has_clock=query.has_clock).interval_ms:
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-    shared = SharedTasks.of(query.name, rows.sparkSession) if pipeline.exactly_once and query.dead_letters else None
-    if query.mode == "append" and shared is None:
+    if query.mode == "append":
         return writer.format("ottla").options(**options).start()
-    return writer.foreachBatch(_batch_writer(options, shared)).start()
+    return writer.foreachBatch(_batch_writer(options)).start()
 
 
-def _batch_writer(options: Mapping[str, str], shared: SharedTasks | None) -> Callable[[DataFrame, int], None]:
+def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
         try:
-            rows = batch if shared is None else shared.rows(batch)
-            rows.write.format("ottla").mode("append").options(**options).save()
+            batch.write.format("ottla").mode("append").options(**options).save()
         except SPARK_ERRORS as error:
             text = text_of(error)
             if text == str(error):

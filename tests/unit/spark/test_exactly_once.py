@@ -159,22 +159,19 @@ def test_changed_settings_are_refused_while_a_batch_is_half_written() -> None:
         check_layout(attempt, [Marker(), half_written])
 
 
-def test_missing_setting_of_shared_tasks_is_false() -> None:
-    own, shared = ({**BATCH_7, SHARED_TASKS: text} for text in ("false", "true"))
-    before = {name: text for name, text in attempt_in(own).layout.items() if name != SHARED_TASKS}
-    check_layout(attempt_in(own), [Marker(8, "run-0", "9", 5, before)])
-    with pytest.raises(
-        ExactlyOnceError, match=r"half written with spark\.ottla\.sharedTasks=false, and now it is true"
-    ):
-        check_layout(attempt_in(shared), [Marker(8, "run-0", "9", 5, before)])
-
-
 def test_batch_that_a_version_with_other_tasks_has_half_written_is_refused() -> None:
     attempt = attempt_in(BATCH_7)
     before = {name: text for name, text in attempt.layout.items() if name in LAYOUT}
     check_layout(attempt, [Marker(7, "run-0", "9", 5, before)])
     with pytest.raises(ExactlyOnceError, match="half written by a version of Ottla that divides it into other tasks"):
         check_layout(attempt, [Marker(8, "run-0", "9", 5, before)])
+
+
+def test_batch_that_a_version_with_shared_tasks_has_half_written_is_refused() -> None:
+    attempt = attempt_in(BATCH_7)
+    check_layout(attempt, [Marker(8, "run-0", "9", 5, {**attempt.layout, SHARED_TASKS: "false"})])
+    with pytest.raises(ExactlyOnceError, match="half written by a version of Ottla that divides it into other tasks"):
+        check_layout(attempt, [Marker(8, "run-0", "9", 5, {**attempt.layout, SHARED_TASKS: "true"})])
 
 
 def test_another_write_with_a_used_id_is_refused() -> None:

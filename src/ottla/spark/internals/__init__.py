@@ -10,5 +10,5 @@ version. Everything else in `ottla.spark` and `ottla.streams` uses public API on
 4. sessions: the active session, known formats, reports about micro-batches.
 5. files: files of a checkpoint, by Hadoop's file systems.
 6. plans: the analyzed plan of a DataFrame.
-7. stages: the tasks of a running stage. unions: the partitions of a union.
+7. stages: the tasks of a running stage.
 """

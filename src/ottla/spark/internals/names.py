@@ -46,5 +46,3 @@ INTERRUPTED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calli
 Spark looks for it with a regular expression whose stack grows with the text. py4j's text, with Java's traces, ends the
 thread of the query with a StackOverflowError, which Java prints in 1,100 lines.
 """
-FUSED_UNION: Final = "spark.sql.codegen.wholeStage.union.enabled"
-"""Since Spark 4.3: whether a union and its parts may be compiled to one function, which has no separate parts."""
