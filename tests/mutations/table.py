@@ -3330,7 +3330,7 @@ PARTITION_REPLICATION = (
     Mutation(
         "a follower does not truncate to its high watermark",
         "partitions/replication/fetcher.py",
-        "        self._delayed.pop(key, None)\n        self._want_flushed(key, followed)\n",
+        "        self._delays.drop(key)\n        self._want_flushed(key, followed)\n",
         "        partition.log.truncate_to(partition.log.high_watermark)\n        self._want(key, partition)\n",
         (f"{REPLICATED}::test_follower_of_a_new_leader_retains_acknowledged_records_above_its_high_watermark",),
     ),

@@ -117,6 +117,83 @@ class LifecyclePorts:
     cordoned: Callable[[], tuple[Uuid, ...] | None] = lambda: None
 
 
+class _Pace:
+    """Whether a request is in flight, and when the next one is due."""
+
+    def __init__(self) -> None:
+        self.in_flight = False
+        self.is_due = False
+        """Whether the next request must follow immediately, because something happened meanwhile."""
+        self.failures = 0
+        self._shutdown_pauses = 0
+
+    def begin(self) -> None:
+        self.in_flight, self.is_due = True, False
+
+    def backoff_s(self) -> float:
+        """The pause after one more failure."""
+        delay_s: float = min(BACKOFF_S * 2 ** min(self.failures, 10), BACKOFF_MAX_S)
+        self.failures += 1
+        return delay_s
+
+    def shutdown_pause_s(self) -> float:
+        """The pause after one more heartbeat of a controlled shutdown."""
+        delay_s = min(SHUTDOWN_INTERVAL_S * 2 ** min(self._shutdown_pauses, 10), SHUTDOWN_INTERVAL_MAX_S)
+        self._shutdown_pauses += 1
+        return 0 if self.is_due else delay_s
+
+
+class _Timers:
+    """The timer of the next request, the deadlines, and the time that another process with this node.id has."""
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
+        self._next: TimerHandle | None = None
+        self._duplicate: TimerHandle | None = None
+        self._deadlines: list[TimerHandle] = []
+
+    def after(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call at a deadline."""
+        self._deadlines.append(self._call_later(delay_s, callback))
+
+    def next_in(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call for the next request, instead of an earlier call."""
+        self.cancel_next()
+        self._next = self._call_later(delay_s, callback)
+
+    def cancel_next(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def met_duplicate(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call when the session of another process has lasted this long."""
+        if self._duplicate is None:
+            self._duplicate = self._call_later(delay_s, callback)
+
+    def forget_duplicate(self) -> None:
+        if self._duplicate is not None:
+            self._duplicate.cancel()
+            self._duplicate = None
+
+    def cancel(self) -> None:
+        self.cancel_next()
+        self.forget_duplicate()
+        for timer in self._deadlines:
+            timer.cancel()
+        self._deadlines.clear()
+
+
+class _Directories:
+    """What the controller knows of the log directories."""
+
+    def __init__(self) -> None:
+        self.offline: dict[bytes, bool] = {}
+        """The directories that failed: True once the controller knows."""
+        self.cordoned: tuple[Uuid, ...] | None = None
+        """As the last heartbeat had it."""
+
+
 class BrokerLifecycle:
     """The state of this node's broker. Not thread safe: use it on the event loop."""
 
@@ -133,23 +210,17 @@ class BrokerLifecycle:
         self._registration = registration
         self._ports = ports
         self._settings = settings
-        self._node_id = registration.broker_id
         self._stopped: Completion[None] = Completion()
         self._is_registered = False
         self._may_unfence = False
-        self._in_flight = False
-        self._again = False
-        self._failures = 0
-        self._shutdown_pauses = 0
-        self._timer: TimerHandle | None = None
-        # Runs while another process with this node.id has a session.
-        self._duplicate: TimerHandle | None = None
-        self._deadlines: list[TimerHandle] = []
+        self._pace = _Pace()
+        self._timers = _Timers(ports.call_later)
         self._brokers: Mapping[int, BrokerImage] = {}
-        # Directories that failed: True once the controller knows.
-        self._offline: dict[bytes, bool] = {}
-        # As the last heartbeat had it.
-        self._cordoned: tuple[Uuid, ...] | None = None
+        self._directories = _Directories()
+
+    @property
+    def _node_id(self) -> int:
+        return self._registration.broker_id
 
     # -- what the node calls -------------------------------------------------------------------------------------
 
@@ -163,7 +234,7 @@ class BrokerLifecycle:
             self._node_id,
             self._registration.cluster_id,
         )
-        self._after(self._settings.registration_timeout_ms / 1000, self._registration_timed_out)
+        self._timers.after(self._settings.registration_timeout_ms / 1000, self._registration_timed_out)
         self._communicate()
 
     def adopt(self, broker_epoch: int) -> None:
@@ -200,29 +271,29 @@ class BrokerLifecycle:
 
         A new controller extends all sessions, also the session of a previous process with this node.id.
         """
-        self._forget_duplicate()
+        self._timers.forget_duplicate()
         if self._is_registered and self.state is not LifecycleState.SHUTTING_DOWN:
             self._communicate_soon()
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Report a failed log directory; `give_up` is called if the controller cannot be notified in time."""
-        if directory_id in self._offline:
+        if directory_id in self._directories.offline:
             return
-        self._offline[directory_id] = False
+        self._directories.offline[directory_id] = False
 
         def check() -> None:
-            if not self._offline[directory_id]:
+            if not self._directories.offline[directory_id]:
                 self._ports.give_up(
                     f"Shutting down because offline log dir {directory_id.hex()} could not be communicated with"
                     " controllers"
                 )
 
-        self._after(self._settings.directory_failure_timeout_ms / 1000, check)
+        self._timers.after(self._settings.directory_failure_timeout_ms / 1000, check)
         self._communicate_soon()
 
     def directories_changed(self) -> None:
         """Report the cordoned directories if they are others than before."""
-        if self.state is LifecycleState.RUNNING and self._ports.cordoned() != self._cordoned:
+        if self.state is LifecycleState.RUNNING and self._ports.cordoned() != self._directories.cordoned:
             self._communicate_soon()
 
     def shut_down(self) -> Completion[None]:
@@ -230,7 +301,7 @@ class BrokerLifecycle:
         if self.state is LifecycleState.RUNNING and self._is_registered:
             logger.info("[BrokerLifecycleManager id=%d] Beginning controlled shutdown.", self._node_id)
             self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
-            self._after(self._settings.shutdown_timeout_ms / 1000, self.close)
+            self._timers.after(self._settings.shutdown_timeout_ms / 1000, self.close)
             self._communicate_soon()
         else:
             self.close()
@@ -239,12 +310,7 @@ class BrokerLifecycle:
     def close(self) -> None:
         """Stop immediately: no heartbeat is sent any more."""
         self.state = LifecycleState.SHUTTING_DOWN
-        for timer in (self._timer, *self._deadlines):
-            if timer is not None:
-                timer.cancel()
-        self._timer = None
-        self._deadlines.clear()
-        self._forget_duplicate()
+        self._timers.cancel()
         stopping = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The node is shutting down")
         for completion in (self.registered, self.caught_up, self.unfenced):
             completion.fail(stopping)
@@ -252,31 +318,23 @@ class BrokerLifecycle:
 
     # -- communication -------------------------------------------------------------------------------------------
 
-    def _after(self, delay_s: float, callback: Callable[[], None]) -> None:
-        self._deadlines.append(self._ports.call_later(delay_s, callback))
-
     def _communicate_soon(self) -> None:
-        if self._in_flight:
-            self._again = True
+        if self._pace.in_flight:
+            self._pace.is_due = True
         elif self._is_registered:
             self._communicate()
 
     def _communicate_in(self, delay_s: float) -> None:
-        if self.state is LifecycleState.SHUTTING_DOWN:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._ports.call_later(delay_s, self._communicate)
+        if self.state is not LifecycleState.SHUTTING_DOWN:
+            self._timers.next_in(delay_s, self._communicate)
 
     def _communicate(self) -> None:
-        if self._in_flight or self.state is LifecycleState.SHUTTING_DOWN:
+        if self._pace.in_flight or self.state is LifecycleState.SHUTTING_DOWN:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._in_flight, self._again = True, False
+        self._timers.cancel_next()
+        self._pace.begin()
         if self._is_registered:
-            reported = tuple(self._offline)
+            reported = tuple(self._directories.offline)
             timeout_s = self._settings.session_timeout_ms / 1000
             if self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
                 timeout_s = SHUTDOWN_WITHOUT_CONTROLLER_S
@@ -289,7 +347,8 @@ class BrokerLifecycle:
 
     def _heartbeat(self, offline: tuple[bytes, ...]) -> BrokerHeartbeatRequest:
         # Before that, changes of the setting while this broker was down may be missing.
-        self._cordoned = self._ports.cordoned() if self.state >= LifecycleState.RECOVERY else None
+        cordoned = self._ports.cordoned() if self.state >= LifecycleState.RECOVERY else None
+        self._directories.cordoned = cordoned
         return BrokerHeartbeatRequest(
             broker_id=self._node_id,
             broker_epoch=self.broker_epoch,
@@ -297,19 +356,17 @@ class BrokerLifecycle:
             want_fence=not self._may_unfence,
             want_shut_down=self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(offline),
-            cordoned_log_dirs=None if self._cordoned is None else list(self._cordoned),
+            cordoned_log_dirs=None if cordoned is None else list(cordoned),
         )
 
     def _failed(self, problem: object) -> None:
         logger.info("[BrokerLifecycleManager id=%d] %s", self._node_id, problem)
-        delay_s = min(BACKOFF_S * 2 ** min(self._failures, 10), BACKOFF_MAX_S)
-        self._failures += 1
-        self._communicate_in(delay_s)
+        self._communicate_in(self._pace.backoff_s())
 
     # -- registration --------------------------------------------------------------------------------------------
 
     def _answered(self, done: Completion[Any]) -> None:
-        self._in_flight = False
+        self._pace.in_flight = False
         if self.state is LifecycleState.SHUTTING_DOWN:
             return
         try:
@@ -321,18 +378,18 @@ class BrokerLifecycle:
         if code in _FINAL:
             self._ports.give_up(f"Unable to register broker {self._node_id}: {_FINAL[code]} (error {code})")
             return
-        if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION and self._duplicate is None:
+        if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             # The session of a process that has ended expires in this time.
             delay_s = self._settings.session_timeout_ms / 1000 + DUPLICATE_S
-            self._duplicate = self._ports.call_later(delay_s, self._give_up_as_duplicate)
+            self._timers.met_duplicate(delay_s, self._give_up_as_duplicate)
         if code:
             hint = _HINTS.get(code, "it tries again")
             self._failed(f"Unable to register broker {self._node_id}: {hint} (error {code})")
             return
-        self._failures = 0
+        self._pace.failures = 0
         self.broker_epoch = response.broker_epoch
         self._is_registered = True
-        self._forget_duplicate()
+        self._timers.forget_duplicate()
         text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
         logger.info(text, self._node_id, self._node_id, self.broker_epoch)
         self.registered.complete(None)
@@ -342,11 +399,6 @@ class BrokerLifecycle:
         problem = _HINTS[ErrorCode.DUPLICATE_BROKER_REGISTRATION]
         self._ports.give_up(f"Unable to register broker {self._node_id}: {problem}, and it is alive")
 
-    def _forget_duplicate(self) -> None:
-        if self._duplicate is not None:
-            self._duplicate.cancel()
-            self._duplicate = None
-
     def _registration_timed_out(self) -> None:
         if not self._is_registered:
             self._ports.give_up("Shutting down because we were unable to register with the controller quorum.")
@@ -354,7 +406,7 @@ class BrokerLifecycle:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def _beaten(self, done: Completion[Any], reported: tuple[bytes, ...]) -> None:
-        self._in_flight = False
+        self._pace.in_flight = False
         if self.state is LifecycleState.SHUTTING_DOWN:
             return
         try:
@@ -371,9 +423,9 @@ class BrokerLifecycle:
         elif response.error_code:
             self._failed(f"Broker {self._node_id} sent a heartbeat request but received error {response.error_code}.")
         else:
-            self._failures = 0
+            self._pace.failures = 0
             for directory_id in reported:
-                self._offline[directory_id] = True
+                self._directories.offline[directory_id] = True
             self._follow(response)
 
     def _register_again(self) -> None:
@@ -386,7 +438,7 @@ class BrokerLifecycle:
             self.broker_epoch,
         )
         self._is_registered = False
-        self._after(self._settings.registration_timeout_ms / 1000, self._registration_timed_out)
+        self._timers.after(self._settings.registration_timeout_ms / 1000, self._registration_timed_out)
         self._communicate()
 
     def _follow(self, response: BrokerHeartbeatResponse) -> None:
@@ -397,9 +449,7 @@ class BrokerLifecycle:
                 logger.info(text, self._node_id)
                 self.close()
                 return
-            delay_s = min(SHUTDOWN_INTERVAL_S * 2 ** min(self._shutdown_pauses, 10), SHUTDOWN_INTERVAL_MAX_S)
-            self._shutdown_pauses += 1
-            self._communicate_in(0 if self._again else delay_s)
+            self._communicate_in(self._pace.shutdown_pause_s())
             return
         if self.state is LifecycleState.STARTING and response.is_caught_up:
             self._enter(LifecycleState.RECOVERY, "The broker has caught up.")
@@ -410,7 +460,7 @@ class BrokerLifecycle:
         interval_s = self._settings.heartbeat_interval_ms / 1000
         if response.is_fenced and (self._may_unfence or not response.is_caught_up):
             interval_s = min(interval_s, FENCED_INTERVAL_S)
-        self._communicate_in(0 if self._again else interval_s)
+        self._communicate_in(0 if self._pace.is_due else interval_s)
 
     def _enter(self, state: LifecycleState, reason: str) -> None:
         text = "[BrokerLifecycleManager id=%d] %s Transitioning from %s to %s."

@@ -22,6 +22,7 @@ from ottla.common.slices import Slices
 from ottla.common.values import value
 from ottla.log.follower import append_as_follower, restart_at
 from ottla.network.errors import ConnectionClosed, NetworkError
+from ottla.partitions.replication.delays import Delays
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -44,7 +45,7 @@ from ottla.replication.session import FetchSettings, Key, ReplicaSession
 
 if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
-    from ottla.common.timers import CallLater, TimerHandle
+    from ottla.common.timers import CallLater
     from ottla.common.work import Worker
     from ottla.log import Log, LogManager
     from ottla.partitions.replication.followed import FollowedPartition
@@ -118,10 +119,7 @@ class ReplicaFetcher:
         self._client_id = f"broker-{context.cluster.node_id}-fetcher-{index}"
         self._session = ReplicaSession(context.cluster.node_id, context.settings)
         self._partitions: dict[Key, _Followed] = {}
-        # Partitions that wait for the end of their backoff.
-        self._delayed: dict[Key, int] = {}
-        self._timer: TimerHandle | None = None
-        self._timer_ms = 0
+        self._delays: Delays[Key] = Delays(context.clock, context.call_later, self._return_delayed)
         self._channel: Channel | None = None
         self._failures = 0
         self._is_answered = False
@@ -139,7 +137,7 @@ class ReplicaFetcher:
         """Fetch a partition in its leader epoch, from its log's end on."""
         key = _key(partition)
         followed = self._partitions[key] = _Followed(partition)
-        self._delayed.pop(key, None)
+        self._delays.drop(key)
         self._want_flushed(key, followed)
         self._schedule()
 
@@ -147,7 +145,7 @@ class ReplicaFetcher:
         """Fetch the partition no longer; an answer that arrives later is ignored."""
         key = _key(partition)
         self._partitions.pop(key, None)
-        self._delayed.pop(key, None)
+        self._delays.drop(key)
         self._session.drop(key)
         if not self._partitions:
             self._disconnect()
@@ -156,8 +154,7 @@ class ReplicaFetcher:
         """Stop."""
         self._closed = True
         self._partitions.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._delays.close()
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -299,7 +296,7 @@ class ReplicaFetcher:
         wait_ms = self._throttled_ms(log, data)
         if wait_ms:
             self._session.drop(key)
-            self._delay_until(key, wait_ms)
+            self._delays.add(key, wait_ms)
         else:
             self._want_flushed(key, followed)
 
@@ -379,31 +376,12 @@ class ReplicaFetcher:
         self._session.drop(key)
         if self._partitions.get(key) is not followed:
             return
-        self._delay_until(key, self._backoff_ms(followed.failures))
+        self._delays.add(key, self._backoff_ms(followed.failures))
         followed.failures += 1
 
-    def _delay_until(self, key: Key, wait_ms: int) -> None:
-        due_ms = self._delayed[key] = self._context.clock.monotonic_ms() + wait_ms
-        self._set_timer(due_ms)
-
-    def _set_timer(self, due_ms: int) -> None:
-        if self._closed or (self._timer is not None and self._timer_ms <= due_ms):
-            return
-        if self._timer is not None:  # a throttled partition may wait for much longer than one with an error
-            self._timer.cancel()
-        wait_ms = due_ms - self._context.clock.monotonic_ms()
-        self._timer = self._context.call_later(max(wait_ms, 1) / 1000, self._return_delayed)
-        self._timer_ms = due_ms
-
-    def _return_delayed(self) -> None:
-        self._timer = None
-        now_ms = self._context.clock.monotonic_ms()
-        due = [key for key, due_ms in self._delayed.items() if due_ms <= now_ms]
-        for key in due:
-            del self._delayed[key]
+    def _return_delayed(self, keys: list[Key]) -> None:
+        for key in keys:
             self._want_flushed(key, self._partitions[key])
-        if self._delayed:
-            self._set_timer(min(self._delayed.values()))
         self._schedule()
 
     # -- a log outside of its leader's ---------------------------------------------------------------------------
