@@ -327,9 +327,9 @@ BOUNDED_WORK = (
     ),
     Mutation(
         "the controller decides one operation at a time",
-        "cluster/metadata/log.py",
-        "        if not self._deciding:\n            self._deciding = True\n",
-        "        if True:\n            self._deciding = True\n",
+        "cluster/metadata/operations.py",
+        "        if not self.is_deciding:\n            self.is_deciding = True\n",
+        "        if True:\n            self.is_deciding = True\n",
         (f"{LONG_REQUESTS}::test_operations_of_the_controller_wait_for_each_other",),
     ),
     Mutation(
@@ -1627,8 +1627,8 @@ SHORTAGES = (
     Mutation(
         "an incomplete metadata transaction is aborted",
         "cluster/metadata/log.py",
-        '        if self._in_transaction:\n            self._abort_transaction("A shortage',
-        '        if self._closed:\n            self._abort_transaction("A shortage',
+        '        if term.in_transaction:\n            self._abort_transaction("A shortage',
+        '        if self._phase is Phase.CLOSED:\n            self._abort_transaction("A shortage',
         (f"{METADATA_LOG}::test_metadata_transaction_that_a_shortage_cuts_short_is_aborted[7]",),
     ),
     Mutation(

@@ -52,12 +52,10 @@ LONG_FILES = {
 LARGE_CLASSES = {
     "Batch": 26,
     "Membership": 26,
-    "MetadataShell": 26,
     "HeartbeatMembership": 25,
     "Node": 24,
     "PartitionState": 24,
     "ClientConnection": 23,
-    "BrokerLifecycle": 22,
     "Survey": 22,
     "Rows": 21,
     "Transactions": 21,
@@ -73,7 +71,6 @@ LARGE_CLASSES = {
     "_Loader": 17,
     "Core": 16,
     "Follower": 16,
-    "ReplicaFetcher": 16,
     "Sender": 16,
     "Server": 16,
 }

@@ -16,7 +16,8 @@ from ottla.protocol.message import Message
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.cluster.controller_channel import ControllerChannel
-    from ottla.cluster.metadata.log import MetadataShell, Operation
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.metadata.operations import Operation
     from ottla.cluster.node.endpoints import NodeEndpoints
     from ottla.metadata.image import MetadataImage
 

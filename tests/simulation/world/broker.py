@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.server import Node
+from ottla.cluster.metadata.log import Phase
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
@@ -112,7 +113,7 @@ class NodeOnDisk:
             node.broker.coordinators.close()
         node._listeners.close()
         if node._metadata is not None:
-            node._metadata._closed = True
+            node._metadata._phase = Phase.CLOSED
             node._metadata.log.abandon()
         if node._logs is not None:
             node._logs.abandon()

@@ -223,7 +223,7 @@ class BrokerHarness:
 
     def use_worker(self, worker: Worker) -> None:
         """Run long requests on `worker` from now on."""
-        self.broker.schedulers.worker = self.broker.metadata._worker = worker
+        self.broker.schedulers.worker = self.broker.metadata._operations.worker = worker
         self.dispatch = Dispatcher(self.broker)
 
     # -- shortcuts ---------------------------------------------------------------------------------------------

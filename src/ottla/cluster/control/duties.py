@@ -27,7 +27,7 @@ from ottla.common.timers import CallLater, TimerHandle
 from ottla.common.values import value
 
 if TYPE_CHECKING:
-    from ottla.cluster.metadata.log import Operation
+    from ottla.cluster.metadata.operations import Operation
     from ottla.config import BrokerConfig
     from ottla.metadata.image import BrokerImage, Endpoint, MetadataImage
 

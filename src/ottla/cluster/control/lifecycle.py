@@ -185,7 +185,7 @@ class _Timers:
 
 
 class _Directories:
-    """What the controller knows of the log directories."""
+    """The state of the log directories, as the controller knows it."""
 
     def __init__(self) -> None:
         self.offline: dict[bytes, bool] = {}

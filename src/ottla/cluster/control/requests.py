@@ -17,7 +17,7 @@ from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTo
 from ottla.protocol.registry import response_class
 
 if TYPE_CHECKING:
-    from ottla.cluster.metadata.log import Operation
+    from ottla.cluster.metadata.operations import Operation
     from ottla.controller import Controller
 
 Decide = Callable[["Controller", Any, int, int], Any]

@@ -27,11 +27,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cluster.metadata.batches import batches_of
-from ottla.cluster.metadata.loading import load, load_or_start_over, write_synced
+from ottla.cluster.metadata.loading import Loaded, load, load_or_start_over
 from ottla.cluster.metadata.opening import check_level, first_records, open_metadata_log, own_quorum, read_election
+from ottla.cluster.metadata.operations import Operation, Operations
 from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
 from ottla.cluster.metadata.snapshotting import Snapshotter
 from ottla.cluster.quorum.replay import LogReplay
@@ -58,7 +60,6 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Listener = Callable[["MetadataImage | None", MetadataImage], None]
-Operation: TypeAlias = Callable[[Controller], "Outcome[R] | Slices[Outcome[R]]"]
 
 
 @value
@@ -71,46 +72,56 @@ class _Waiting:
     response: object
 
 
+class _Term:
+    """The time from a won election until this node loses the leadership."""
+
+    def __init__(self) -> None:
+        self.in_transaction = False
+
+
+class Phase(Enum):
+    """The life of a shell."""
+
+    OPENING = 0
+    OPEN = 1
+    CLOSED = 2
+
+
 class MetadataShell:
     """The metadata log of this node. Not thread safe: call it on the broker's event loop."""
 
     def __init__(
-        self, log: Log, node: NodeIdentity, controller: Controller, clock: Clock, options: MetadataOptions
+        self,
+        log: Log,
+        loaded: Loaded,
+        node: NodeIdentity,
+        controller: Controller,
+        clock: Clock,
+        options: MetadataOptions,
     ) -> None:
         """Use `open` instead."""
         self.node_id = node.node_id
         self.log = log
-        self._files = log.files
         self._controller = controller
         self._clock = clock
-        self._on_failure = options.on_failure
+        self._options = options
         self._listeners: list[Listener] = []
         self._leader_callbacks: list[Callable[[], None]] = []
         self._waiting: deque[_Waiting] = deque()
-        self._worker = Worker(clock) if options.worker is None else options.worker
-        # Operations are decided one after the other, so that each sees the results of the previous ones.
-        self._operations: deque[tuple[Operation[Any], Completion[Any]]] = deque()
-        self._deciding = False
-        self._closed = False
-        self._opening = True
-        self._noted_synced_offset = 0
-        is_observer = options.quorum is not None and not options.quorum.can_become_voter
-        loaded = load_or_start_over(log) if is_observer else load(log)
+        worker = Worker(clock) if options.worker is None else options.worker
+        self._operations = Operations(worker, self._decide_and_flush)
+        self._phase = Phase.OPENING
         controls = tuple(loaded.controls)
         check_level(log, controls)
         config = options.quorum or own_quorum(node, log, controls)
-        self._is_alone = options.quorum is None
+        is_alone = options.quorum is None
         parts = ReplicaParts(clock, options.random, options.run_in_thread, options.transport, options.call_later)
-        self.quorum = Replica(log, config, read_election(log, is_only_voter=self._is_alone), self, parts)
+        self.quorum = Replica(log, config, read_election(log, is_only_voter=is_alone), self, parts)
         """This node's replica: requests of other nodes, changes of the voters, the shutdown."""
-        self._flusher = self.quorum.flusher
         self._snapshots = Snapshotter(log, loaded, options.settings, clock, options.run_in_thread, self.quorum)
-        self._loaded = loaded
         self.image: MetadataImage = loaded.image
-        # Counts the elections that this node won; None while it does not lead.
-        self._term: int | None = None
-        self._terms = 0
-        self._in_transaction = False
+        self._term: _Term | None = None
+        """None while this node does not lead."""
         # Replays committed records while this node does not lead.
         self._replay = LogReplay(log, loaded.image, loaded.snapshot_end)
 
@@ -145,19 +156,20 @@ class MetadataShell:
             random=options.random,
             settings=options.controller_settings,
         )
-        shell = cls(log, node, controller, clock, options)
-        shell._start(directory)
+        is_observer = options.quorum is not None and not options.quorum.can_become_voter
+        loaded = load_or_start_over(log) if is_observer else load(log)
+        shell = cls(log, loaded, node, controller, clock, options)
+        shell._start(loaded)
         return shell
 
-    def _start(self, directory: str) -> None:
-        self._directory = directory
-        self._flusher.hold()
-        self.quorum.start(self._loaded)
+    def _start(self, loaded: Loaded) -> None:
+        self.quorum.flusher.hold()
+        self.quorum.start(loaded)
         if self.quorum.failure is not None:
             raise self.quorum.failure
-        self._opening = False
-        if not self._is_alone:
-            self._flusher.release()
+        self._phase = Phase.OPEN
+        if self._options.quorum is not None:
+            self.quorum.flusher.release()
 
     def register(self, request: BrokerRegistrationRequest, *, clean_shutdown: bool) -> BrokerRegistrationResponse:
         """Register this node's broker; blocks until all records so far are on disk and in `image`.
@@ -171,7 +183,7 @@ class MetadataShell:
                 completion,
             )
         )
-        self._flusher.flush_now()
+        self.quorum.flusher.flush_now()
         return completion.result()
 
     # -- operations --------------------------------------------------------------------------------------------
@@ -182,25 +194,15 @@ class MetadataShell:
         A long operation is decided in slices; operations submitted meanwhile wait for it. Fails with the operation's
         exception, KAFKA_STORAGE_ERROR or NOT_CONTROLLER.
         """
-        completion: Completion[R] = Completion()
-        self._operations.append((operation, completion))
-        if not self._deciding:
-            self._deciding = True
-            self._worker.run(self._decide_all())
-        return completion
+        return self._operations.submit(operation)
 
-    def _decide_all(self) -> Slices[None]:
-        try:
-            while self._operations:
-                yield from self._decide(*self._operations.popleft())
-                self._flusher.release()
-                yield
-        finally:
-            self._deciding = False
+    def _decide_and_flush(self, operation: Operation[R], completion: Completion[R]) -> Slices[None]:
+        yield from self._decide(operation, completion)
+        self.quorum.flusher.release()
 
     def _decide(self, operation: Operation[R], completion: Completion[R]) -> Slices[None]:
         # Hold flushes until the operation is in the image, because a flush without a thread commits at once.
-        self._flusher.hold()
+        self.quorum.flusher.hold()
         try:
             response = yield from self._while_leading(self._execute(operation))
         except Exception as error:  # noqa: BLE001 - not swallowed: the caller gets it
@@ -227,10 +229,10 @@ class MetadataShell:
                 return result
             yield step
 
-    def _check_leads(self, term: int | None) -> None:
+    def _check_leads(self, term: _Term | None) -> None:
         if self.quorum.failure is not None:
             raise self.quorum.failure
-        if self._closed:
+        if self._phase is Phase.CLOSED:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
         if term is None or term != self._term:
             raise self._not_controller()
@@ -260,7 +262,7 @@ class MetadataShell:
     @property
     def is_active_controller(self) -> bool:
         """Whether this node decides operations: `submit` does not fail with NOT_CONTROLLER."""
-        return self._term is not None and self.quorum.failure is None and not self._closed
+        return self._term is not None and self.quorum.failure is None and self._phase is not Phase.CLOSED
 
     def on_leader_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` now, and after each change of `leader` or `is_active_controller`."""
@@ -276,21 +278,20 @@ class MetadataShell:
 
         A disk error is reported through `on_failure`, not raised: the caller still has to close other directories.
         """
-        if self._closed:
+        if self._phase is Phase.CLOSED:
             return
         if self.quorum.failure is None:
             try:
-                self._flusher.flush_now()
+                self.quorum.flusher.flush_now()
             except KafkaError:
                 logger.debug("The flush failed; its waiters were notified")
-        self._closed = True
+        self._phase = Phase.CLOSED
         closed = KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down")
         self._fail_waiting(closed)
-        while self._operations:
-            self._operations.popleft()[1].fail(closed)
+        self._operations.fail(closed)
         self.quorum.close()
         if self.quorum.failure is None:
-            self._note_synced()
+            self.quorum.flusher.note_synced()
         try:
             self.log.close()
         except KafkaError as error:
@@ -307,19 +308,22 @@ class MetadataShell:
             yield from self._controller.replay_in_slices(records, self.log.log_end_offset - 1, self.raft.epoch)
 
     def _append_messages(self, records: list[Message]) -> Slices[None]:
-        if self._in_transaction:
+        term = self._term
+        assert term is not None
+        if term.in_transaction:
             self._abort_transaction("A shortage kept its last records from being written")
         batches = yield from batches_of(records, self._controller.image.metadata_version)
         for left, values in zip(reversed(range(len(batches))), batches, strict=True):
             self.quorum.append([(None, value) for value in values])
             # Records that exceed one batch are a transaction from the first batch to the last (KIP-868).
-            self._in_transaction = left > 0
+            term.in_transaction = left > 0
             yield
 
     def _abort_transaction(self, reason: str) -> None:
         record = m.AbortTransactionRecord(reason=reason)
         self.quorum.append([(None, encode_metadata_record(record, 0))])
-        self._in_transaction = False
+        if self._term is not None:
+            self._term.in_transaction = False
 
     def _complete_when_committed(self, completion: Completion[R], response: R) -> None:
         end_offset = self.log.log_end_offset
@@ -359,18 +363,18 @@ class MetadataShell:
     def leadership_won(self) -> None:
         """See `ReplicaOwner`: the controller takes over all records of the log, also those not committed yet."""
         image = self._controller.load(self._replay.advance(self.log.log_end_offset), self.log.log_end_offset)
-        if self._opening:
+        if self._phase is Phase.OPENING:
             self.image = image
-        self._terms += 1
-        self._term = self._terms
+        self._term = _Term()
         logger.info(
             "[QuorumController id=%d] Becoming the active controller at epoch %d", self.node_id, self.raft.epoch
         )
         if self._replay.in_transaction:
             self._abort_transaction("The controller restarted")
-        self._controller.begin_sessions(self._clock.monotonic_ms(), self.node_id if self._opening else None)
+        own = self.node_id if self._phase is Phase.OPENING else None
+        self._controller.begin_sessions(self._clock.monotonic_ms(), own)
         if not image.features:
-            formatted = first_records(self._directory, self._files, self._clock.wall_ms())
+            formatted = first_records(self.log.log_directory.path, self.log.files, self._clock.wall_ms())
             finish(self._append(self._controller.first_records(formatted).records))
         for name, (finalized, served) in self._controller.check_features().items():
             logger.info("Keeping %s at level %d in the metadata: level %d is served here", name, finalized, served)
@@ -381,7 +385,6 @@ class MetadataShell:
             return
         logger.warning("[QuorumController id=%d] Renouncing the leadership", self.node_id)
         self._term = None
-        self._in_transaction = False
         self._replay = LogReplay(self.log, self.image, self.image.offset + 1)
         self._controller.load(self.image)
         self._fail_waiting(self._not_controller())
@@ -396,8 +399,8 @@ class MetadataShell:
         logger.error("The metadata log failed: %s", error)
         self._fail_waiting(error)
         self.leader_changed()
-        if self._on_failure is not None and not self._opening:
-            self._on_failure(error)
+        if self._options.on_failure is not None and self._phase is not Phase.OPENING:
+            self._options.on_failure(error)
 
     def _publish(self, image: MetadataImage) -> None:
         old = self.image
@@ -416,23 +419,12 @@ class MetadataShell:
 
     def tick(self) -> None:
         """Do deferrable work: write a part of a snapshot, delete old snapshots and segments. Takes milliseconds."""
-        if self.quorum.failure is None and not self._closed:
-            if not self._deciding:
-                self._flusher.release()
+        if self.quorum.failure is None and self._phase is not Phase.CLOSED:
+            if not self._operations.is_deciding:
+                self.quorum.flusher.release()
             self.quorum.wake()
-            self._note_synced()
+            self.quorum.flusher.note_synced()
             self._snapshots.tick(self.image)
-
-    def _note_synced(self) -> None:
-        """Write the synced offset to a file, so that the next start detects a log that lost synced records."""
-        offset = self.log.flushed_offset
-        if offset > self._noted_synced_offset:
-            try:
-                write_synced(self._files, self.log.directory, offset)
-            except OSError as error:  # The older value is a valid lower bound.
-                logger.warning("Failed to write the synced offset of the metadata log: %s", error)
-            else:
-                self._noted_synced_offset = offset
 
     def begin_snapshot(self) -> None:
         """Begin a snapshot of the committed image; `tick` continues it."""

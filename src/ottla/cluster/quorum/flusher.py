@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.cluster.metadata.loading import write_synced
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.shortage import ShortageError
 
@@ -47,6 +48,7 @@ class Flusher:
         self._is_held = False
         self._is_due = False
         self._flushing_now = False
+        self._noted_offset = 0
         self.closed = False
 
     def request(self) -> None:
@@ -116,6 +118,17 @@ class Flusher:
             self._owner.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Cannot flush {self._log}: {error!r}"))
         else:
             self._owner.flushed(target)
+
+    def note_synced(self) -> None:
+        """Write the synced offset to a file, so that the next start detects a log that lost synced records."""
+        offset = self._log.flushed_offset
+        if offset > self._noted_offset:
+            try:
+                write_synced(self._log.files, self._log.directory, offset)
+            except OSError as error:  # The older value is a valid lower bound.
+                logger.warning("Failed to write the synced offset of the metadata log: %s", error)
+            else:
+                self._noted_offset = offset
 
     def _postpone(self, error: ShortageError) -> None:
         """Leave the flush to the next `release`; operations that wait for it keep waiting."""

@@ -1,4 +1,4 @@
-"""Partitions that a fetcher leaves out for a time, after an error or because of a quota."""
+"""Partitions that a fetcher skips for a time, after an error or because of a quota."""
 
 from __future__ import annotations
 

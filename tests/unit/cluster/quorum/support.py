@@ -15,7 +15,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED
 from ottla.cluster.formatting import NodeFormat, format_node, voter
-from ottla.cluster.metadata.log import MetadataShell
+from ottla.cluster.metadata.log import MetadataShell, Phase
 from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
 from ottla.cluster.metadata.snapshotting import MetadataLogSettings
 from ottla.cluster.quorum.transport import ChannelTransport
@@ -134,7 +134,7 @@ class QuorumNode:
         for connection in list(self._server.connections):
             connection.abort()
         shell.quorum.close()
-        shell._closed = True
+        shell._phase = Phase.CLOSED
         await self._transport.aclose(1.0)
         await self._server.close(0.0)
         shell.log.abandon()
