@@ -111,7 +111,8 @@ def _logging() -> Iterator[None]:
     for logger in loggers:
         logger.handlers.clear()  # a handler of an earlier command in this process may write to a closed stream
         logger.setLevel(logging.WARNING if logger.parent is None else logging.NOTSET)
-    brokers = logging.getLogger("ottla.broker"), logging.getLogger("ottla.coordinators")
+    packages = ("broker", "cluster", "coordination", "coordinators", "partitions")
+    brokers = [logging.getLogger(f"ottla.{package}") for package in packages]
     silent = logging.NullHandler()  # without a handler, warnings would be written to stderr
     for logger in brokers:
         logger.propagate = False
