@@ -148,8 +148,8 @@ WIRE = (
     Mutation(
         "requests of a client that does not read its responses are not handled",
         "network/connection.py",
-        "        self._writes.pause(self._server.tick, unsent_bytes)\n",
-        "        self._writes.stalled_ticks(self._server.tick, unsent_bytes)\n",
+        "        self._writes.pause(self._shared.tick, unsent_bytes)\n",
+        "        self._writes.stalled_ticks(self._shared.tick, unsent_bytes)\n",
         (f"{HOSTILE}::test_many_requests_in_flight_whose_responses_are_not_read",),
     ),
     Mutation(
@@ -190,7 +190,7 @@ WIRE = (
     Mutation(
         "overload: connections that pipeline share an event loop iteration",
         "network/connection.py",
-        "        quota = server.quota.per_connection if self._quota_round != server.quota.round else self._quota_left",
+        "        quota = shared.quota.per_connection if self._quota_round != shared.quota.round else self._quota_left",
         "        quota = 1 << 40",
         (f"{SERVER}::test_a_hundred_pipelining_connections_share_an_event_loop_iteration",),
     ),
@@ -218,14 +218,14 @@ WIRE = (
     ),
     Mutation(
         "the number of connections is limited",
-        "network/server.py",
-        "        if len(self.connections) > limits.max_connections:\n",
-        "        if not self.connections:\n",
+        "network/connections.py",
+        "        if len(self._open) > limits.max_connections:\n",
+        "        if not self._open:\n",
         (f"{SERVER}::test_connections_beyond_the_limit_are_rejected_until_one_closes",),
     ),
     Mutation(
         "overload: new connections above the allowed rate wait",
-        "network/server.py",
+        "network/admission.py",
         "        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)\n",
         "        return 0.0\n",
         (f"{SERVER}::test_new_connections_are_opened_at_the_allowed_rate",),
@@ -1423,7 +1423,7 @@ SHORTAGES = (
     ),
     Mutation(
         "connections leave descriptors for the logs",
-        "network/server.py",
+        "network/admission.py",
         "        if taken < allowed:\n",
         "        if taken >= 0:\n",
         (

@@ -25,9 +25,9 @@ class ReservedFiles:
     def divide(cls, logs: LogManager, server: Server) -> None:
         """Apply the division to logs and connections."""
         files = cls(logs)
-        server.reserved_descriptors = files
-        server.release_descriptor = logs.open_files.release_descriptor
-        logs.has_descriptor = lambda: files.has_file_for_log(server.connection_count)
+        server.admission.reserved_descriptors = files
+        server.admission.release_descriptor = logs.open_files.release_descriptor
+        logs.has_descriptor = lambda: files.has_file_for_log(server.connections.count)
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs

@@ -327,7 +327,7 @@ class Node:
         broker.publish(old, new)
         if old is None or old.configs is not new.configs:
             if self.network is not None:
-                self.network.limits = Limits.from_config(broker.settings.current)
+                self.network.connections.limits = Limits.from_config(broker.settings.current)
             if self._maintenance is not None:
                 self._maintenance.configure(broker.settings.current)
             self._loop.call_soon(self._report_cordoned)

@@ -106,15 +106,13 @@ class _Loader:
     """The steps of opening a log, in the order of `load`."""
 
     def __init__(self, context: LogContext, config: LogConfig, opening: Opening) -> None:
+        self.context = context
         self.files = context.files
-        self.directory = context.path
-        self.open_files = context.open_files
         self.config = config
         self.opening = opening
-        self.now_ms = context.clock.wall_ms()
-        self._prefix = f"[LogLoader partition={context.topic_partition}, dir={self.directory.rpartition('/')[0]}]"
-        self.epochs = LeaderEpochs.load(self.files, self.directory)
-        self.producers = ProducerState(self.files, self.directory, config.producer_id_expiration_ms)
+        self._prefix = f"[LogLoader partition={context.topic_partition}, dir={context.path.rpartition('/')[0]}]"
+        self.epochs = LeaderEpochs.load(self.files, context.path)
+        self.producers = ProducerState(self.files, context.path, config.producer_id_expiration_ms)
         self.segments: list[Segment] = []
         # Segments that were read and are not flushed.
         self.unsynced: list[Segment] = []
@@ -128,9 +126,14 @@ class _Loader:
         self.end_offset = 0
         self.flushed_offset = 0
 
+    @property
+    def now_ms(self) -> int:
+        """The time of new files."""
+        return self.context.clock.wall_ms()
+
     def load(self) -> None:
         """Set every attribute that a `Log` is made of."""
-        damaged = self._find_segments(finish_swaps(self.files, self.directory, self.open_files))
+        damaged = self._find_segments(finish_swaps(self.files, self.context.path, self.context.open_files))
         recovered_to = self._recover(damaged)
         self._settle_end(recovered_to)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
@@ -138,7 +141,7 @@ class _Loader:
         self.epochs.truncate_from_start(self.log_start_offset)
         self._settle_producers(recovered_to is not None)
         if self.saved:
-            salvage.limit(self.files, self.directory, self.saved)
+            salvage.limit(self.files, self.context.path, self.saved)
 
     def close(self) -> None:
         """Close the files of a log that could not be opened."""
@@ -154,7 +157,7 @@ class _Loader:
             if offset < 0:
                 continue
             suffix = name[_DIGITS:]
-            path = f"{self.directory}/{name}"
+            path = f"{self.context.path}/{name}"
             if suffix == SNAPSHOT:
                 self.producers.snapshots.append(offset)
             elif suffix == ROLLED:
@@ -164,7 +167,7 @@ class _Loader:
                 self.files.unlink(path)
             elif suffix == ".log":
                 segment = Segment.of_files(
-                    self.files, self.directory, offset, self.open_files, size=self.files.size(path)
+                    self.files, self.context.path, offset, self.context.open_files, size=self.files.size(path)
                 )
                 segment.created_ms = self.now_ms
                 self.segments.append(segment)
@@ -305,7 +308,7 @@ class _Loader:
             self.producers.drop_snapshot(segment.base_offset)
             self.segments.remove(segment)
         if removed:
-            self.files.fsync_directory(self.directory)
+            self.files.fsync_directory(self.context.path)
 
     def _settle_end(self, recovered_to: int | None) -> None:
         """Find the end offset, prepare the active segment for appends, and set the recovery point."""
@@ -321,7 +324,9 @@ class _Loader:
                 self.epochs.clear()
         if not self.segments:
             start = self.log_start_offset
-            self.segments.append(Segment.create(self.files, self.directory, start, self.open_files, self.now_ms))
+            self.segments.append(
+                Segment.create(self.files, self.context.path, start, self.context.open_files, self.now_ms)
+            )
             self.end_offset = start
         else:
             active = self.segments[-1]

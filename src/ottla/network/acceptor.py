@@ -11,12 +11,11 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.network.admission import Admission
 from ottla.network.connection import Connection, Dispatch
-
-if TYPE_CHECKING:
-    from ottla.network.server import Server
+from ottla.network.connections import Connections
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +28,16 @@ _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Acceptor:
     """Accepts connections of `listener` on `sock`, which it owns, from `start` to `close`."""
 
-    def __init__(self, server: Server, listener: str, sock: socket.socket, dispatch: Dispatch | None) -> None:
-        self._server = server
+    def __init__(
+        self,
+        connections: Connections[Connection],
+        admission: Admission,
+        listener: str,
+        sock: socket.socket,
+        dispatch: Dispatch,
+    ) -> None:
+        self._connections = connections
+        self._admission = admission
         self.listener = listener
         self._socket = sock
         self._dispatch = dispatch
@@ -73,15 +80,15 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _SHORTAGES:
                     raise
-                if self._server.release_descriptor():
+                if self._admission.release_descriptor():
                     continue
-                self._server.note_shortage(error)
+                self._admission.note_shortage(error)
                 self._pause()
                 self._resuming = self._loop.call_later(PAUSE_S, self._resume)
                 return
-            if self._server.has_descriptor():
-                connection = Connection(self._server, self.listener, self._dispatch)
-                self._server.opening.add(connection)
+            if self._admission.has_descriptor():
+                connection = Connection(self._connections, self.listener, self._dispatch)
+                self._connections.opening.add(connection)
                 task = self._loop.create_task(self._open(connection, accepted))
                 self._opening.add(task)
                 task.add_done_callback(self._opening.discard)
@@ -92,7 +99,7 @@ class Acceptor:
         accepted.setblocking(False)
         is_open = False
         try:
-            delay_s = self._server.creation_delay_s()
+            delay_s = self._admission.delay_s()
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
@@ -100,6 +107,6 @@ class Acceptor:
         except OSError as error:
             logger.debug("The client disconnected before its connection was open: %s", error)
         finally:
-            self._server.opening.discard(connection)
+            self._connections.opening.discard(connection)
             if not is_open:
                 accepted.close()

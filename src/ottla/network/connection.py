@@ -15,17 +15,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.shortage import is_shortage
+from ottla.network.connections import Connections
 from ottla.network.frame_reader import LEAST_BUFFER_BYTES, PIPELINE_BUFFER_BYTES, READ_AHEAD_BYTES, FrameReader
 from ottla.network.write_queue import WriteQueue
 from ottla.protocol.wire import Buffer, DecodeError
-
-if TYPE_CHECKING:
-    from ottla.network.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         "_quota_round",
         "_reader",
         "_reading_paused",
-        "_server",
+        "_shared",
         "_transport",
         "_writes",
         "closed",
@@ -59,23 +57,22 @@ class Connection(asyncio.BufferedProtocol):
         "remote_host",
         "remote_port",
         "software_name",
-        "software_version",
         "state",
     )
 
-    def __init__(self, server: Server, listener: str, dispatch: Dispatch | None = None) -> None:
-        self._server = server
-        self._dispatch = dispatch or server.dispatch
+    def __init__(self, shared: Connections[Connection], listener: str, dispatch: Dispatch) -> None:
+        self._shared = shared
+        self._dispatch = dispatch
         self.listener = listener
         self.remote_host = ""
         self.remote_port = 0
         self.principal = ANONYMOUS
-        self.software_name = self.software_version = ""
+        self.software_name = ""
         self.state: dict[str, object] = {}
         self.closed = False
         self._transport: asyncio.Transport | None = None
         self._close_callbacks: list[Callable[[], None]] | None = []
-        self._reader = FrameReader(server.memory, self)
+        self._reader = FrameReader(shared.memory, self)
         self._writes = WriteQueue()
         # The response of the request in progress, if it is not complete yet.
         self._pending: Completion[Frames] | None = None
@@ -84,22 +81,22 @@ class Connection(asyncio.BufferedProtocol):
         # The last round in which several frames were handled, and how many more may be handled in it.
         self._quota_round = self._quota_left = 0
         self._reading_paused = False
-        self._last_tick = server.tick
+        self._last_tick = shared.tick
 
     # -- life --------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
-        self._last_tick = self._server.tick
+        self._last_tick = self._shared.tick
         peer = transport.get_extra_info("peername") or ("", 0)
         # A socket for both families shows an IPv4 client with a mapped IPv6 address.
         self.remote_host, self.remote_port = str(peer[0]).removeprefix("::ffff:"), int(peer[1])
         # Pause whenever the socket did not take everything: otherwise the transport could hold a rest and a piece.
         self._transport.set_write_buffer_limits(high=0)
-        problem = self._server.admit(self)
+        problem = self._shared.admit(self)
         if problem:
-            self._server.reject(self, problem)
+            self._shared.reject(self, problem)
             self.abort()
             return
         logger.debug("Accepted connection from %s:%d on %s", self.remote_host, self.remote_port, self.listener)
@@ -110,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         logger.debug("Connection from %s:%d closed", self.remote_host, self.remote_port)
         self._writes.clear()
         self._reader.clear()
-        self._server.forget(self)
+        self._shared.forget(self)
         callbacks, self._close_callbacks = self._close_callbacks, None
         for callback in callbacks or ():
             callback()
@@ -163,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop: `nbytes` were read."""
-        self._last_tick = self._server.tick
+        self._last_tick = self._shared.tick
         self._reader.received(nbytes)
         if self._pending is None and not self._writes.is_paused:
             self._handle()
@@ -185,10 +182,10 @@ class Connection(asyncio.BufferedProtocol):
         The responses are collected and written together: one system call for each read, not for each request. They are
         written earlier when they exceed `COLLECTED_RESPONSE_BYTES`, since small requests can have large responses.
         """
-        server, reader, writes, dispatch = self._server, self._reader, self._writes, self._dispatch
+        shared, reader, writes, dispatch = self._shared, self._reader, self._writes, self._dispatch
         responses: list[Buffer] = []
         response_bytes = 0
-        quota = server.quota.per_connection if self._quota_round != server.quota.round else self._quota_left
+        quota = shared.quota.per_connection if self._quota_round != shared.quota.round else self._quota_left
         left = quota
         try:
             while left and not writes.is_paused and not self.closed:
@@ -208,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
                     if response_bytes > COLLECTED_RESPONSE_BYTES:
                         self._write(responses)
                         responses, response_bytes = [], 0
-                if server.draining:
+                if shared.draining:
                     break
         except Exception as error:  # noqa: BLE001 - it ends only this connection; others must be served
             self._write(responses)
@@ -223,8 +220,8 @@ class Connection(asyncio.BufferedProtocol):
         """Count the handled frames, retain the bytes behind them, and schedule the next step."""
         if handled > 1:
             self._quota_left = left
-            self._quota_round = self._server.use_quota(handled, is_first=self._quota_round != self._server.quota.round)
-        if self._pending is None and self._server.draining:
+            self._quota_round = self._shared.use_quota(handled, is_first=self._quota_round != self._shared.quota.round)
+        if self._pending is None and self._shared.draining:
             self.close()
         if self.closed:
             self._reader.clear()
@@ -242,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
     def _respond(self, done: Completion[Frames]) -> None:
         """Send the response of the request in progress."""
         self._pending = None
-        self._last_tick = self._server.tick
+        self._last_tick = self._shared.tick
         if self.closed:
             return
         if done.error is not None:
@@ -251,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         response = done.result()
         if response is not None:
             self._write(response)
-        if self._server.draining:
+        if self._shared.draining:
             self.close()
         elif self._reader.has_bytes or self._reading_paused:
             # In the next iteration, because this may be the stack of another client's request.
@@ -295,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
         return has_space
 
     def _abort_without_memory(self, error: OSError) -> None:
-        self._server.complain(self, f"no memory for a request: {error}")
+        self._shared.complain(self, f"no memory for a request: {error}")
         self.abort()
 
     def _pause_reading(self) -> None:
@@ -333,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
             piece = writes.take_piece()
         except KafkaError as error:
             # The client has a part of the response already, so that an error response is impossible.
-            self._server.complain(self, str(error))
+            self._shared.complain(self, str(error))
             self.abort()
             return
         transport.writelines(piece)
@@ -341,13 +338,13 @@ class Connection(asyncio.BufferedProtocol):
             if self.closed:
                 transport.close()
         elif not writes.is_paused:
-            writes.pause(self._server.tick)
+            writes.pause(self._shared.tick)
             asyncio.get_running_loop().call_soon(self._send_next_piece)
 
     def pause_writing(self) -> None:
         """Called by the transport: the client reads more slowly than it sends requests."""
         unsent_bytes = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        self._writes.pause(self._server.tick, unsent_bytes)
+        self._writes.pause(self._shared.tick, unsent_bytes)
 
     def resume_writing(self) -> None:
         """Called by the transport when it has sent everything."""
@@ -365,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         """Log why a request has no response, and close."""
         # A shortage of descriptors or memory, for example during the import of a handler, passes: the client retries.
         if isinstance(error, (KafkaError, DecodeError)) or (isinstance(error, OSError) and is_shortage(error)):
-            self._server.complain(self, str(error))
+            self._shared.complain(self, str(error))
         else:
             address = self.remote_host, self.remote_port
             text = "Closing socket for %s:%d because of error: unhandled error in a request"

@@ -197,7 +197,7 @@ def test_pipelining_connection_gets_a_larger_receive_buffer(run: Run) -> None:
                 for _ in range(many):
                     assert await client.receive() == b"many"
                 (connection,) = broker.server.connections
-                await until(lambda: broker.server.memory.used_bytes)
+                await until(lambda: broker.server.connections.memory.used_bytes)
                 assert least <= len(connection.get_buffer(-1)) <= most
                 client.writer.close()
                 await until(lambda: not broker.server.connections)
@@ -221,7 +221,7 @@ def test_pipelined_requests_of_10_kb_are_read_several_at_a_time(run: Run, monkey
             client.writer.write(framed(b"m" * 10_000) * 100)
             for _ in range(100):
                 assert await client.receive() == b"m"
-            assert broker.server.memory.used_bytes == 0
+            assert broker.server.connections.memory.used_bytes == 0
 
     run(story())
     assert len(reads) <= 50
@@ -242,7 +242,7 @@ def test_large_frames_between_small_ones_arrive_whole(run: Run, size: int) -> No
                 assert await client.receive() == struct.pack(">iBB", size, 1, 2)
                 assert await client.receive() == struct.pack(">iBB", 1, 7, 7)
             # Only pooled buffers are left in memory.
-            assert broker.server.memory.used_bytes == 0
+            assert broker.server.connections.memory.used_bytes == 0
 
     run(story())
 
@@ -291,9 +291,9 @@ def test_claimed_size_takes_no_memory_until_bytes_arrive(run: Run) -> None:
             clients = [await broker.connect() for _ in range(10)]
             for client in clients:
                 await client.send(struct.pack(">i", 100 << 20) + b"x")
-            await until(lambda: broker.server.memory.used_bytes)
+            await until(lambda: broker.server.connections.memory.used_bytes)
             await asyncio.sleep(0.05)
-            assert broker.server.memory.used_bytes <= 10 * (4 << 10)
+            assert broker.server.connections.memory.used_bytes <= 10 * (4 << 10)
 
     run(story())
 
@@ -359,7 +359,7 @@ def test_long_wait_stops_reading_beyond_the_read_ahead(run: Run) -> None:
             await client.send(framed(b"wait"))
             flood = asyncio.ensure_future(client.send(framed(bytes(1000)) * 20_000))
             await asyncio.sleep(0.2)
-            assert broker.server.memory.used_bytes <= 512 * 1024
+            assert broker.server.connections.memory.used_bytes <= 512 * 1024
             later.complete([framed(b"at last")])
             assert await client.receive() == b"at last"
             for _ in range(20_000):
@@ -551,7 +551,7 @@ def test_fast_reader_does_not_delay_other_connections(run: Run) -> None:
 
         stored = Stored(bytes(64 << 20))
         server = Server(echo)
-        connection = Connection(server, "PLAINTEXT")
+        connection = Connection(server.connections, "PLAINTEXT", echo)
         greedy = Greedy()
         connection.connection_made(greedy)
         count()
@@ -691,7 +691,7 @@ def test_half_received_frames_share_a_bounded_memory_and_all_complete(run: Run) 
             async def watch() -> None:
                 nonlocal most
                 while True:
-                    most = max(most, broker.server.memory.used_bytes)
+                    most = max(most, broker.server.connections.memory.used_bytes)
                     await asyncio.sleep(0)
 
             watcher = asyncio.ensure_future(watch())
@@ -721,12 +721,12 @@ def test_waking_waiters_for_memory_has_linear_cost(run: Run, monkeypatch: pytest
             clients = [await broker.connect() for _ in range(200)]
             for client in clients:
                 client.writer.write(framed(bytes(3 << 20))[: 100 << 10])
-            memory = broker.server.memory
+            memory = broker.server.connections.memory
             await until(lambda: memory.waiter_count > 150)
             for client in clients:
                 client.writer.transport.abort()
             await until(lambda: not broker.server.connections)
-            assert broker.server.memory.used_bytes == 0
+            assert broker.server.connections.memory.used_bytes == 0
             assert not memory.waiter_count
 
     run(story())
@@ -737,7 +737,7 @@ def test_connections_leave_the_reserved_descriptors_free(run: Run, caplog: pytes
     async def story() -> None:
         async with serving() as broker:
             server = broker.server
-            server.reserved_descriptors = lambda limit: limit - 10
+            server.admission.reserved_descriptors = lambda limit: limit - 10
             clients = [await broker.connect() for _ in range(10)]
             await until(lambda: len(server.connections) == 10)
             refused = [await broker.connect() for _ in range(20)]
@@ -813,7 +813,7 @@ def test_cached_files_are_closed_for_a_connection(run: Run) -> None:
     async def story() -> None:
         Short.cached = 2
         server = Server(echo)
-        server.release_descriptor = release
+        server.admission.release_descriptor = release
         sock = Short(socket.AF_INET, socket.SOCK_STREAM)
         sock.bind(("127.0.0.1", 0))
         sock.listen()
@@ -853,7 +853,7 @@ def test_burst_of_connections_leaves_no_state_behind(run: Run) -> None:
         async with serving() as broker:
             await asyncio.gather(*(one(broker, number) for number in range(300)))
             await until(lambda: not broker.server.connections)
-            assert broker.server.memory.used_bytes == 0
+            assert broker.server.connections.memory.used_bytes == 0
 
     run(story())
 

@@ -41,7 +41,6 @@ def handle(
         if not (re.fullmatch(_SOFTWARE, name) and re.fullmatch(_SOFTWARE, version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software_name = name
-        context.connection.software_version = version
     # Each new connection sends this request; many of them at once must not delay other requests.
     is_controller = broker.endpoints.is_controller_listener(context.listener)
     image, quorum_level = broker.metadata.image, broker.metadata.raft.kraft_version
