@@ -18,6 +18,11 @@ CHECKED = ("src", "tests", "benchmarks", "examples", "tools", "docs", "README.md
 # These two quote the idioms that they reject.
 EXEMPT = ("docs/STYLE.md", "tools/check_language.py", "tests/unit/test_check_language.py")
 
+# The things of Spark, Python and Java that make a compound with the name.
+_NOUNS = (
+    "call|error|exception|format|function|logger|object|option|plan|process|quer(y|ie)|session|setting|task|thread|trace|"
+    "version|worker|write"
+)
 RULES = [
     (r"(harm(s|ed|ing)?|spoil(s|ed|t)?)", "corrupt, corrupted, damage"),
     (r"mend(s|ed|ing)?", "repair, fix"),
@@ -56,13 +61,6 @@ RULES = [
     (r"what becomes of", "what happens to"),
     (r"by and by", "gradually, later"),
     (r"(at|of|in) (his|her)", "its, the client's"),
-]
-_NOUNS = (
-    "call|error|exception|format|function|logger|object|option|plan|process|quer(y|ie)|session|setting|task|thread|trace|"
-    "version|worker|write"
-)
-# These do not count yet in the packages of ottla in PENDING.
-NEW_RULES = [
     (r"(that|those) of", "name the noun: the function's name"),
     (r"(is|are|was|were) those|those which", "name the noun: it has the function's parameters"),
     (r"the other ones?", "the other, with its noun"),
@@ -74,24 +72,16 @@ NEW_RULES = [
     (rf"({_NOUNS})(e?s)? of (Spark|Python|Java)(?!'s)", "a compound: the Spark session"),
     (r'"""what', "an imperative or a noun phrase"),
 ]
-PENDING = ("cli", "common", "config", "launch", "log", "network", "protocol", "records", "serde", "tools")
-
-
-def _compiled(rules: list[tuple[str, str]]) -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), term) for pattern, term in rules]
-
-
-_RULES = _compiled(RULES)
-_ALL_RULES = _compiled(RULES + NEW_RULES)
+_RULES = [(re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), term) for pattern, term in RULES]
 _CODE = re.compile(r"``[^`]*``|`[^`\n]*`")
 _TEST_NAME = re.compile(r"\s*(?:async )?def (test_\w+)")
 _FSTRING_PART = getattr(tokenize, "FSTRING_MIDDLE", -1)
 
 
-def findings(text: str, pending: bool = False) -> Iterator[tuple[str, str]]:
+def findings(text: str) -> Iterator[tuple[str, str]]:
     """Each idiom in a text, with the term to use instead."""
     prose = _CODE.sub("``", text)
-    for pattern, term in _RULES if pending else _ALL_RULES:
+    for pattern, term in _RULES:
         for match in pattern.finditer(re.sub(r"\s+", " ", prose)):
             yield match.group(), term
 
@@ -141,10 +131,9 @@ def check(paths: Iterable[Path]) -> Iterator[str]:
         relative = str(path.relative_to(ROOT))
         if path.suffix not in (".py", ".md") or relative in EXEMPT:
             continue
-        is_pending = relative.startswith(tuple(f"src/ottla/{name}/" for name in PENDING))
         prose = prose_of_python(path) if path.suffix == ".py" else prose_of_markdown(path)
         for line, text in prose:
-            for idiom, term in findings(text, is_pending):
+            for idiom, term in findings(text):
                 yield f'{relative}:{line}: "{idiom}": write {term}'
 
 

@@ -1,6 +1,6 @@
 """Measure a cluster with Ottla's clients: the rates of producing and consuming, and the end-to-end latency.
 
-The figures depend on the machine, the network and the settings. The CPU time is that of this process.
+The figures depend on the machine, the network and the settings. The CPU time is this process's.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class Group(click.Group, _Page):
         shared: Parameters = (),
         metavar: str = "VERB",
     ) -> None:
-        """`parameters` are those of the group itself, `shared` those that each of its verbs has."""
+        """`parameters` belong to the group itself, `shared` to each of its verbs."""
         super().__init__(
             None,
             params=list(parameters),

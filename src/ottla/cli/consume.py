@@ -89,7 +89,7 @@ _PARAMETERS = [
         "beginning (default), end, N, +N after the beginning, -N before the end of each partition, or "
         "@WHEN: @2026-01-31T12:00, @1769860800000, @-1h",
     ),
-    Option("-n, --count N", "end after so many records", type=click.IntRange(min=0)),
+    Option("-n, --count N", "end after N records", type=click.IntRange(min=0)),
     Option("--last N", "begin with the last N of all partitions together", type=click.IntRange(min=0)),
     Option("-g, --group GROUP", "join this group, begin at its position, and commit"),
     *reading_options(),

@@ -27,7 +27,7 @@ _TARGETS = (
 PARAMETERS = [
     Argument("name", "PIPELINE", required=True, help="a pipeline that does not run"),
     *section("Start of the next run; default: where its streams say", *_TARGETS),
-    Option("--checkpoints DIRECTORY", "where the checkpoints are; default: that of the last run"),
+    Option("--checkpoints DIRECTORY", "where the checkpoints are; default: as in the last run"),
     Option("--dry-run", "only show the changes"),
     yes_option(),
 ]

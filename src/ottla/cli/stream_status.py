@@ -139,7 +139,7 @@ ottla stream describe wordcount --json
 
 def show_description(options: Options) -> None:
     """Show the last micro-batch, inputs, state and outputs of pipelines, as published at most 10 seconds ago. The ends
-    of the inputs are those of now.
+    of the inputs are current.
     """
     output, now_ms = Output(options), units.now_ms()
     statuses = _present(options, output)

@@ -3,8 +3,8 @@
 Its first line on standard output is `bootstrap=HOST:PORT`, once clients can connect. Log lines go to standard error.
 
 With --brokers N a whole cluster runs on this machine, each broker in a process of its own: it uses N cores, and from
-three brokers on it survives the end of any one. Ports follow each other from that of --listen. The data of node I is in
-DIR/node-I; the same command starts the cluster again. Nodes on several machines: one `ottla up --config` each.
+three brokers on it survives the end of any one. Ports follow each other from the port of --listen. The data of node I
+is in DIR/node-I; the same command starts the cluster again. Nodes on several machines: one `ottla up --config` each.
 """
 
 from ottla.cli.broker_options import BROKER_OPTIONS

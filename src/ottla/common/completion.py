@@ -59,7 +59,7 @@ class Completion(Generic[T]):
         return True
 
     def complete_with(self, make: "Callable[P, T]", *args: P.args, **kwargs: P.kwargs) -> None:
-        """Complete with what `make` returns, or fail with what it raises."""
+        """Complete with the result of `make`, or fail with its exception."""
         try:
             value = make(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the waiter gets it: without an answer it would wait for ever
@@ -96,7 +96,7 @@ class Completion(Generic[T]):
             self._callbacks.append(callback)
 
     def then(self, make: "Callable[[T], R]") -> "Completion[R]":
-        """A completion of `make(value)`. It fails with this completion's error, or with what `make` raises."""
+        """A completion of `make(value)`. It fails with this completion's error, or with the exception of `make`."""
         made: Completion[R] = Completion()
         self.on_done(lambda done: made.complete_with(lambda: make(done.result())))
         return made

@@ -21,7 +21,8 @@ Kind: TypeAlias = Literal["bool", "short", "int", "long", "float", "str", "passw
 class Setting:
     """One setting, by Kafka's `name`. Times are in milliseconds and sizes in bytes, as in Kafka.
 
-    `low` and `high` are inclusive limits of a number. `choices` are the allowed words, for a list those of each item.
+    `low` and `high` are inclusive limits of a number. `choices` are the allowed words, for a list the words of each
+    item.
     """
 
     name: str

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 
 class TimerHandle(Protocol):
-    """What `loop.call_later` returns."""
+    """The result of `loop.call_later`."""
 
     def cancel(self) -> None:
         """Cancel the call."""

@@ -127,12 +127,12 @@ class BrokerConfig:
 
     @property
     def directories(self) -> list[str]:
-        """All directories of the node, each once: those of `log_dirs` and that of the metadata log."""
+        """All directories of the node, each once: `log_dirs` and the directory of the metadata log."""
         return list(dict.fromkeys([*self.log_dirs, self.metadata_log_dir]))
 
     @property
     def cordoned_log_dirs(self) -> list[str]:
-        """Those of `log_dirs` that receive no new partitions. KIP-1066."""
+        """The directories of `log_dirs` that receive no new partitions. KIP-1066."""
         cordoned = self.items("cordoned.log.dirs")
         return [each for each in self.log_dirs if each in cordoned or ALL_DIRECTORIES in cordoned]
 

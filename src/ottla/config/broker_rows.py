@@ -1,6 +1,6 @@
 """Table of a broker's settings: name, kind, default, description, importance, status, update mode, limits.
 
-Names, defaults and limits are those of Kafka 4.3. `server_setting.py` defines the columns. `defaults.py` lists the few
+Names, defaults and limits are as in Kafka 4.3. `server_setting.py` defines the columns. `defaults.py` lists the few
 defaults that differ here.
 """
 

@@ -30,4 +30,4 @@ OTTLA_DEFAULTS: dict[str, tuple[str, str]] = {
 }
 
 SINGLE_NODE_DEFAULTS = frozenset(name for name in OTTLA_DEFAULTS if name.endswith((".replication.factor", ".min.isr")))
-"""Those of them that only a cluster of one node has; in any other, Kafka's defaults apply."""
+"""The defaults that only a cluster of one node has; in any other, Kafka's defaults apply."""

@@ -8,7 +8,7 @@ from ottla.config.settings import GROUP_SETTINGS, TOPIC_SETTINGS
 
 @value
 class BrokerSynonym:
-    """A broker setting; `factor` converts its unit to that of the topic setting."""
+    """A broker setting; `factor` converts its unit to the topic setting's."""
 
     name: str
     factor: int = 1

@@ -17,7 +17,7 @@ def start_logging(level: str) -> None:
     handler = LimitedHandler(sys.stderr)
     handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("ottla").handlers.clear()  # that of commands would print warnings a second time
+    logging.getLogger("ottla").handlers.clear()  # the commands' handler would print warnings a second time
 
 
 def discard_standard_output() -> None:

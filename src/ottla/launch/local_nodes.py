@@ -142,7 +142,7 @@ def node_settings(
 ) -> list[dict[str, str]]:
     """Return the settings of each node: those that differ from Kafka's defaults, and that `given` does not have.
 
-    `port` is that of the first broker; 0: free ports. `controller_ports` are at least three; none: free ports.
+    `port` is the first broker's; 0: free ports. `controller_ports` are at least three; none: free ports.
     """
     shown = f"[{host}]" if ":" in host else host
     controllers = list(_ids(CONTROLLERS if brokers >= CONTROLLERS else 1))

@@ -80,7 +80,7 @@ def run(options: SimpleNamespace) -> int:
 
 
 def _refuse_cluster(config: BrokerConfig) -> None:
-    """Raise Failure if the data directory is that of a cluster: a new broker in it would seem to have lost the data."""
+    """Raise Failure if the data directory belongs to a cluster: a new broker in it would seem to have lost the data."""
     home = config.log_dirs[0]
     if os.path.exists(f"{home}/node-1/data/meta.properties") and not os.path.exists(f"{home}/meta.properties"):
         raise Failure(f"{home} has the data of a cluster", "Start it with --brokers N, or choose another --data DIR.")

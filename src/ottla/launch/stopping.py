@@ -3,6 +3,6 @@
 from typing import Final
 
 ONE_REQUEST_S: Final = 0.5
-"""Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats that of the terminal."""
+"""Signals within this time count as one: `timeout` sends two, and a shell or `make` repeats the terminal's."""
 SUPERVISED: Final = "OTTLA_SUPERVISED"
 """The environment variable that makes a node stop when its standard input ends."""

@@ -229,7 +229,7 @@ class Cleaner:
         if lag > 0:
             young = (s.base_offset for s in dirty if s.indices.largest_timestamp()[0] > now_ms - lag)
             bound = min(bound, next(young, bound))
-        # Only whole segments are cleaned, not the one that holds `bound`.
+        # Only whole segments are cleaned, not the segment that holds `bound`.
         end = max((s.base_offset for s in segments if s.base_offset <= bound), default=segments[0].base_offset)
         # Without max.compaction.lag.ms no segment needs to be opened.
         deadline = now_ms - max(log.config.max_compaction_lag_ms, 0)

@@ -67,7 +67,7 @@ class CleanJob:
 
 @dataclass(frozen=True)
 class CleanResult:
-    """`groups` has the base offsets of the sources of each new segment; the first is that of the new segment, too.
+    """`groups` has the base offsets of the sources of each new segment; the first is also the new segment's.
 
     Everything below `end_offset` is clean now.
     """
@@ -305,7 +305,7 @@ def _filter(
     transactions: Transactions,
     last_of: dict[int, tuple[int, int]],
 ) -> Buffer | None:
-    """What is retained of a batch: all of it, a part, an empty batch, or nothing (None)."""
+    """The retained part of a batch: all of it, a part, an empty batch, or nothing (None)."""
     horizon = header.delete_horizon_ms
     horizon_passed = horizon is not None and horizon <= job.now_ms
     if header.is_control:

@@ -39,7 +39,7 @@ _REBUILDABLE = (RECOVERY_POINTS, HIGH_WATERMARKS)
 
 @value
 class Opening:
-    """What the checkpoints say about a log before its directory is read.
+    """The checkpoints' entries for a log, before its directory is read.
 
     `recovery_point` is the end offset of the log after a clean shutdown. Below `cleaned_to`, the log was compacted.
     """
@@ -126,7 +126,7 @@ class LogDirectory:
     # Checkpoints
 
     def openings(self) -> dict[TopicPartition, Opening]:
-        """What the checkpoints say about each partition."""
+        """The checkpoints' entries for each partition."""
         points = self._offsets(RECOVERY_POINTS)
         starts = self._offsets(LOG_STARTS)
         watermarks = self._offsets(HIGH_WATERMARKS)

@@ -138,7 +138,7 @@ class Durability:
             files.fsync_directory(context.log_directory.path)  # the partition's directory may be new
 
     def _forget_rolls(self, rolled: list[int]) -> None:
-        # Before the recovery point moves, and with it the end of what may be compacted: compaction syncs the directory
+        # Before the recovery point moves, and with it the end of the compactable part: compaction syncs the directory
         # before it leaves gaps between segments.
         context = self._context
         for offset in rolled:

@@ -70,7 +70,7 @@ def disagreement_in(files: Files, directory: str, entries: list[EpochEntry]) -> 
 
 
 def _disagreement(epochs: LeaderEpochs, segments: list[Segment], log_start: int, log_end: int) -> str | None:
-    """A batch whose epoch is not that of the file, as a sentence; None if the file is right.
+    """A batch whose epoch differs from the file's, as a sentence; None if the file is right.
 
     Raises CorruptIndexError, TornSegmentError, KafkaError where a batch cannot be found.
     """
@@ -103,7 +103,7 @@ def _disagreement(epochs: LeaderEpochs, segments: list[Segment], log_start: int,
 
 
 def _batch_at(segments: list[Segment], bases: list[int], offset: int) -> BatchHeader | None:
-    """The first batch that ends at `offset` or later; compaction may have removed the one that held it."""
+    """The first batch that ends at `offset` or later; compaction may have removed the batch that held it."""
     for segment in segments[max(bisect_right(bases, offset) - 1, 0) :]:
         was_open = segment.file.fd >= 0
         if not was_open:

@@ -219,7 +219,7 @@ class OffsetIndex(_Index):
         self._write_piece()
 
     def lookup(self, offset: int) -> int:
-        """Position of a batch at or before the one that holds `offset`; 0 if no entry is below it."""
+        """Position of the batch that holds `offset`, or of an earlier one; 0 if no entry is below it."""
         found = self._floor(offset - self.base_offset)
         return found[1] if found else 0
 

@@ -15,7 +15,7 @@ def _at_once(work: Callable[[], None]) -> None:
 
 @value
 class LogManagerPorts:
-    """What the log manager calls: `directory_failed` once for each directory, `in_background` for slow work."""
+    """The callbacks of the log manager: `directory_failed` once for each directory, `in_background` for slow work."""
 
     directory_failed: Callable[[DirectoryInfo, OSError], None] | None = None
     in_background: Callable[[Callable[[], None]], object] = _at_once

@@ -59,8 +59,8 @@ class OpenFiles:
     def release_descriptor(self) -> bool:
         """Close one descriptor, for a process that has none left; whether there was one to close.
 
-        The segment used last keeps its descriptor, because its caller may be reading. In any thread other than the
-        one that reads, nothing is closed.
+        The segment used last keeps its descriptor, because its caller may be reading. Nothing is closed in any thread
+        but the reading thread.
         """
         return threading.get_ident() == self._thread and self._close_one()
 

@@ -1,7 +1,7 @@
 """The logs that have no files yet, in the order of their creation.
 
 A broker creates thousands of logs in a second, and their files cost a millisecond each, most of it in the kernel. The
-first append creates the files of its log; the owner creates those of the others when it has time, since an operator
+first append creates the files of its log; the owner creates the files of other logs when it has time, since an operator
 expects a directory for each partition.
 """
 

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer id: its epoch, its last batches, its open transaction."""
+"""A partition's state of one producer id: its epoch, its last batches, its open transaction."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a partition knows of its idempotent and transactional producers. KIP-98, KIP-360, KIP-890.
+"""The idempotent and transactional producers of a partition. KIP-98, KIP-360, KIP-890.
 
 For each producer id: the epoch, the last five batches (so that a resent batch is answered with its first offset and
 not written again), and the offset at which an open transaction began. The state is written as `<offset>.snapshot` at
@@ -231,8 +231,8 @@ class ProducerState:
     def load_newest(self, base_offset: int, now_ms: int) -> None:
         """Load the newest readable snapshot, or start empty at `base_offset`. Unreadable ones are deleted.
 
-        `base_offset` is that of the first segment. The log start may be inside of a batch, and a transaction that
-        began with that batch would be missed.
+        `base_offset` is the first segment's. The log start may be inside of a batch, and a transaction that began with
+        that batch would be missed.
         """
         self.reset(base_offset)
         while self.snapshots:

@@ -1,10 +1,10 @@
 """Opens a partition's directory in the state in which it was left: a clean shutdown, a crash, an interrupted swap.
 
-After a clean shutdown only file sizes and the indices of the last segment are read. After a crash, every segment from
-the one that holds the offset before the recovery point on is read: batches must be whole, with a right CRC and rising
-offsets. The log ends at the first batch above the recovery point that is not, and later segments leave the log.
-Indices, producer state and leader epochs of the segments that were read are rebuilt, and these segments count as not
-flushed. A segment before the recovery point is read only if an index is missing or has an impossible size.
+After a clean shutdown only file sizes and the indices of the last segment are read. After a crash, every segment is
+read, beginning with the segment that holds the offset before the recovery point: batches must be whole, with a right
+CRC and rising offsets. The log ends at the first batch above the recovery point that is not, and later segments leave
+the log. Indices, producer state and leader epochs of the segments that were read are rebuilt, and these segments count
+as not flushed. A segment before the recovery point is read only if an index is missing or has an impossible size.
 
 Why nothing acknowledged is lost: everything below the recovery point was synced, so a crash cannot have damaged it;
 corruption there is repaired in place (see `repair`) and never ends the log. Everything above was written in order, so
@@ -271,7 +271,7 @@ class _Loader:
         segment.file.size = good
 
     def _bounds_of(self, i: int) -> Bounds:
-        """What is certain about a segment: a crash cannot have damaged what was on disk."""
+        """The certain bounds of a segment: a crash cannot have damaged what was on disk."""
         point = self.opening.recovery_point
         following = self.segments[i + 1].base_offset if i + 1 < len(self.segments) else None
         end_offset = INT64_MAX if following is None else following

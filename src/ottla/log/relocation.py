@@ -79,7 +79,7 @@ def rename_log(log: Log, path: str) -> None:
 
 
 def replaces(known: Log, directory: LogDirectory, path: str, deletions: Deletions) -> bool:
-    """Whether the log at `path` takes the place of `known`, which was found before; sets the other one aside.
+    """Whether the log at `path` takes the place of `known`, which was found before; sets the other log aside.
 
     Raises StorageError if no move explains why there are two, OSError as the disk does.
     """

@@ -10,7 +10,7 @@ A byte that changed on disk in data that was synced long ago must not cost the r
   are left as they are, and reads of them fail: a guess could give a record the offset of another one.
 
 Invariants: record data and checksums are never changed, so a repair never makes wrong data look right. A gap between
-two batches is never corruption: compaction leaves gaps, a follower copies those of its leader, and no setting says
+two batches is never corruption: compaction leaves gaps, a follower copies its leader's gaps, and no setting says
 whether a log has any. The original header is copied beside the segment before it is changed (see `salvage`).
 """
 
@@ -223,7 +223,7 @@ def has_sound_batch(segment: Segment, position: int) -> bool:
 
 
 def _is_old_format(segment: Segment, position: int, head: bytes | bytearray) -> bool:
-    """Whether a message of Kafka before 0.11 with a right CRC is at a position."""
+    """Whether a message from before Kafka 0.11 with a right CRC is at a position."""
     if len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] >= MAGIC:
         return False
     _, length, crc = _OLD_FRAME.unpack_from(head)

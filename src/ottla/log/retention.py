@@ -1,8 +1,8 @@
 """Finds the segments that may be deleted: by log start offset, by size, by age.
 
-Only a run from the oldest segment on is deleted, and no segment that ends above the high watermark. A segment's age is
-that of its greatest timestamp. The active segment may be deleted, too, if it is not empty. Cost: one look at each
-segment that is deleted and at the first that is not.
+Only a run from the oldest segment on is deleted, and no segment that ends above the high watermark. The greatest
+timestamp of a segment determines its age. The active segment may be deleted, too, if it is not empty. Cost: one look at
+each segment that is deleted and at the first that is not.
 """
 
 import logging

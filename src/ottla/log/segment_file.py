@@ -96,7 +96,7 @@ class SegmentFile:
     def create_planned(self) -> None:
         """Create the directory, `partition.metadata` and the log file of a planned segment.
 
-        The topic id comes before the first record: it tells the records from those of another topic of the same name.
+        The topic id comes before the first record: it distinguishes the records from another topic of the same name.
         The next flush syncs all of them. If it raises OSError, it may be called again.
         """
         self.files.make_directory(self.directory)

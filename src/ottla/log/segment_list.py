@@ -122,8 +122,8 @@ class SegmentList(Sequence[Segment]):
         on the old segment and the snapshot wait for the next flush, which keeps its promise for both segments.
 
         Until then, the file `<offset>.rolled` says that the old segment ended where the new one begins. If a power cut
-        takes batches between the two, recovery knows that they are lost and no gap. The name comes before that of the
-        new segment: a file system that loses names loses the newest.
+        takes batches between the two, recovery knows that they are lost and no gap. The name comes before the new
+        segment's name: a file system that loses names loses the newest.
         """
         context, old = self._context, self.active
         offset = self.end_offset if offset is None else offset

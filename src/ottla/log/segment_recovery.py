@@ -25,7 +25,7 @@ _WRONG = {FRAME: "size or magic", CRC: "CRC", OFFSET: "offset"}
 
 @value
 class Bounds:
-    """What is known about a segment before it is read.
+    """The knowledge about a segment before it is read.
 
     All batches end below `end_offset`. Below `synced_to`, the segment was on disk before the crash. `ends_at` is its
     end offset, if all of it was on disk and the end is known.

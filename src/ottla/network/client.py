@@ -355,7 +355,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def requests(self) -> int:
-        """Requests that were sent, those of the handshake included."""
+        """The number of requests that were sent, including the handshake."""
         return self._correlation_id
 
     @property
@@ -469,7 +469,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         request = self._in_flight.take(correlation_id)
         if request is None:
-            raise DecodeError(f"correlation id {correlation_id} is not that of a request in flight")
+            raise DecodeError(f"correlation id {correlation_id} belongs to no request in flight")
         if request.completion.done():  # cancelled
             return
         api_key, version = request.api_key, request.version

@@ -2,7 +2,8 @@
 
 Linux closes the sockets of a killed process one after another, those with the highest descriptors first. Clients notice
 it immediately, and ask another broker for the new leader. That broker should know by then that this process is dead,
-so the connections of other brokers have to be closed before those of clients. A second, high descriptor does that.
+so the connections of other brokers have to be closed before the clients' connections. A second, high descriptor does
+that.
 """
 
 from __future__ import annotations

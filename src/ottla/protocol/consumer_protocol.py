@@ -11,7 +11,7 @@ from ottla.protocol.wire import Buffer, DecodeError
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member of a classic consumer group subscribes to. KIP-429, KIP-792, KIP-881"""
+    """The subscription of a member of a classic consumer group. KIP-429, KIP-792, KIP-881"""
 
     topics: list[str] = []
     user_data: bytes | None = None

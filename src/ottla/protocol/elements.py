@@ -38,7 +38,7 @@ def as_list(encoded: list[bytes]) -> list[E]:
 
 
 class Elements(Generic[E]):
-    """What stands in place of an array's list. Its length is the number of elements; it yields bytes of many."""
+    """A replacement for an array's list. Its length is the number of elements; it yields bytes of many."""
 
     __slots__ = ("_chunks", "_count", "_open", "_open_bytes", "_response", "_version", "size")
 

@@ -1,8 +1,8 @@
 """Frames: four bytes of size, a header, a message.
 
 Request headers have version 1, or 2 (with tagged fields) for flexible versions; the client id is never compact.
-Response headers have version 0, or 1 for flexible versions. That of ApiVersions always has version 0, because a client
-reads it before it knows the versions of the broker (KIP-511).
+Response headers have version 0, or 1 for flexible versions. The header of an ApiVersions response always has version 0,
+because a client reads it before it knows the versions of the broker (KIP-511).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Records of `__consumer_offsets`: classic groups, their offsets, groups of KIP-848, share groups (KIP-932).
-Those of streams groups are in `streams_group_records`.
+The records of streams groups are in `streams_group_records`.
 
 `API_KEY` of a class is the record's type, which stands before the key as a 16-bit number; before the value stands its
 version. A null value deletes. Type 0 is what type 1 once was: an offset, with the same key.
@@ -114,7 +114,7 @@ class ConsumerGroupMetadataValue(Message, key=3, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Message, key=4, versions="0"):
-    """Key (4) of what a KIP-848 group knows of its topics; no longer written."""
+    """Key (4) of the partition counts of a KIP-848 group's topics; no longer written."""
 
     group_id: str = ""
 
@@ -197,7 +197,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions="0"):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions="0", flexible="0+"):
-    """What a member shall own."""
+    """The target assignment of a member."""
 
     topic_partitions: list[TopicPartition] = []
 
@@ -210,14 +210,14 @@ class TopicPartition(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions="0"):
-    """Key (8) of what a member owns."""
+    """Key (8) of a member's current assignment."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions="0", flexible="0+"):
-    """What a member owns and still has to give up."""
+    """The partitions that a member owns and still has to give up."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -284,20 +284,20 @@ class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions="0"):
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions="0", flexible="0+"):
-    """What a member of a share group shall consume."""
+    """The target assignment of a member of a share group."""
 
     topic_partitions: list[TopicPartition] = []
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions="0"):
-    """Key (14) of what a member of a share group consumes."""
+    """Key (14) of the current assignment of a member of a share group."""
 
     group_id: str = ""
     member_id: str = ""
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions="0", flexible="0+"):
-    """What a member of a share group consumes."""
+    """The current assignment of a member of a share group."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0

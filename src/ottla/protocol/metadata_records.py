@@ -88,7 +88,7 @@ class ConfigRecord(Message, key=4, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, key=5, versions="0-2", flexible="0+"):
-    """What changed in a partition; absent fields stay as they were."""
+    """The changes of a partition; absent fields stay as they were."""
 
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
@@ -225,7 +225,7 @@ class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0
 
 
 class BeginTransactionRecord(Message, key=23, versions="0", flexible="0+"):
-    """What follows takes effect only with the transaction's end. KIP-868"""
+    """The following records take effect only with the transaction's end. KIP-868"""
 
     name: str | None = tagged(0, 0, default=None)
 

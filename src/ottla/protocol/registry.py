@@ -1,7 +1,7 @@
 """Every request and response by its API key: name, versions, and the class, imported on first use.
 
-The numbers are those of the declarations in `messages/` (a test compares them), so that looking one up imports nothing.
-They say what can be read and written; what a broker serves is decided by its dispatcher.
+The numbers equal the declarations in `messages/` (a test compares them), so that looking one up imports nothing. They
+say what can be read and written; what a broker serves is decided by its dispatcher.
 """
 
 from __future__ import annotations

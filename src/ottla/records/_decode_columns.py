@@ -246,7 +246,7 @@ class Columns:
 
         A plain batch is complete, well-formed, of format v2, not compressed, and without control records; its CRC is
         valid if `check_crcs` is set. Batches before offset `wanted` are skipped. If the last batch does not fit, the
-        result has its position and the offset to continue from. The epoch is that of the last added batch.
+        result has its position and the offset to continue from. The epoch is the last added batch's.
         """
         self._check_open()
         if position < 0:

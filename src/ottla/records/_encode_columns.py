@@ -382,9 +382,9 @@ def _check_after(after: list[int] | None, partitions: int) -> list[int]:
 class RowEncoder:
     """Encodes rows into batches for the partitions of one topic.
 
-    A row goes to the partition that it names, or else to the one that murmur2 of its key selects. Rows with neither go
-    to the partition `sticky` until its batch is full, and then to `after[partition]`, by default the next one. A batch
-    takes at most `batch_size` bytes of records, or one larger record. Once the batches that are not full have more than
+    A row goes to the partition that it names, or else that murmur2 of its key selects. Rows with neither go to the
+    partition `sticky` until its batch is full, and then to `after[partition]`, by default the next one. A batch takes
+    at most `batch_size` bytes of records, or one larger record. Once the batches that are not full have more than
     `room` bytes together, all of them are returned. A row without a timestamp gets `now_ms`; no timestamp may be
     negative.
     """

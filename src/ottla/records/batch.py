@@ -4,9 +4,9 @@ Nothing here reads the records. The CRC does not cover the base offset and the l
 recompute it; `set_timestamps` does. A buffer may be bytes, bytearray or a memoryview of bytes. `position` always names
 a byte, `offset` a record. An impossible batch raises KafkaError(CORRUPT_MESSAGE).
 
-Layout: base offset int64, length int32 (of what follows), leader epoch int32, magic int8, CRC uint32 (of what
-follows), attributes int16, last offset delta int32, base and max timestamp int64, producer id int64, producer epoch
-int16, base sequence int32, record count int32, records. KIP-98, KIP-482, KIP-534 (delete horizon).
+Layout: base offset int64, length int32 (of the rest), leader epoch int32, magic int8, CRC uint32 (of the rest),
+attributes int16, last offset delta int32, base and max timestamp int64, producer id int64, producer epoch int16, base
+sequence int32, record count int32, records. KIP-98, KIP-482, KIP-534 (delete horizon).
 """
 
 from collections.abc import Iterator

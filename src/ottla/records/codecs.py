@@ -3,8 +3,8 @@
 Decompression never produces more than `max_size` bytes, whatever size the input claims. A larger result and invalid
 input raise KafkaError(CORRUPT_MESSAGE). The libraries are imported with the first compressed batch.
 
-The formats are those that Kafka's Java reader accepts: snappy in xerial framing (raw snappy is read too), lz4 frames of
-independent blocks (Java rejects linked blocks, the default of most libraries), gzip, zstd. Levels as in KIP-390.
+Kafka's Java reader accepts the formats: snappy in xerial framing (raw snappy is read too), lz4 frames of independent
+blocks (Java rejects linked blocks, the default of most libraries), gzip, zstd. Levels as in KIP-390.
 """
 
 import struct

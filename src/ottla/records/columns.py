@@ -27,7 +27,7 @@ class RecordColumns(NamedTuple):
     keys: BinaryColumn
     values: BinaryColumn
     header_ends: bytearray
-    """int32 after an initial 0: the headers of record `i` are those from `header_ends[i]` to `header_ends[i + 1]`"""
+    """int32 after an initial 0: record `i` has the headers from `header_ends[i]` to `header_ends[i + 1]`"""
     header_names: BinaryColumn
     """UTF-8, with invalid bytes replaced; never null, and without a bitmap"""
     header_values: BinaryColumn

@@ -1,10 +1,10 @@
 """Validation of a produced batch by the leader, before the batch gets an offset.
 
-The data must be exactly one valid v2 batch that obeys the topic's rules; the error codes are those of Kafka's leader.
-The records of an uncompressed batch are checked one by one. A compressed batch is not decompressed and its header is
-trusted, unless a rule needs its records: a compacted topic (keys), another `compression.type`, or timestamps that
-cannot be decided by the header. Kafka decompresses every batch, at several times the cost; that only detects clients
-that compress invalid records.
+The data must be exactly one valid v2 batch that obeys the topic's rules; a leader of stock Kafka returns the same error
+codes. The records of an uncompressed batch are checked one by one. A compressed batch is not decompressed and its
+header is trusted, unless a rule needs its records: a compacted topic (keys), another `compression.type`, or timestamps
+that cannot be decided by the header. Kafka decompresses every batch, at several times the cost; that only detects
+clients that compress invalid records.
 
 The batch is changed in place if the topic uses log append time or if its max timestamp is wrong. A read-only buffer or
 another codec needs a copy. KIP-32, KIP-98, KIP-110 (zstd), KIP-467 (record errors), KIP-937 (bounds).

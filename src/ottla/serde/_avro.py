@@ -85,7 +85,7 @@ MOST_EMPTY_ITEMS = 1_000_000
 
 
 class Step:
-    """What to do with one type. `builder` is None for a type that is skipped."""
+    """The operation for one type. `builder` is None for a type that is skipped."""
 
     def __init__(self, op: int, path: str, builder: Any = None, steps: Any = ()) -> None:
         self.op = op

@@ -4,7 +4,7 @@
 """Encodes columns as values of Avro's binary encoding. Compiled with `_avro_write.pxd`, or plain Python.
 
 A program is a tree of steps, one for each type of the schema. `avro_writing` builds it, and `bind` sets the columns of
-a batch. The bytes are those of Java's encoder: each array or map is one block.
+a batch. Java's encoder writes the same bytes: each array or map is one block.
 """
 
 from __future__ import annotations

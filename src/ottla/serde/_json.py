@@ -37,7 +37,7 @@ from ottla.serde._json_scalars import (
     TimestampReader,
 )
 
-_FEW = 8  # up to so many keys of a map are compared one by one
+_FEW = 8  # up to this many keys of a map are compared one by one
 _WORDS = {
     "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float32": "float",
     "float64": "double", "date32": "date", "timestamp_us": "timestamp", "string": "string", "binary": "binary",

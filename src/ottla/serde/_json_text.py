@@ -3,8 +3,8 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """A JSON scanner over bytes: finds where values end, and parses strings and numbers. Compiled, or plain Python.
 
-The accepted language is that of Spark's from_json: RFC 8259, plus strings in single quotes, and the numbers NaN,
-Infinity, -Infinity, +Infinity, +INF and -INF. Values nest at most 1000 deep.
+It accepts the same texts as Spark's from_json: RFC 8259, plus strings in single quotes, and the numbers NaN, Infinity,
+-Infinity, +Infinity, +INF and -INF. Values nest at most 1000 deep.
 
 Every method takes the position where a token or value begins and returns the position after it, or a negative failure:
 `BROKEN` if the text is not JSON, `MISFIT` if it is JSON of an unexpected type. -1 is not used, because Cython reports

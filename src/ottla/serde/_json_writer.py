@@ -3,7 +3,7 @@
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Encodes typed columns as a column of JSON texts, in one pass. Compiled with `_json_writer.pxd`, or plain Python.
 
-The texts are those of Spark's to_json, except that the microseconds of a time are not truncated. Null fields are
+It writes the same texts as Spark's to_json, except that the microseconds of a time are not truncated. Null fields are
 omitted; in arrays and maps they are written. Times are ISO 8601 in UTC, with a Z unless they are local; bytes are
 base64.
 

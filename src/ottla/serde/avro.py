@@ -1,8 +1,8 @@
 """Decoding Avro: the column layout of a schema, and the programs with which the kernel decodes its values.
 
-Layouts are those of Spark's from_avro. A union of null and one type has the layout of that type, int and long that of
-long, float and double that of double. Any other union is a struct `member0`, `member1`, ... of which one is not null.
-Enums and uuids are strings. A type with an unknown logical type has the layout of the underlying type.
+Layouts are the same as in Spark's from_avro. A union of null and one type has the layout of that type, int and long the
+layout of long, float and double the layout of double. Any other union is a struct `member0`, `member1`, ... of which
+one is not null. Enums and uuids are strings. A type with an unknown logical type has the layout of the underlying type.
 """
 
 from __future__ import annotations

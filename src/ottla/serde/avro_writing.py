@@ -1,8 +1,8 @@
 """Encoding Avro: the programs with which the kernel encodes columns, checked against the schema before the first row.
 
-The rules are those of Spark's to_avro. Fields of a struct are matched by name, without regard to case if the match is
-unique. Every field of the schema that is not nullable needs a column, and every column needs a field. Types must be
-those that from_avro returns, or narrower integers.
+The rules are the same as in Spark's to_avro. Fields of a struct are matched by name, without regard to case if the
+match is unique. Every field of the schema that is not nullable needs a column, and every column needs a field. Types
+must be those that from_avro returns, or narrower integers.
 """
 
 from __future__ import annotations

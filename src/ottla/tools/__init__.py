@@ -1,4 +1,4 @@
-"""What the `ottla` command does, without its arguments, its help and its tables.
+"""The operations of the `ottla` command, without its arguments, its help and its tables.
 
 - `formats/` converts records to text and back: format strings as kcat and rpk have them, and JSON lines.
 - `dump/` reads the files of a log as rows, without a broker.

@@ -52,7 +52,8 @@ def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
 def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, object]:
     """Return the settings of `-X NAME=VALUE` for a client of this kind; raises Failure with exit code 2.
 
-    `kinds` are the clients of the command. Settings of all of them are accepted, and those of `kind` are returned.
+    `kinds` are the clients of the command. Settings of all of them are accepted, and the settings of `kind` are
+    returned.
     """
     settings: dict[str, object] = {}
     for word in words:

@@ -110,7 +110,7 @@ def use(name: str | None) -> None:
     if name is not None:
         document["current"] = name
     parts = _sections(_text())
-    # TOML's lines end in line feeds only, unlike those of `splitlines`.
+    # TOML's lines end in line feeds only, unlike the lines of `splitlines`.
     lines = [line for line in parts[0].split("\n") if not re.match(r"\s*current\s*=", line)]
     if name is not None:
         lines.insert(0, _row("current", name))

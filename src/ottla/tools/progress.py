@@ -19,7 +19,7 @@ from ottla.common.style import Style
 
 _FIRST_S = 0.3  # shorter commands show no progress
 _EVERY_S = 0.1
-_SAMPLES = 40  # rates are those of the last 4 seconds
+_SAMPLES = 40  # for rates over the last 4 seconds
 _GAP = "  "
 _NARROWEST, _WIDEST = 8, 30  # columns of the bar
 _WIDE = 60  # A narrower terminal shows the numbers first, and the bar only if it fits.

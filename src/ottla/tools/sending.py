@@ -75,7 +75,7 @@ class Sending:
         defaults: Defaults,
         deliveries: Deliveries,
     ) -> None:
-        """`topics` are those that exist; None if the broker creates them."""
+        """`topics` are the existing topics; None if the broker creates them."""
         self._producer = producer
         self._topic = topic
         self._topics = topics

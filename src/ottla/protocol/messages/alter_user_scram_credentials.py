@@ -6,7 +6,7 @@ from ottla.protocol.message import Int8, Int16, Int32, Message, Struct
 
 
 class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
-    """What to delete and what to set."""
+    """The credentials to delete and to set."""
 
     deletions: list[ScramCredentialDeletion] = []
     upsertions: list[ScramCredentialUpsertion] = []

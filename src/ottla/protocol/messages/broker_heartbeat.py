@@ -18,7 +18,7 @@ class BrokerHeartbeatRequest(Message, key=63, versions="0-2", flexible="0+"):
 
 
 class BrokerHeartbeatResponse(Message, key=63, versions="0-2", flexible="0+"):
-    """What the controller makes of it."""
+    """The controller's answer to the wishes."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

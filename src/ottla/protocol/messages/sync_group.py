@@ -7,7 +7,7 @@ from ottla.protocol.message import Int16, Int32, Message, Struct, since
 
 
 class SyncGroupRequest(Message, Request["SyncGroupResponse"], key=14, versions="0-5", flexible="4+"):
-    """Asks for the member's assignment; the leader sends those of all."""
+    """Asks for the member's assignment; the leader sends the assignments of all members."""
 
     group_id: str = ""
     generation_id: Int32 = 0

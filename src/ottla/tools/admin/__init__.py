@@ -1,1 +1,1 @@
-"""What the commands read from a cluster through an admin client, and the decisions that need no I/O."""
+"""The commands' reads from a cluster through an admin client, and the decisions that need no I/O."""

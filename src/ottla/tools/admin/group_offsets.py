@@ -25,7 +25,7 @@ def write_offsets(admin: api.Admin, group: str, plan: Mapping[TopicPartition, in
 
 
 def delete_offsets(admin: api.Admin, group: str, partitions: Iterable[TopicPartition], *, is_share: bool) -> None:
-    """Delete the offsets of partitions; those of a share group by topic."""
+    """Delete the offsets of partitions, in a share group by topic."""
     if is_share:
         admin.delete_share_group_offsets(group, {partition.topic for partition in partitions})
     else:

@@ -25,7 +25,7 @@ class Files:
     """Prints files one after another and counts their defects."""
 
     def __init__(self, bar: Progress, *, deep: bool, verify: bool, as_json: bool, kind: str | None) -> None:
-        """`kind` is that of all records; None: by the name of the directory."""
+        """`kind` is the kind of all records; None: by the name of the directory."""
         self._deep, self._verify, self._json, self._kind = deep, verify, as_json, kind
         self._bar = bar
         self._files = 0

@@ -4,8 +4,8 @@
     %K bytes of the key   %V %S bytes of the value   %R the same as 4 bytes, big-endian   %H number of headers
     \\n \\t \\r \\\\ \\xNN are bytes, %% is a percent sign, %{ and %} are braces
 
-The letters are those of kcat and rpk. Where the two differ (%T is the size of the topic in rpk), kcat wins. Braces
-after a letter contain its encoding:
+kcat and rpk use the same letters. Where the two differ (%T is the size of the topic in rpk), kcat wins. Braces after a
+letter contain its encoding:
 
     %k{hex} %v{base64} %t{escaped}      bytes: unchanged without braces; `escaped` is printable text on one line
     %o{big32} %V{little64} %p{ascii}    numbers: decimal without braces; big and little 8, 16, 32, 64
