@@ -37,7 +37,7 @@ MODULES = {
 TASKS = {"confluent-kafka, consume(500)": "poll-many", "confluent-kafka, produce_batch": "send-many"}
 TABLES = ("Ottla", "confluent-kafka", "confluent-kafka, produce_batch")
 ALL = ("Ottla", "confluent-kafka", "aiokafka", "kafka-python")
-# What a slow client does of a race; the figures are per record.
+# The share of a race that a slow client runs; the figures are per record.
 SHARE = {"kafka-python": 0.1, "aiokafka": 0.3}
 SHARE_OF_TABLES = {"confluent-kafka": 0.25, "confluent-kafka, produce_batch": 0.25}
 # A race of fewer shows little but its start.

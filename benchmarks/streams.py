@@ -5,8 +5,8 @@
 Both sides have one warm process each (a Spark driver on local[2], a JVM with two stream threads), and process the same
 topic in turn, after warm-ups that are not counted. Settings are the defaults, but pipelines have the latency 0 ms where
 a race does not say otherwise. CPU includes all processes of a side: JVM, driver and Python's workers; the broker's is
-beside it. A run begins when the program is started, and ends when the offsets of all records are committed. What it
-wrote is then read with read_committed and checked.
+beside it. A run begins when the program is started, and ends when the offsets of all records are committed. Its output
+is then read with read_committed and checked.
 
 `guarantees` compares two pipelines of Ottla, with a warm-up and pairs of its own (`streams_guarantees`).
 `reprocess` and `restart` start processes of their own, after `ottla stream prepare`. Python finds its bytecode, also

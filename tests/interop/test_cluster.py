@@ -12,7 +12,7 @@ from .conftest import Tools
 
 pytestmark = [pytest.mark.jvm, pytest.mark.both]
 
-# What a newest Java client must be able to use in full: its own newest version of each.
+# The APIs that a newest Java client must be able to use in full: its own newest version of each.
 FULLY_USABLE = {
     "Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "OffsetCommit": 10, "OffsetFetch": 10,
     "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,

@@ -49,7 +49,7 @@ def test_list_settings_are_appended_to_and_subtracted_from(tools: Tools, name: s
 def test_every_topic_setting_is_shown_with_its_default(tools: Tools, name: str) -> None:
     tools.create_topic(name)
     settings = described(tools, "--all", "--entity-type", "topics", "--entity-name", name)
-    # What Kafka 4.3 shows, less the tiered-storage and throttling ones.
+    # The settings that Kafka 4.3 shows, less the tiered-storage and throttling ones.
     assert {
         "cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type",
         "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",

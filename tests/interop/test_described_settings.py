@@ -29,7 +29,7 @@ SET, DELETE = 0, 1
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 RESOURCES = {"topic": (TOPIC, "t"), "broker": (BROKER, "1"), "all brokers": (BROKER, ""), "group": (GROUP, "g")}
 
-# What both brokers have in their file; the second starts with other units of the same.
+# The settings in the files of both brokers; the second starts with other units of the same.
 FILES: list[dict[str, str]] = [
     {
         "log.flush.scheduler.interval.ms": "9000",

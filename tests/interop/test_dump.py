@@ -58,7 +58,7 @@ def write(tools: Tools, data: Path) -> str:
     tools.ok("topics", "--delete", "--topic", "shortlived")
     found = re.search(r"TopicId: (\S+)", tools.ok("topics", "--describe", "--topic", "codecs"))
     assert found
-    # What was written so far has to be in a snapshot; brokers look now and then whether one is due.
+    # The records so far have to be in a snapshot; brokers look now and then whether one is due.
     watermark = re.search(r"HighWatermark: +(\d+)", tools.ok("metadata-quorum", "describe", "--status"))
     assert watermark
     for number in range(8):

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET = 0
 
-# What the oracle's broker has beside the settings in question.
+# The settings of the oracle's broker beside the settings in question.
 LEAST = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -278,7 +278,8 @@ class Changing(Asking):
 
 def _changes(setting: ServerSetting, kind: int, *, cluster_wide: bool) -> list[str]:
     values = attempts(setting)
-    # What may not change is refused by its name; settings that all brokers share are judged as settings of one broker.
+    # Read-only settings are refused by their name; settings that all brokers share are judged as settings of one
+    # broker.
     return values[:3] if kind == BROKER and (setting.update == "read-only" or cluster_wide) else values
 
 

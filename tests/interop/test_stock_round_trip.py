@@ -142,7 +142,7 @@ def write_what_ottla_does_not_serve(tools: Tools) -> None:
     tools.consume("guarded", 3, "--group", "classic")
     tools.ok("console-share-consumer", "--topic", "guarded", "--group", "sharers", "--max-messages", 2)
     for topic in INTERNAL:
-        # What follows goes into further segments, which the cleaner may touch.
+        # The following records go into further segments, which the cleaner may touch.
         tools.ok(
             "configs", "--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", "segment.ms=50"
         )

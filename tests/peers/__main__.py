@@ -4,8 +4,8 @@
     python -m tests.peers tool NAME ARGS...       one stock tool (`topics`, `dump-log`, ...) in the foreground
     python -m tests.peers kafka DIR               a stock broker, until Ctrl-C or SIGTERM; prints bootstrap=HOST:PORT
 
-What cannot be fetched is named on standard error; the exit code tells only when CI=true, where a peer
-that is absent would turn tests into silent skips.
+Peers that cannot be fetched are named on standard error; the exit code tells only when CI=true, where a peer that is
+absent would turn tests into silent skips.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def after_damage(log: Log, home: Path, ended: str) -> Log:
     return open_at(str(home), config=SMALL, clean=ended == "clean", recovery_point=end)
 
 
-# What is repaired, and how it is undone
+# Repairs, and how they are undone
 
 
 @pytest.mark.parametrize("ended", ENDS)
@@ -176,7 +176,7 @@ def test_messages_of_kafka_before_0_11_are_left_as_they_are(tmp_path: Path, ende
     assert path.read_bytes() == message * 3
 
 
-# What leaves the log
+# Bytes that leave the log
 
 
 def killed_with_unflushed_segments(home: Path) -> Log:

@@ -146,7 +146,7 @@ class TransactionAborted(ClientError):
 class ProducerUnusable(ClientError):
     """This transactional producer cannot continue (the cause says why): close it, and create another one.
 
-    What it wrote in an open transaction is aborted, at the latest by the new producer's `init_transactions`.
+    Its records in an open transaction are aborted, at the latest by the new producer's `init_transactions`.
     """
 
 

@@ -71,8 +71,8 @@ class Durability:
 
         Order: the sealed segments and the active one, small files and indices, the leader epochs, then the directory
         and its parent. Only then `flushed_offset` moves to the end offset seen at the start, unless the log was
-        truncated meanwhile. What the flush takes from `UnsyncedFiles` goes back if it fails. Cost: one fsync for each
-        segment and small file written since the last flush.
+        truncated meanwhile. The files that the flush takes from `UnsyncedFiles` go back if it fails. Cost: one fsync
+        for each segment and small file written since the last flush.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk fails, and takes the directory offline: a failed fsync must
         not be retried. Raises ShortageError if descriptors ran out; a later flush then does everything.

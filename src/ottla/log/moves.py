@@ -13,7 +13,7 @@ The owner copies the records (`partitions/replication/directory_moves.py`) betwe
 
 The process or the power may end after each step. Until the new name is on disk, the next start finds the original and
 an unfinished copy, which is continued. From then on until the original is renamed, it finds both, and `relocation` says
-which one counts. What was on disk in the original is on disk in the copy before it takes its place: otherwise a power
+which one counts. The copy has all synced records of the original on disk before it takes its place: otherwise a power
 cut could take back records that were promised to be durable.
 """
 

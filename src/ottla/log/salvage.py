@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 REPLACED, REMOVED = ".replaced", ".removed"
 MOST_BYTES = 1 << 30
-# What a small copy counts, so that their number is bounded, too.
+# A small copy counts this many bytes, so that the number of copies is bounded, too.
 _LEAST_COUNTED = 1 << 20
 _CHUNK = 1 << 20
 _NAME = r"\d{20}\.log\.\d+-(?P<number>\d+)\.(?:replaced|removed)"

@@ -175,9 +175,9 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the received frames in order, as far as the client and the other clients allow it.
 
         Stops at the first request whose response has to wait, when the transport takes no more responses, and when the
-        connection has used its share of this round (`FrameQuota`). What stopped it calls `_go_on` later: the
-        completion, `resume_writing`, or the next event loop iteration. So at most one of these is outstanding, and
-        requests of one connection are handled one after another.
+        connection has used its share of this round (`FrameQuota`). Then the completion, `resume_writing`, or the next
+        event loop iteration calls `_go_on`. So at most one of these is outstanding, and requests of one connection are
+        handled one after another.
 
         The responses are collected and written together: one system call for each read, not for each request. They are
         written earlier when they exceed `COLLECTED_RESPONSE_BYTES`, since small requests can have large responses.

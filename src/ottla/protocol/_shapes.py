@@ -25,7 +25,7 @@ KINDS = (
 
 if not cython.compiled:
     BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID, STR, BYTES, RECORDS, STRUCT = range(len(KINDS))
-    # What a field that is not on the wire gets: always the same object, a new list, or a new struct.
+    # The value of a field that is not on the wire: always the same object, a new list, or a new struct.
     CONSTANT, NEW_LIST, NEW_STRUCT = range(3)
 
 

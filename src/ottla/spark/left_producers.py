@@ -3,7 +3,7 @@
 Spark gives the batches of a task to different Python workers, so a worker that has committed leaves the producer's id
 and epoch with the task's marker, and forgets them. Another worker of the executor *takes* them, and marks the file
 before it uses them, so that at most one process has them at any time. Two processes with one epoch are not fenced from
-each other. What a crash takes along is initialized again.
+each other. Producers that are lost in a crash are initialized again.
 
 The files are in a directory that Spark creates for each executor and removes at its end.
 """

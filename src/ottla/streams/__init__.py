@@ -9,8 +9,8 @@ Reading order:
 1. Values and decisions, without Spark: declarations, schemas, settings, description, drawing, failures.
 2. From declarations to DataFrames and queries: inputs, operators, planning, outputs.
 3. Running: runtime, running_query, input_topics, checkpoint_files, checkpoints, loading; commands for the CLI.
-4. What a run reports: progress, batch_reports, slow_tasks, key_samples, status, publishing. observing reads it,
-   diagnosis explains it.
+4. Reports of a run: progress, batch_reports, slow_tasks, key_samples, status, publishing. observing reads them,
+   diagnosis explains them.
 5. resetting: another start; lookup: one key of a table; testing: a pipeline in a test.
 """
 

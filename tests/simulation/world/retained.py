@@ -80,7 +80,7 @@ class Retained:
         self._policies[topic] = set(policy.split(","))
 
     def changes(self, topic: str, policy: str) -> None:
-        """The policy of a topic is about to change. What the former one allowed may have happened, or happens yet."""
+        """The policy of a topic is about to change. Deletions by the former policy may have happened, or happen yet."""
         self._policies[topic] |= set(policy.split(","))
 
     def __contains__(self, topic: str) -> bool:

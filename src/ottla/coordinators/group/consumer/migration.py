@@ -5,8 +5,8 @@ partitions that their leader assigned. A consumer group becomes a classic group 
 and classic members are left, or when a static member of the classic protocol replaces it.
 `group.consumer.migration.policy` may forbid either.
 
-A conversion is one batch that deletes the group of one type and writes the group of the other. What follows happens
-when the batch was appended: the consumer member joins, or the classic members rebalance.
+A conversion is one batch that deletes the group of one type and writes the group of the other. The rest happens when
+the batch was appended: the consumer member joins, or the classic members rebalance.
 """
 
 from __future__ import annotations
