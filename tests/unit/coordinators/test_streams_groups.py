@@ -10,6 +10,7 @@ from ottla.common.errors import ErrorCode
 from ottla.coordinators.group import DeleteGroup, DescribeGroup, FetchOffsets, GroupConfig, ListGroups
 from ottla.coordinators.group.streams.config import StreamsGroupConfig
 from ottla.coordinators.group.streams.events import DescribeStreamsGroup
+from ottla.coordinators.group.streams.member import MemberState
 from ottla.coordinators.group.streams.topics import InternalTopic, Status
 from ottla.protocol.messages import streams_group_heartbeat as h
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -550,3 +551,13 @@ def test_group_is_described_with_its_topology_and_tasks(ready: GroupDriver) -> N
         "Group g is not a classic group.",
     )
     assert len(ready.ask(ListGroups(states=frozenset({"stable"})))) == 1
+
+
+def test_states_of_members_have_the_values_of_kafka() -> None:
+    assert {state.name: state.value for state in MemberState} == {
+        "STABLE": 1,
+        "UNREVOKED_TASKS": 2,
+        "UNRELEASED_TASKS": 3,
+        "UNKNOWN": 127,
+    }
+    assert MemberState.of(9) is MemberState.UNKNOWN

@@ -15,10 +15,10 @@ Endpoint: TypeAlias = tuple[str, int]
 class MemberState(IntEnum):
     """How far a member is on its way to its target assignment. Values are as in Kafka's records."""
 
-    STABLE = 0
-    UNREVOKED_TASKS = 1
+    STABLE = 1
+    UNREVOKED_TASKS = 2
     """It must give up tasks."""
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     """It waits for tasks that others have not given up yet."""
     UNKNOWN = 127
     """A state of a later version of Kafka."""
