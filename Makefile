@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # Workers of `make test`. Half of the tests' time is waiting, so that four workers keep two cores busy.
 WORKERS := 4
 # The tests start thousands of processes. Each one compiles its imports again where the environment forbids bytecode,
-# which doubles the CPU time of a broker's start and triples that of a Python worker of Spark.
+# which doubles the CPU time of a broker's start and triples the time of Spark's Python workers.
 export PYTHONDONTWRITEBYTECODE :=
 # After Ctrl-C (exit code 130) make ends by the signal too, without a message of its own.
 OR_INTERRUPT = || { code=$$?; [ $$code -eq 130 ] && kill -INT $$PPID || exit $$code; }
