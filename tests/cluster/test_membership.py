@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from ottla.broker.server import RESIGN_WITHIN_S
+from ottla.broker.node_metadata import RESIGN_WITHIN_S
 from ottla.clients import Admin
 from ottla.clients.admin import NewTopic
 from ottla.cluster.lost_brokers import WAIT_S

@@ -993,8 +993,8 @@ CRASHES = (
     ),
     Mutation(
         "the directory of the metadata log is locked",
-        "broker/server.py",
-        "                self._metadata_lock.acquire()\n",
+        "broker/node_metadata.py",
+        "        self._lock.acquire()\n",
         "",
         (f"{CHAOS}/test_refused_starts.py::test_directory_of_the_metadata_log_alone_is_locked_too",),
     ),
@@ -1170,9 +1170,9 @@ DISKS = (
     ),
     Mutation(
         "a slow disk does not delay the metadata log",
-        "broker/server.py",
-        "                run_in_thread=self._metadata_threads.run,\n",
-        "                run_in_thread=self._threads.run,\n",
+        "broker/node_metadata.py",
+        "                run_in_thread=self.threads.run,\n",
+        "                run_in_thread=schedulers.flush_threads.run,\n",
         (f"{STORAGE}/test_slow_disk.py::test_metadata_does_not_wait_for_the_flushes_of_many_logs",),
     ),
     Mutation(

@@ -53,7 +53,7 @@ LARGE_CLASSES = {
     "Batch": 26,
     "Membership": 26,
     "HeartbeatMembership": 25,
-    "Node": 24,
+    "Node": 20,
     "PartitionState": 24,
     "ClientConnection": 23,
     "Survey": 22,

@@ -28,36 +28,30 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import Listeners
 from ottla.broker.maintenance import MaintenanceTasks
+from ottla.broker.node_metadata import NodeMetadata
 from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, NEEDED_AT_FAILOVER
-from ottla.cluster.config_rules import BrokerConfigRules
 from ottla.cluster.controller_log import log_changes
 from ottla.cluster.metadata.log import MetadataShell
-from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
-from ottla.cluster.metadata.snapshotting import MetadataLogSettings
+from ottla.cluster.metadata.options import NodeIdentity
 from ottla.cluster.node.bootstrap import Bootstrap
 from ottla.cluster.node.cordoning import report_to_itself
 from ottla.cluster.node.directories import close_unopened, directory_id, missing_directories, open_directories
 from ottla.cluster.node.membership import Membership
-from ottla.cluster.node.quorum_settings import quorum_settings
 from ottla.cluster.node.registration import registration
 from ottla.cluster.node.schedulers import FlushThreads, Schedulers
 from ottla.cluster.node.waiting import NodeStoppedError, completed, finished
-from ottla.cluster.quorum.transport import ChannelTransport
 from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.work import Worker
 from ottla.config import BrokerConfig
-from ottla.controller import ControllerSettings
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.creation import removed_if_refused
-from ottla.log.storage import DirectoryLock
 from ottla.metadata.image import MetadataImage
 from ottla.network.connection import Connection, Dispatch
 from ottla.network.limits import Limits
 from ottla.network.server import Server
 from ottla.partitions.replication.replication import Replication
 from ottla.protocol.messages.broker_registration import BrokerRegistrationRequest
-from ottla.raft import QuorumConfig
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +59,6 @@ ANSWER_WITHIN_S = 2.0
 CLOSE_WITHIN_S = 1.0
 # How long a clean stop waits until other nodes lead this node's partitions, and until the quorum has another leader.
 LEAVE_WITHIN_S = 60.0
-RESIGN_WITHIN_S = 3.0
 
 
 async def serve(
@@ -118,16 +111,10 @@ class Node:
         self._loop = asyncio.get_running_loop()
         worker = Worker(clock, self._loop.call_soon)
         self._schedulers = Schedulers(FlushThreads(self._loop), self._loop.call_later, worker)
-        # The metadata log must not wait for the flushes of a thousand logs: one thread syncs it, one writes snapshots.
-        self._metadata_threads = FlushThreads(self._loop, 2)
+        self._metadata = NodeMetadata(config, clock, self.files)
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
         self._logs: LogManager | None = None
-        # The lock of a directory that has the metadata log alone; the log manager locks the others.
-        self._metadata_lock = DirectoryLock(config.metadata_log_dir)
-        self._metadata: MetadataShell | None = None
-        self._quorum: QuorumConfig | None = None
-        self._transport: ChannelTransport | None = None
         self._membership: Membership | None = None
         self._replication: Replication | None = None
         self.network: Server | None = None
@@ -150,10 +137,11 @@ class Node:
         logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
         self._logs, cluster_id = self._claim()
         node = NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir))
-        self._metadata = metadata = self._open_metadata(node)
+        controllers = self._listeners.advertised_controllers
+        metadata = self._metadata.open(node, controllers, self._schedulers, lambda error: self._give_up(str(error)))
         self.broker = create_broker(config, node, metadata, self._logs, self.clock, self._schedulers)
-        self.broker.endpoints.controllers = self._listeners.advertised_controllers
-        if self._quorum is not None or config.controller_listeners:
+        self.broker.endpoints.controllers = controllers
+        if self._metadata.quorum is not None or config.controller_listeners:
             self._membership = create_membership(self.broker, self._give_up)
             # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
             self._dispatcher.preload(NEEDED_AT_FAILOVER)
@@ -181,10 +169,8 @@ class Node:
         """
         config, run = self.config, self._schedulers.flush_threads.run
         with removed_if_refused(self.files, config.directories), ExitStack() as refused:
-            if config.metadata_log_dir not in config.log_dirs:
-                self.files.make_directory(config.metadata_log_dir)
-                self._metadata_lock.acquire()
-                refused.callback(self._metadata_lock.release)
+            if self._metadata.claim():
+                refused.callback(self._metadata.unlock)
             logs, cluster_id = open_directories(config, self.clock, self.files, run, self._directory_failed)
             refused.callback(close_unopened, self.files, logs)
             self._listeners.bind()
@@ -199,29 +185,6 @@ class Node:
         if not metadata.is_active_controller:
             return False
         return self._membership is None or metadata.image.brokers.keys() <= {self.config.node_id}
-
-    def _open_metadata(self, node: NodeIdentity) -> MetadataShell:
-        config = self.config
-        self._quorum = quorum_settings(config, node, self._listeners.advertised_controllers)
-        if self._quorum is not None:
-            self._transport = ChannelTransport(config.node_id)
-        return MetadataShell.open(
-            config.metadata_log_dir,
-            node,
-            BrokerConfigRules(config),
-            self.clock,
-            MetadataOptions(
-                settings=MetadataLogSettings.from_config(config),
-                controller_settings=ControllerSettings.from_config(config),
-                files=self.files,
-                run_in_thread=self._metadata_threads.run,
-                on_failure=lambda error: self._give_up(str(error)),
-                quorum=self._quorum,
-                transport=self._transport,
-                call_later=self._loop.call_later,
-                worker=self._schedulers.worker,
-            ),
-        )
 
     def _start_controller(self, metadata: MetadataShell) -> None:
         """Follow the metadata; the other parts of a broker stay unused."""
@@ -378,17 +341,13 @@ class Node:
 
     async def _leave(self) -> None:
         """Move the leadership of partitions and of the quorum to other nodes, if there are any. Bounded."""
-        if self._metadata is None or not self._started:
+        metadata = self._metadata.shell
+        if metadata is None or not self._started:
             return
         lifecycle = self._membership.lifecycle if self._membership is not None else None
-        if (
-            lifecycle is not None
-            and self._has_successors(self._metadata)
-            and self.config.bool("controlled.shutdown.enable")
-        ):
+        if lifecycle is not None and self._has_successors(metadata) and self.config.bool("controlled.shutdown.enable"):
             await finished(lifecycle.shut_down(), LEAVE_WITHIN_S)
-        if self._quorum is not None:
-            await finished(self._metadata.quorum.shut_down(), RESIGN_WITHIN_S)
+        await self._metadata.resign()
 
     def _has_successors(self, metadata: MetadataShell) -> bool:
         """Whether a controller can move leaderships to another broker: the last nodes of a cluster must not wait."""
@@ -424,20 +383,15 @@ class Node:
             self.broker.close()
         self._listeners.close()
         self._schedulers.flush_threads.close()
-        self._metadata_threads.close()
-        epoch = -1
-        if self._metadata is not None:
-            registered = self._metadata.image.brokers.get(self.config.node_id)
-            epoch = registered.epoch if registered is not None else -1
-            self._metadata.close()
-        if self._transport is not None:
-            await self._transport.aclose(CLOSE_WITHIN_S)
+        metadata = self._metadata.shell
+        registered = metadata.image.brokers.get(node_id) if metadata is not None else None
+        await self._metadata.close()
         if self._logs is not None:
             if self._started and clean and self.config.roles.is_broker:
-                self._logs.close(epoch)
+                self._logs.close(registered.epoch if registered is not None else -1)
             elif clean and not self._loaded:
                 close_unopened(self.files, self._logs)
             else:
                 self._logs.abandon()
-        self._metadata_lock.release()
+        self._metadata.unlock()
         logger.info("[%s id=%d] shut down completed", self._kind, node_id)

@@ -79,9 +79,9 @@ class NodeOnDisk:
         self.problem: BaseException | None = None
         self.stopping = asyncio.Event()
         self.node = Node(self.config, self.clock, self.stopping, files=files)
-        for threads in (self.node._schedulers.flush_threads, self.node._metadata_threads):
+        for threads in (self.node._schedulers.flush_threads, self.node._metadata.threads):
             threads.close()
-        self.node._schedulers.flush_threads = self.node._metadata_threads = InlineThreads()  # type: ignore[assignment]
+        self.node._schedulers.flush_threads = self.node._metadata.threads = InlineThreads()  # type: ignore[assignment]
 
     async def start(self) -> None:
         asyncio.get_running_loop().set_exception_handler(self._note_problem)
@@ -112,9 +112,10 @@ class NodeOnDisk:
         if node._started:
             node.broker.coordinators.close()
         node._listeners.close()
-        if node._metadata is not None:
-            node._metadata._phase = Phase.CLOSED
-            node._metadata.log.abandon()
+        metadata = node._metadata.shell
+        if metadata is not None:
+            metadata._phase = Phase.CLOSED
+            metadata.log.abandon()
         if node._logs is not None:
             node._logs.abandon()
         await asyncio.sleep(0)

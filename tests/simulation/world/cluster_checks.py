@@ -70,7 +70,7 @@ class ClusterChecks:
     def after_event(self, run: NodeRun) -> None:
         """Check what one event of a node changed."""
         node = run.node
-        metadata = node._metadata if node is not None else None
+        metadata = node._metadata.shell if node is not None else None
         if node is None or metadata is None:
             return
         if metadata.quorum.failure is None:  # otherwise it may not be on disk, and nothing is sent
@@ -122,8 +122,8 @@ class ClusterChecks:
             assert known is None or known == image, history.fail(problem)
             return
         before = history.image
-        assert node._metadata is not None
-        history.committed(history.end, history.entries(node._metadata.log, end), image)
+        assert node._metadata.shell is not None
+        history.committed(history.end, history.entries(node._metadata.shell.log, end), image)
         for topic_id, topic in image.topics_by_id.items():
             known_topic = before.topics_by_id.get(topic_id)
             for index, partition in topic.partitions.items():

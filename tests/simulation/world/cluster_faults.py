@@ -260,7 +260,9 @@ class ClusterFaults:
 
     def _voters(self) -> list[int]:
         """The voters of the latest epoch, as a running node knows them."""
-        cores = [node._metadata.raft for node in self.cluster.running().values() if node._metadata is not None]
+        cores = [
+            node._metadata.shell.raft for node in self.cluster.running().values() if node._metadata.shell is not None
+        ]
         if not cores:
             return sorted(self.cluster.voters.ids)
         return sorted(max(cores, key=lambda core: core.epoch).voters.ids)
