@@ -3249,7 +3249,7 @@ CONTROLLER = (
     Mutation(
         "a node of a running cluster does not stop because controllers have another cluster id",
         "cluster/quorum/replica.py",
-        "        if not self._had_leader:\n            self.fail",
+        "        if not self._reported.had_leader:\n            self.fail",
         "        if True:\n            self.fail",
         (f"{UNIT}/cluster/quorum/test_quorum.py::test_node_of_a_running_cluster_does_not_stop_because_of_strangers",),
     ),

@@ -62,7 +62,6 @@ LARGE_CLASSES = {
     "Cluster": 20,
     "Columns": 20,
     "Connection": 19,
-    "Replica": 20,
     "Group": 19,
     "ShareCore": 19,
     "QuorumState": 18,

@@ -106,6 +106,26 @@ class ReplicaParts:
     call_later: CallLater | None = None
 
 
+class _Events:
+    """The events that wait for the present step, each with the response that it reports, if any."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[e.Event, Message | None]] = deque()
+        self.is_stepping = False
+        self.response: Message | None = None
+        """The response of the present event, for the effects that append its records."""
+
+
+class _Reported:
+    """The state of the quorum that the owner and the log lines reported last."""
+
+    def __init__(self) -> None:
+        self.led_epoch: int | None = None
+        self.had_leader = False
+        self.leader: object = None
+        self.transition: object = None
+
+
 class Replica:
     """This node's replica of the metadata log. Not thread safe: use it on the event loop."""
 
@@ -123,14 +143,8 @@ class Replica:
         self._watch = LeaderWatch(parts.clock)
         self._timer = DeadlineTimer(parts.clock, parts.call_later, self.wake)
         self._fetching: FetchedSnapshot | None = None
-        # The response that the present event reports, for the effects that append its records.
-        self._response: Message | None = None
-        self._is_stepping = False
-        self._events: deque[tuple[e.Event, Message | None]] = deque()
-        self._led_epoch: int | None = None
-        self._had_leader = False
-        self._known_leader: object = None
-        self._transition: object = None
+        self._events = _Events()
+        self._reported = _Reported()
         self._stopped: Completion[None] | None = None
         self._closed = False
 
@@ -177,7 +191,7 @@ class Replica:
 
     def _strangers_found(self, problem: str) -> None:
         """Stop, unless this node is in a cluster already: then others have the wrong cluster id."""
-        if not self._had_leader:
+        if not self._reported.had_leader:
             self.fail(KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, problem))
 
     def wake(self) -> None:
@@ -259,27 +273,27 @@ class Replica:
 
     def _post(self, event: e.Event, response: Message | None = None) -> None:
         """Handle an event from outside, after the present step."""
-        self._events.append((event, response))
-        if not self._is_stepping:
+        self._events.waiting.append((event, response))
+        if not self._events.is_stepping:
             self._handle_events()
 
     def _step(self, event: e.Event) -> None:
         """Report the outcome of an effect, or an append of this leader, at once."""
-        if self._is_stepping:
+        if self._events.is_stepping:
             self._safely(partial(self._run, event))
         else:
             self._post(event)
 
     def _handle_events(self) -> None:
-        self._is_stepping = True
+        self._events.is_stepping = True
         try:
-            while self._events and not self._has_stopped:
-                event, self._response = self._events.popleft()
+            while self._events.waiting and not self._has_stopped:
+                event, self._events.response = self._events.waiting.popleft()
                 self._safely(partial(self._run, event))
-                self._response = None
+                self._events.response = None
                 self._safely(self._settle)
         finally:
-            self._is_stepping = False
+            self._events.is_stepping = False
         if not self._has_stopped:
             self._timer.set(self.core.deadline_ms)
 
@@ -298,7 +312,7 @@ class Replica:
         except ShortageError as error:
             # A leader that cannot append its own records must not stay the leader.
             logger.warning("Resigning as the leader of the metadata quorum: %s", error)
-            self._events.append((e.ResignRequested(self.core.epoch), None))
+            self._events.waiting.append((e.ResignRequested(self.core.epoch), None))
         except KafkaError as error:
             self.fail(error)
         except OSError as error:
@@ -310,9 +324,9 @@ class Replica:
     def _run(self, event: e.Event) -> None:
         core = self.core
         effects = core.step(event, self._clock.monotonic_ms())
-        if self._led_epoch is not None and not (core.is_leader and core.epoch == self._led_epoch):
+        if self._reported.led_epoch is not None and not (core.is_leader and core.epoch == self._reported.led_epoch):
             # Before any effect: records that a later leader commits must not complete this leader's operations.
-            self._led_epoch = None
+            self._reported.led_epoch = None
             self._owner.leadership_lost()
         for effect in effects:
             if self.failure is not None:
@@ -322,19 +336,19 @@ class Replica:
     def _settle(self) -> None:
         """After a step: report a won election, then a changed leader."""
         core = self.core
-        if core.is_leader and self._led_epoch is None:
-            self._led_epoch = core.epoch
+        if core.is_leader and self._reported.led_epoch is None:
+            self._reported.led_epoch = core.epoch
             self._owner.leadership_won()
         transition = (core.role, core.epoch, core.election.leader_id)
-        if transition != self._transition:
-            self._transition = transition
+        if transition != self._reported.transition:
+            self._reported.transition = transition
             level = logging.DEBUG if core.role in _TRANSIENT else logging.INFO
             text = "[RaftManager id=%d] Completed transition to %s in epoch %d, leader %d"
             logger.log(level, text, core.node_id, core.role.value, core.epoch, core.election.leader_id)
-        known = (core.leader, self._led_epoch)
-        if known != self._known_leader:
-            self._known_leader = known
-            self._had_leader = self._had_leader or core.leader is not None
+        known = (core.leader, self._reported.led_epoch)
+        if known != self._reported.leader:
+            self._reported.leader = known
+            self._reported.had_leader = self._reported.had_leader or core.leader is not None
             self._owner.leader_changed()
         if self._stopped is not None and core.may_stop:
             self._stopped.complete(None)
@@ -374,10 +388,10 @@ class Replica:
 
     def _append_fetched(self) -> None:
         """Append the batches of the response. Without an append, the core fetches again at its next deadline."""
-        assert self._response is not None, "records are appended only from a response"
+        assert self._events.response is not None, "records are appended only from a response"
         log = self.log
         try:
-            records = wire_responses.records_of(self._response)
+            records = wire_responses.records_of(self._events.response)
             batches = list(fetched_batches(records, log.log_end_offset, self.core.epoch))
         except (KafkaError, DecodeError) as error:
             logger.warning("Rejecting records of the metadata leader: %s", error)
@@ -405,8 +419,8 @@ class Replica:
                 self._fetching = FetchedSnapshot(self.log, snapshot)
             case e.AppendSnapshot(position=position):
                 assert self._fetching is not None, "a part without a snapshot"
-                assert self._response is not None, "a part without a response"
-                self._fetching.append(position, wire_responses.records_of(self._response))
+                assert self._events.response is not None, "a part without a response"
+                self._fetching.append(position, wire_responses.records_of(self._events.response))
             case e.LoadSnapshot(snapshot=snapshot):
                 self._load_snapshot(snapshot)
             case _:
