@@ -52,7 +52,8 @@ class Mutation(NamedTuple):
 
 
 CLUSTER_SEED = "tests/simulation/test_cluster.py::test_cluster_keeps_its_promises"
-CLEANED_SEED = "tests/simulation/test_cleaned_logs.py::test_cleaned_logs_keep_what_they_must"
+CLEANED = "tests/simulation/test_cleaned_replicas.py::test_cleaned_replicas_keep_what_they_must"
+CLEANED_SEEDS = (("OTTLA_SEEDS", "60"),)
 MANY_SEEDS = (("OTTLA_SEEDS", "100"),)
 # A seed of the whole cluster repeats only if sets of names have the same order.
 CLUSTER_SEEDS = (("OTTLA_SEEDS", "20"), ("PYTHONHASHSEED", "0"))
@@ -1045,6 +1046,82 @@ DISKS = (
         "sum(s.file.size for s in dirty if s.base_offset < end),",
         "sum(s.file.size for s in dirty if first_dirty <= s.base_offset < end),",
         (f"{STORAGE}/test_cleaner.py::test_rest_of_a_segment_is_cleaned",),
+    ),
+    Mutation(
+        "recovery of a replica of a compacted log accepts gaps between segments",
+        "log/recovery.py",
+        "            return True\n        return cut\n",
+        "            return True\n        return cut or end < following\n",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "retention deletes nothing above the high watermark",
+        "log/retention.py",
+        "                high_watermark < end\n",
+        "                high_watermark < 0\n",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "retention by size is for topics with the policy delete",
+        "log/retention.py",
+        "if config.deletes and config.retention_bytes",
+        "if config.retention_bytes",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "compaction leaves what is not committed",
+        "log/cleaner.py",
+        "min(log.last_stable_offset, segments",
+        "min(log.log_end_offset, segments",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "a move copies the last records of a log",
+        "partitions/replication/directory_moves.py",
+        "if future.log_end_offset >= log.log_end_offset:",
+        "if size >= 0:",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "a copy drops what its log does not have",
+        "partitions/replication/directory_moves.py",
+        "if self._logs.align(log, future):",
+        "if self._logs.align(log, future) and not log:",
+        (CLEANED,),
+        CLEANED_SEEDS,
+    ),
+    Mutation(
+        "a copy has the leader epochs of its log",
+        "log/moves.py",
+        "            future.epochs.take_over(log.epochs, future.log_end_offset)\n",
+        "",
+        (f"{STORAGE}/test_moves.py::test_copy_of_a_compacted_log_knows_where_each_epoch_began",),
+    ),
+    Mutation(
+        "a copy has the last batch of its log",
+        "log/moves.py",
+        "self._was_truncated(log, future) and lacks_last_batch(log, future)",
+        "self._was_truncated(log, future) and not log",
+        (f"{STORAGE}/test_moves.py::test_copy_drops_records_of_which_its_compacted_log_has_no_trace",),
+    ),
+    Mutation(
+        "a copy has the topic id of its log",
+        "log/moves.py",
+        "        if future.topic_id != log.topic_id:",
+        "        if not log:",
+        (f"{STORAGE}/test_moves.py::test_copy_that_lost_its_topic_id_gets_it_from_its_log",),
+    ),
+    Mutation(
+        "compacted segments are on disk before the cleaner's checkpoint",
+        "log/cleaner.py",
+        "        log.files.fsync_directory(log.directory)\n",
+        "",
+        (f"{STORAGE}/test_cleaner.py::test_power_cut_after_a_cleaning_leaves_nothing_dirty_below_its_checkpoint",),
     ),
     Mutation(
         "a swap that fails takes the directory offline",

@@ -196,6 +196,59 @@ def test_log_moves_with_its_producers_and_its_log_start(tmp_path: Path) -> None:
     assert reopened.log_start_offset == 21
 
 
+def test_copy_of_a_compacted_log_knows_where_each_epoch_began(tmp_path: Path) -> None:
+    """A follower with other records at 3 and 4 must truncate them, although no batch shows that epoch 2 began there."""
+    logs = opened(homes_in(tmp_path))
+    moves = LogMoves(logs)
+    log = logs.create(A, TOPIC_ID, SMALL)
+    for number in range(3):
+        append(log, batch(b"%d" % number), epoch=1)
+    log.epochs.assign(2, 3)
+    log.roll(offset=5)
+    append(log, batch(b"5"), epoch=2)
+    future = moves.begin(log, other_directory(logs, log))
+    complete(moves, log, future)
+    assert future.offset_for_leader_epoch(1) == (1, 3)
+    logs.abandon()
+    reopened = opened(homes_in(tmp_path)).get(A)
+    assert reopened is not None
+    assert reopened.offset_for_leader_epoch(1) == (1, 3)
+
+
+def test_copy_that_lost_its_topic_id_gets_it_from_its_log(tmp_path: Path) -> None:
+    logs = opened(homes_in(tmp_path))
+    log = logs.create(A, TOPIC_ID, SMALL)
+    append(log, batch(b"first"))
+    log.flush()
+    future = LogMoves(logs).begin(log, other_directory(logs, log))
+    logs.abandon()
+    Path(future.directory, "partition.metadata").unlink()  # as a power cut does
+    logs = opened(homes_in(tmp_path))
+    log, future = logs.get(A), logs.futures[A]  # type: ignore[assignment]
+    complete(LogMoves(logs), log, future)
+    assert future.topic_id == TOPIC_ID
+    logs.abandon()
+    reopened = opened(homes_in(tmp_path)).get(A)
+    assert reopened is not None
+    assert reopened.topic_id == TOPIC_ID
+
+
+def test_copy_drops_records_of_which_its_compacted_log_has_no_trace(tmp_path: Path) -> None:
+    """The log was truncated to 3 and got the batch at 5 next, which does not show that epoch 2 began at 3."""
+    logs = opened(homes_in(tmp_path))
+    moves = LogMoves(logs)
+    log = logs.create(A, TOPIC_ID, SMALL)
+    for number in range(4):
+        append(log, batch(b"%d" % number), epoch=1)
+    future = moves.begin(log, other_directory(logs, log))
+    copy_all(moves, log, future)
+    log.truncate_to(3)
+    log.roll(offset=5)
+    append(log, batch(b"5"), epoch=2)
+    complete(moves, log, future)
+    assert values(future) == [b"0", b"1", b"2", b"5"]
+
+
 def test_copy_is_truncated_with_its_log(tmp_path: Path) -> None:
     logs = opened(homes_in(tmp_path))
     moves = LogMoves(logs)

@@ -328,6 +328,8 @@ class Cleaner:
             logger.info("Cleaner 0: Swapping in cleaned segment %s for segment(s) %s in log %s", new, old, log)
             log.replace_segments(old, [new])
             pending.remove(group[0])
+        # A power cut must not bring back the old segments after the checkpoint has named them clean.
+        log.files.fsync_directory(log.directory)
         log.segments.cleaned_to = result.end_offset
         self.manager.checkpoint_cleaned(log)
         logger.info("%s", _summary(log, first_dirty, result))

@@ -113,6 +113,16 @@ class LeaderEpochs:
         elif len(before) > 1:
             self._replace(self._entries[len(before) - 1 :])
 
+    def take_over(self, other: "LeaderEpochs", end_offset: int) -> None:
+        """Use the entries of the log whose records up to `end_offset` were copied.
+
+        The batches of a compacted log no longer show where each epoch began: a follower that has other records there
+        would not truncate them.
+        """
+        entries = [e for e in other.entries if e.start_offset < end_offset]
+        if entries != self._entries:
+            self._replace(entries)
+
     def clear(self) -> None:
         """Remove all entries."""
         self._replace([])

@@ -22,12 +22,13 @@ from __future__ import annotations
 import logging
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import TopicPartition
 from ottla.log.directory import LogDirectory
 from ottla.log.follower import append_as_follower, restart_at
 from ottla.log.log import Log
 from ottla.log.manager import LogManager
 from ottla.log.planned import create_files
-from ottla.log.relocation import divergence, future_name, remove_mark, rename_log, write_mark
+from ottla.log.relocation import divergence, future_name, lacks_last_batch, remove_mark, rename_log, write_mark
 from ottla.log.salvage import copy_all
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class LogMoves:
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
+        # For each copy: how often its log had been truncated when both were compared.
+        self._compared: dict[TopicPartition, tuple[Log, int]] = {}
 
     def begin(self, log: Log, directory: LogDirectory) -> Log:
         """Create an empty copy. Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION; ShortageError."""
@@ -62,6 +65,7 @@ class LogMoves:
     def discard(self, future: Log) -> None:
         """Give up a move, and delete its copy."""
         self._manager.futures.pop(future.topic_partition, None)
+        self._compared.pop(future.topic_partition, None)
         future.abandon()
         directory = future.log_directory
         if directory.online:
@@ -69,15 +73,29 @@ class LogMoves:
 
     def align(self, log: Log, future: Log) -> bool:
         """Drop records of the copy that the log does not have; whether that requires a `flush` before `copy_some`."""
+        if future.topic_id != log.topic_id:  # a power cut took its file
+            try:
+                future.adopt(log.topic_id)
+            except OSError as error:
+                future.context.fail(error, "write the topic id of")
         offset = divergence(log, future)
         if offset is not None and offset < future.log_end_offset:
             future.truncate_to(offset, sync=False)
-        elif future.log_end_offset < log.log_start_offset:
+        elif future.log_end_offset < log.log_start_offset or (
+            self._was_truncated(log, future) and lacks_last_batch(log, future)
+        ):
             restart_at(future, log.log_start_offset)
         else:
             return False
         self._manager.checkpoint_recovery_points([future.log_directory])
         return True
+
+    def _was_truncated(self, log: Log, future: Log) -> bool:
+        """Whether the log may have been truncated since the last call, which a restart hides."""
+        now = future, log.segments.unsynced.truncations
+        known = self._compared.get(log.topic_partition)
+        self._compared[log.topic_partition] = now
+        return known != now
 
     @staticmethod
     def copy_some(log: Log, future: Log, max_bytes: int) -> int:
@@ -91,6 +109,7 @@ class LogMoves:
             size = append_as_follower(future, data, _LAST_EPOCH, log.context.clock.wall_ms())
             if not data:  # the log ends with a gap, and so must the copy: no record gets an offset twice
                 future.roll(offset=log.log_end_offset)
+            future.epochs.take_over(log.epochs, future.log_end_offset)
         future.high_watermark = log.high_watermark
         future.advance_start(min(log.log_start_offset, future.high_watermark), "leader offset increment")
         return size
@@ -114,6 +133,7 @@ class LogMoves:
             rename_log(future, path)
         except OSError as error:
             future.context.fail(error, "rename")
+        self._compared.pop(log.topic_partition, None)
         self._manager.adopt_future(future)
         self._manager.retiring.add(log.directory)
         future.reconfigure(log.config)

@@ -18,6 +18,7 @@ from ottla.log.directory import LogDirectory
 from ottla.log.directory_names import FUTURE_SUFFIX, marked_name, parse_name
 from ottla.log.files import Files
 from ottla.log.storage import StorageError
+from ottla.records import read_header
 from ottla.replication.follower import EpochEnd, truncation_offset
 
 if TYPE_CHECKING:
@@ -128,3 +129,21 @@ def divergence(log: Log, future: Log) -> int | None:
     if found.epoch >= epoch and found.end_offset >= end:
         return None
     return truncation_offset(found, future)
+
+
+def lacks_last_batch(log: Log, future: Log) -> bool:
+    """Whether the log has another batch, or none, where the copy has its last one.
+
+    `divergence` does not notice it if compaction removed the batches that show where the next epoch began. The log is
+    not compacted while it moves, so that it has each batch of the copy.
+    """
+    last = future.log_end_offset - 1
+    if last < max(log.log_start_offset, future.log_start_offset):
+        return False
+    copied, own = future.read(last, 1, last + 1), log.read(last, 1, log.log_end_offset)
+    if not copied:  # the copy ends with a gap, as the log did
+        return False
+    if not own:
+        return True
+    wanted, found = read_header(copied), read_header(own)
+    return (wanted.base_offset, wanted.partition_leader_epoch) != (found.base_offset, found.partition_leader_epoch)

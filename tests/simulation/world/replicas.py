@@ -7,7 +7,7 @@ decoded; they take random times, and a cut link or a killed node loses them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,9 @@ from ottla.common.work import Worker
 from ottla.config import BrokerConfig, TopicResolver
 from ottla.controller.partition_change import ChangeRules, Election, Target, partition_change
 from ottla.log import Log, LogConfig, LogManager
+from ottla.log.storage import MetaProperties, write_meta
 from ottla.metadata.delta import changed_partition
+from ottla.metadata.image import TOPIC as TOPIC_RESOURCE
 from ottla.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from ottla.network.closing_order import ClosedFirst
 from ottla.network.errors import ConnectionClosed
@@ -28,6 +30,7 @@ from ottla.partitions.fetch_session import FetchSessionCache
 from ottla.partitions.partition import Partition
 from ottla.partitions.partitions import Partitions, PartitionsPorts
 from ottla.partitions.replication.alter_partitions import AlterPartitions
+from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.quotas import ReplicationQuotas
@@ -46,7 +49,16 @@ from tests.unit.broker.harness import Connection, ManualLoop, Threads
 TOPIC, TOPIC_ID = "replicated", b"t" * 16
 FETCHED_MS, LAG_MS = 100, 2_000
 SETTINGS = FetchSettings(wait_max_ms=FETCHED_MS, max_bytes=400, response_max_bytes=1_000, backoff_ms=50)
+NO_SETTINGS: Mapping[str, object] = {}
 HANDLERS: dict[int, Any] = {1: fetch, 2: list_offsets}
+
+
+def settle_as(done: Completion[None], other: Completion[None]) -> None:
+    """Complete `done` with the outcome of `other`."""
+    if other.error is None:
+        done.complete(None)
+    else:
+        done.fail(other.error)
 
 
 class Context:
@@ -119,11 +131,16 @@ class ReplicaNode:
     def __init__(self, world: ReplicaWorld, node_id: int) -> None:
         self.world, self.node_id = world, node_id
         self.disk = SimulatedDisk(world.random.randrange(1 << 30))
+        for number, path in enumerate(world.directories, 1):
+            self.disk.make_directory(path)
+            write_meta(self.disk, path, MetaProperties("simulated", node_id, bytes([number] * 16)))
         self.clock = world.loop
         self.channels: list[Channel] = []
         self.up = False
         self.generation = 0
         self.image = MetadataImage()
+        self.known = world.image
+        """The metadata that this node knew last; a restarted node begins with it."""
         self.config = BrokerConfig(
             {"node.id": str(node_id), "log.dirs": "/unused", "listeners": "PLAINTEXT://127.0.0.1:0"}
         )
@@ -133,22 +150,20 @@ class ReplicaNode:
         self.up, self.generation = True, self.generation + 1
         self.channels = []
         self.image = MetadataImage()
-        self.logs = LogManager(["/logs"], world.loop, LogConfig(segment_bytes=2_000), files=self.disk)
+        config = LogConfig.from_topic_config(self.values)
+        self.logs = LogManager(world.directories, world.loop, config, files=self.disk)
         for directory in self.logs.log_directories():
             directory.lock.acquire = lambda: None  # type: ignore[method-assign]
             directory.lock.release = lambda: None  # type: ignore[method-assign]
-        self.logs.load(lambda _: LogConfig(segment_bytes=2_000))
+        # As a node, which reads the metadata of its last run first.
+        self.logs.load(lambda _: config)
         self.schedulers = SimpleNamespace(worker=Worker(world.loop))
         self.settings = SimpleNamespace(current=self.config)
         self.endpoints = SimpleNamespace(address=lambda _node_id, _listener: None)
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
         self.connections = SimpleNamespace(followers=ClosedFirst())
         self.replication_quotas = ReplicationQuotas(self.config, lambda: self.config, world.loop)
-        resolver = TopicResolver({}, {}, self.config)
-        values = {name: entry.value for name, entry in resolver.resolve({}).items()}
-        values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
-        values["min.insync.replicas"] = world.min_isr
-        ports = PartitionsPorts(self.node_id, self.logs, world.loop, lambda _: values, Threads().run)
+        ports = PartitionsPorts(self.node_id, self.logs, world.loop, lambda _: self.values, Threads().run)
         self.partitions = Partitions(ports)
         self.partitions.cluster.lag_time_max_ms = LAG_MS
         generation = self.generation
@@ -174,7 +189,29 @@ class ReplicaNode:
         )
         self.partitions.send_proposal = self.alter.propose
         self.partitions.listen(self.fetchers)
+        quota = self.replication_quotas.moves
+
+        def after_a_pause(delay_s: float, callback: Callable[[], object]) -> Any:
+            return call_later(delay_s + world.random.choice((0, 0.002, 0.05)), callback)
+
+        def in_thread(work: Callable[[], object]) -> Completion[None]:
+            done: Completion[None] = Completion()
+            after_a_pause(0, lambda: Threads().run(work).on_done(lambda each: settle_as(done, each)))
+            return done
+
+        ports = MovePorts(self.node_id, self.logs, self.partitions, after_a_pause, in_thread, lambda: self.image, quota)
+        self.moves = DirectoryMoves(ports)
+        self.moves.start()
         self.learn(world.image)
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The topic's settings in the metadata that this node knows."""
+        values = {name: entry.value for name, entry in TopicResolver({}, {}, self.config).resolve({}).items()}
+        values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
+        values |= {"min.insync.replicas": self.world.min_isr, **self.world.settings}
+        policy = self.known.config(TOPIC_RESOURCE, TOPIC).get("cleanup.policy")
+        return values | ({"cleanup.policy": policy.split(",")} if policy is not None else {})
 
     def kill(self, *, loses_page_cache: bool) -> None:
         self.up = False
@@ -189,6 +226,7 @@ class ReplicaNode:
     def learn(self, image: MetadataImage) -> None:
         if image.offset > self.image.offset:
             old, self.image = self.image, image
+            self.known = image
             self.partitions.publish(old if old.offset >= 0 else None, image)
 
     @property
@@ -235,19 +273,29 @@ class _Controller:
 class ReplicaWorld:
     """Three nodes, one partition, one seed."""
 
-    def __init__(self, seed: int, *, min_isr: int = 1) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        min_isr: int = 1,
+        settings: Mapping[str, object] = NO_SETTINGS,
+        directories: Sequence[str] = ("/logs",),
+    ) -> None:
+        """`settings` of the topic, with typed values."""
         self.random = Random(seed)
+        self.settings, self.directories = settings, directories
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.loop = ManualLoop()
         self.min_isr = min_isr
         self.cut: set[int] = set()
         """Nodes whose connections to the others are cut."""
         self.acknowledged: dict[bytes, int] = {}
         self.written = 0
+        self.image = MetadataImage()
         self.nodes = {node_id: ReplicaNode(self, node_id) for node_id in (1, 2, 3)}
         self.fenced: set[int] = set()
         self.epochs = dict.fromkeys(self.nodes, 1)
         self.partition = PartitionImage((1, 2, 3), (1, 2, 3), 1, 0, 0)
-        self.image = MetadataImage()
         self.publish()
         for node in self.nodes.values():
             node.start()
@@ -272,11 +320,17 @@ class ReplicaWorld:
             brokers=brokers,
             topics_by_name={TOPIC: topic},
             topics_by_id={TOPIC_ID: topic},
+            configs=self.configs,
         )
         self.image = image
         for node in self.nodes.values():
             if node.up and node.node_id not in self.cut:
                 self.later(lambda node=node, generation=node.generation: self._tell(node, generation, image))  # type: ignore[misc]
+
+    def set_policy(self, policy: str) -> None:
+        """Alter cleanup.policy."""
+        self.configs = {(TOPIC_RESOURCE, TOPIC): {"cleanup.policy": policy}}
+        self.publish()
 
     def _tell(self, node: ReplicaNode, generation: int, image: MetadataImage) -> None:
         if node.up and node.generation == generation and node.node_id not in self.cut:

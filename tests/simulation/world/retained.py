@@ -68,6 +68,9 @@ class Retained:
         self._cluster = checks.cluster
         self._policies: dict[str, set[str]] = {}
         self._retention_bytes: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+        """The highest log start of a leader by partition: records before it are deleted, even if a crash brings back
+        some of them."""
         self._seen: dict[NodeRun, dict[TopicPartition, Seen]] = {}
         self.cleanings = self.deletions = 0
         """How often a log was compacted, and lost its first segments."""
@@ -105,6 +108,8 @@ class Retained:
         own = entries(log, max(start, log_start), end)
         for offset, entry in own.items():
             wanted = known.records[offset]
+            if offset < self._starts.get(known.name, 0):
+                continue
             assert wanted in {UNKNOWN, (entry.epoch, entry.value)}, fail(
                 f"{who} of {known.name} has {entry} at offset {offset}, not {wanted}"
             )
@@ -148,6 +153,8 @@ class Retained:
 
     def _check_size(self, node: Node, topic: str, name: TopicPartition, log: Log) -> None:
         is_leader = any(partition.topic_partition == name for partition in node.broker.partitions)
+        if is_leader:
+            self._starts[str(name)] = max(self._starts.get(str(name), 0), log.log_start_offset)
         least = self._retention_bytes[topic]
         assert not is_leader or log.size >= least, self._cluster.fail(
             f"retention of {name} on {node.config.node_id} leaves {log.size} of {least} bytes"
