@@ -200,7 +200,6 @@ class ClusterView:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Return the node id of the leader; None if the partition or its leader is unknown."""
         view = self.topics.get(topic)  # without a call of `partition`, because this runs for every request
         known = None if view is None else view.partitions.get(partition)
         return None if known is None or known.leader == NO_NODE else known.leader
@@ -211,12 +210,10 @@ class ClusterView:
         return -1 if known is None else known.leader_epoch
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
-        """Return one partition, None if it is unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
-        """Return the partitions of a topic by index; empty while it is unknown."""
         known = self.topics.get(topic)
         return [
             PartitionInfo(topic, index, self.leader(topic, index), view.replicas, view.isr, view.offline)
@@ -234,7 +231,6 @@ class ClusterView:
         return ZERO_UUID if known is None else known.topic_id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """Return the name of the topic with this id, None if it is unknown."""
         return self._names.get(topic_id)
 
     def stale(self, now_ms: float) -> bool:

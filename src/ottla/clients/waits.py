@@ -15,7 +15,7 @@ import threading
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from ottla.clients.driver import Driver
 
@@ -47,18 +47,6 @@ def finish(coroutine: Coroutine[Any, Any, R]) -> R:
         return stop.value  # type: ignore[no-any-return]
     coroutine.close()
     raise AssertionError(f"{coroutine} awaits an event loop")
-
-
-class Event(Protocol):
-    """An event that one caller waits for."""
-
-    def set(self) -> None: ...
-
-    def clear(self) -> None: ...
-
-    async def until(self, timeout_s: float | None) -> bool:
-        """Wait until the event is set, at most `timeout_s` seconds. Return whether it is."""
-        ...
 
 
 class SignalSafeEvent:
@@ -104,7 +92,7 @@ class AsyncEvent(asyncio.Event):
 class AsyncWaits:
     """Waits on the running event loop, which also runs the client's network."""
 
-    event: Callable[[], Event] = AsyncEvent
+    event = AsyncEvent
     caller: Callable[[], object] = staticmethod(asyncio.current_task)
     """Identifies the caller: the task or the thread."""
 
@@ -140,7 +128,7 @@ class AsyncWaits:
 class BlockingWaits:
     """`AsyncWaits` for waits in the caller's thread; the network runs on the loop of `driver`."""
 
-    event: Callable[[], Event] = SignalSafeEvent
+    event = SignalSafeEvent
     caller: Callable[[], object] = staticmethod(threading.get_ident)
 
     driver: Driver

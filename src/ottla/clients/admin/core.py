@@ -209,7 +209,6 @@ class Progress(Generic[K, V]):
         self._coordinators[group] = node_id
 
     def not_found(self, group: str, error: ClientError) -> None:
-        """Note that the coordinator of a group was not found: its keys fail."""
         for key in list(self._pending or ()):
             if self._group_of(key) == group:
                 self._fail(key, error)

@@ -82,7 +82,6 @@ def binary_array(kind: Any, rows: int, column: BinaryColumn) -> Any:
 
 
 def headers_array(kind: Any, columns: RecordColumns) -> Any:
-    """Return the headers as a column of type `kind`: lists of structs of a name and a value."""
     import pyarrow as pa
 
     pair = kind.value_type

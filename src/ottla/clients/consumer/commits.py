@@ -54,8 +54,6 @@ _CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
 class _Lookup(NamedTuple):
-    """A lookup in flight, and the versions of its partitions."""
-
     request: OffsetFetchRequest
     versions: dict[TopicPartition, int]
 
@@ -87,7 +85,6 @@ class Commits:
         self._lookup_timer_ms: float | None = None
 
     def begin_poll(self, now_ms: float) -> None:
-        """Start the timer of automatic commits at the first poll."""
         interval_ms = self._settings.auto_commit_interval_ms
         if interval_ms is not None and self._commit_due_ms is None:
             self._commit_due_ms = now_ms + interval_ms

@@ -68,7 +68,6 @@ class ConsumerCore:
     # -- what to read ------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str] | None, pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
-        """Share these topics with the group, or the topics whose whole name matches the pattern."""
         if self.membership is None:
             raise ConfigurationError("subscribe needs a group.id; without one use assign")
         if self.subscription.is_manual and len(self.fetch.positions):
@@ -84,7 +83,6 @@ class ConsumerCore:
         self.outbox.needs_advance = True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. The group does not assign them."""
         if self.subscription.is_group_managed:
             raise ConfigurationError("This consumer is subscribed to topics: call unsubscribe() first")
         wanted = {TopicPartition(*tp) for tp in partitions}
@@ -188,7 +186,7 @@ class ConsumerCore:
         return self.fetch.delivery.is_ready
 
     def fill(self, collector: Collector) -> None:
-        self.fetch.fill(collector)
+        self.fetch.delivery.fill(collector)
 
     # -- offsets to commit ---------------------------------------------------------------------------------------
 
@@ -299,7 +297,6 @@ class ConsumerCore:
         return self.outbox.take()
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the topics shared with the group; with a pattern, those that match it."""
         subscription = self.subscription
         if subscription.broker_pattern is not None and self.membership is not None:
             return frozenset(tp.topic for tp in self.membership.owned)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.clients.cluster import ClusterView
-from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.delivery import Delivery
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetcher import Fetcher
@@ -63,7 +62,6 @@ class FetchCore:
         self._outbox.needs_advance = True
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until `resume`. They keep their positions."""
         for state in [self.positions.of(tp) for tp in partitions]:
             state.paused = True
 
@@ -71,9 +69,6 @@ class FetchCore:
         for state in [self.positions.of(tp) for tp in partitions]:
             state.paused = False
         self._outbox.needs_advance = True
-
-    def fill(self, collector: Collector) -> None:
-        self.delivery.fill(collector)
 
     # -- the network's side -------------------------------------------------------------------------------------
 

@@ -31,8 +31,6 @@ class WantedPartition(NamedTuple):
 
 
 class FetchSession:
-    """The session with one broker."""
-
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
         self._session_id = 0

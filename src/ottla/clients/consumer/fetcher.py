@@ -98,7 +98,6 @@ class Fetcher:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def _wanted(self, now_ms: float) -> tuple[dict[int, dict[TopicPartition, WantedPartition]], set[int]]:
-        """Return the partitions to fetch by broker, and the brokers that have a full partition."""
         max_bytes = self._settings.max_partition_bytes
         wanted: dict[int, dict[TopicPartition, WantedPartition]] = {}
         full: set[int] = set()

@@ -6,7 +6,7 @@ A field that has not changed is omitted.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.clients.consumer.settings import GroupSettings
 from ottla.common.errors import ErrorCode
@@ -54,17 +54,6 @@ class Heartbeat(NamedTuple):
     min_version: int = 0
 
 
-class HeartbeatRequests(Protocol):
-    advice: dict[int, str]
-    """Advice to the user about an error code; a format string with `group` and `instance`."""
-
-    def heartbeat(self, member_id: str, epoch: int, fields: Sent, previous: Sent | None) -> Heartbeat:
-        """Build a heartbeat with the fields that differ from `previous`; all fields if it is None."""
-
-    def leave(self, member_id: str) -> Message:
-        """Build the heartbeat that leaves the group."""
-
-
 _CONSUMER_ADVICE: Final[dict[int, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: (
         "the broker does not serve group.protocol=consumer (KIP-848): set group.protocol=classic, or enable the "
@@ -93,6 +82,7 @@ _CONSUMER_ADVICE: Final[dict[int, str]] = {
 
 class ConsumerHeartbeats:
     advice = _CONSUMER_ADVICE
+    """Advice to the user about an error code; a format string with `group` and `instance`."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -165,3 +155,6 @@ class ShareHeartbeats:
         return ShareGroupHeartbeatRequest(
             group_id=self._settings.group_id, member_id=member_id, member_epoch=LEAVE_EPOCH
         )
+
+
+HeartbeatRequests: TypeAlias = ConsumerHeartbeats | ShareHeartbeats

@@ -86,8 +86,6 @@ class Queries:
         return by_leader
 
     async def partitions_of(self, topic: str, timeout_s: float | None = None) -> list[int]:
-        """Return the partitions of a topic, in order. Raises UnknownTopicOrPartition."""
-
         async def attempt() -> list[int]:
             await self._cluster.refresh({topic})
             partitions = self._cluster.view.partitions(topic)
@@ -106,8 +104,6 @@ class Queries:
         return self._cluster.view.partition_infos(topic)
 
     async def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
-        """Return every topic and its partitions, without internal topics."""
-
         async def attempt() -> dict[str, list[int]]:
             await self._cluster.refresh(None)
             rows = self._cluster.view.topics.values()

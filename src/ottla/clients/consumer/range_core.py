@@ -40,7 +40,7 @@ class RangeCore:
         error, self.outbox.poll_error = self.outbox.poll_error, None
         if error is not None:
             raise error
-        self.fetch.fill(collector)
+        self.fetch.delivery.fill(collector)
 
     @property
     def is_ready(self) -> bool:

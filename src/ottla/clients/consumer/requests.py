@@ -138,7 +138,6 @@ def list_offsets_request(
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int], view: ClusterView) -> OffsetForLeaderEpochRequest:
-    """Build the request for the offsets where these leader epochs end, to one leader (KIP-320)."""
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for tp, epoch in epochs.items():
         row = OffsetForLeaderPartition(tp.partition, view.leader_epoch(*tp), epoch)

@@ -34,7 +34,6 @@ class Subscription:
         self.is_manual = False
 
     def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
-        """Share these topics with the group, or the topics whose whole name matches the pattern."""
         self.clear()
         if isinstance(pattern, SubscriptionPattern):
             self.broker_pattern = pattern.pattern

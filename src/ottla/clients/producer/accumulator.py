@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias, TypeVar
 
-from ottla.clients.cluster import check_topics
+from ottla.clients.cluster import ClusterView, check_topics
 from ottla.clients.errors import (
     BrokerUnavailable,
     BufferExhausted,
@@ -26,7 +26,7 @@ from ottla.clients.errors import (
 from ottla.clients.producer._encoder import Delivery, Encoded, Headers, RecordEncoder, size_limit
 from ottla.clients.producer.batch import Batch, Runtime
 from ottla.clients.producer.effects import Effect, Wake
-from ottla.clients.producer.metadata import MetadataRefresh, TopicPartitions, View
+from ottla.clients.producer.metadata import MetadataRefresh, TopicPartitions
 from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.settings import ProducerSettings
@@ -70,7 +70,12 @@ class RecordAccumulator:
     """Every record that has no outcome yet, in the batch of its partition."""
 
     def __init__(
-        self, settings: ProducerSettings, view: View, random: Random, choose: Choice | None, refresh: MetadataRefresh
+        self,
+        settings: ProducerSettings,
+        view: ClusterView,
+        random: Random,
+        choose: Choice | None,
+        refresh: MetadataRefresh,
     ) -> None:
         self.encoder = RecordEncoder(settings.batch_size, settings.buffer_memory)
         self.runtime = Runtime()

@@ -242,7 +242,6 @@ class Batch(BatchRecords):
 def call_back(
     callback: Callable[[Any], object], delivery: Delivery, queue: object
 ) -> Coroutine[Any, Any, object] | None:
-    """Run a callback; returns the coroutine that it returned, if any."""
     try:
         returned = callback(delivery)
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from ottla.clients.cluster import Backoff
+from ottla.clients.cluster import Backoff, ClusterView
 from ottla.clients.errors import (
     BrokerError,
     BrokerUnavailable,
@@ -44,7 +44,7 @@ from ottla.clients.producer.effects import (
     Send,
     Wake,
 )
-from ottla.clients.producer.metadata import FOREVER_MS, MetadataRefresh, View
+from ottla.clients.producer.metadata import FOREVER_MS, MetadataRefresh
 from ottla.clients.producer.outcomes import BatchOutcomes, expired_after
 from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
@@ -63,7 +63,9 @@ LATE_ARRIVAL_MS = 2000
 class ProducerCore:
     """Decides what happens to every batch that has no outcome yet."""
 
-    def __init__(self, settings: ProducerSettings, view: View, random: Random, choose: Choice | None = None) -> None:
+    def __init__(
+        self, settings: ProducerSettings, view: ClusterView, random: Random, choose: Choice | None = None
+    ) -> None:
         self.settings = settings
         self.refresh = MetadataRefresh(settings.metadata_max_age_ms, self._backoff_ms)
         self.accumulator = RecordAccumulator(settings, view, random, choose, self.refresh)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Protocol
 
+from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import ClientError
 from ottla.clients.producer._encoder import Partitions
 from ottla.clients.producer.batch import Runtime
@@ -20,24 +20,6 @@ from ottla.common.ids import ZERO_UUID, Uuid
 
 FOREVER_MS = 1 << 62
 UnfinishedQueues = Mapping[tuple[str, int], PartitionQueue]  # by topic and partition
-
-
-class View(Protocol):
-    """The part of the cluster's metadata that the core reads."""
-
-    topic_errors: dict[str, int]  # why a topic is unknown, as an error code
-
-    def partitions(self, topic: str) -> list[int] | None:
-        """The partitions of a topic, None while it is unknown."""
-        ...
-
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The node that leads the partition, None if there is no leader."""
-        ...
-
-    def topic_id(self, topic: str) -> Uuid:
-        """The id of the topic; zero if the brokers do not report ids."""
-        ...
 
 
 class MetadataRefresh:
@@ -114,7 +96,7 @@ class TopicPartitions(Partitions):
         if self.sticky is queue:
             self.next_sticky()
 
-    def learn(self, topic: str, view: View, runtime: Runtime, unfinished: UnfinishedQueues) -> bool:
+    def learn(self, topic: str, view: ClusterView, runtime: Runtime, unfinished: UnfinishedQueues) -> bool:
         """Update the queues from the metadata; False while the partitions of the topic are unknown.
 
         `unfinished` has the queues with batches that have no outcome yet. A partition that disappeared and returns gets

@@ -184,8 +184,12 @@ class Sender:
         if not self._begun:
             self._begun = True
             self.cluster.begin_statistics(lambda: (metrics(self.core), {}))
+        self._tell(self.core.step)
+
+    def _tell(self, event: Callable[..., list[Effect]], *what: object) -> None:
+        """Report an event to the core, and execute the effects."""
         with self.lock:
-            effects = self.core.step(now_ms())
+            effects = event(*what, now_ms())
         self.execute(effects)
 
     def execute(self, effects: list[Effect]) -> None:
@@ -243,7 +247,6 @@ class Sender:
                 asyncio.get_running_loop().create_task(coroutine)
 
     def _run_coroutines(self, coroutines: list[Coroutine[Any, Any, object]], then: Callable[[], object]) -> None:
-        """Run callbacks that are coroutines, in order, and then call `then`."""
         task = asyncio.get_running_loop().create_task(_run_in_order(coroutines, then))
         self._callbacks.add(task)
         task.add_done_callback(self._callbacks.discard)
@@ -334,14 +337,10 @@ class Sender:
         else:
             keys = ((batch.queue.topic, batch.queue.partition) for batch in send.batches)
             outcomes, throttle_ms = dict.fromkeys(keys, WITHOUT_RESPONSE), 0
-        with self.lock:
-            effects = self.core.responded(send.request_id, outcomes, throttle_ms, now_ms())
-        self.execute(effects)
+        self._tell(self.core.responded, send.request_id, outcomes, throttle_ms)
 
     def lose(self, send: Send, error: ClientError) -> None:
-        with self.lock:
-            effects = self.core.lost(send.request_id, error, now_ms())
-        self.execute(effects)
+        self._tell(self.core.lost, send.request_id, error)
 
     # --- metadata and producer id -------------------------------------------------------------------------------
 
@@ -352,12 +351,9 @@ class Sender:
             await self.cluster.refresh(effect.topics, timeout_s=timeout_s, allow_auto_create=self._allow_auto_create)
         except ClientError as error:
             self.cluster.reporter.problem(error)
-            with self.lock:
-                effects = self.core.metadata_failed(error, now_ms())
+            self._tell(self.core.metadata_failed, error)
         else:
-            with self.lock:
-                effects = self.core.metadata_changed(now_ms())
-        self.execute(effects)
+            self._tell(self.core.metadata_changed)
 
     async def _request_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
@@ -367,12 +363,9 @@ class Sender:
                 raise error_for(response.error_code)
         except ClientError as error:
             self.cluster.reporter.problem(error)
-            with self.lock:
-                effects = self.core.producer_id_failed(error, now_ms())
+            self._tell(self.core.producer_id_failed, error)
         else:
-            with self.lock:
-                effects = self.core.producer_id_given(response.producer_id, response.producer_epoch, now_ms())
-        self.execute(effects)
+            self._tell(self.core.producer_id_given, response.producer_id, response.producer_epoch)
 
     def _ask_coordinator(self, effect: AskCoordinator) -> None:
         """Send a request to a coordinator, at once if it is connected: a task would take several iterations."""
@@ -411,15 +404,11 @@ class Sender:
     ) -> None:
         assert response is not None
         level = connection.features.get("transaction.version", 0) if effect.key_type == TRANSACTION else None
-        with self.lock:
-            effects = self.core.coordinator_answered(response, level, now_ms())
-        self.execute(effects)
+        self._tell(self.core.coordinator_answered, response, level)
 
     def coordinator_lost(self, error: ClientError) -> None:
         self.cluster.reporter.problem(error)
-        with self.lock:
-            effects = self.core.coordinator_lost(error, now_ms())
-        self.execute(effects)
+        self._tell(self.core.coordinator_lost, error)
 
     # --- close --------------------------------------------------------------------------------------------------
 

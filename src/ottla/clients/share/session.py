@@ -39,8 +39,6 @@ class How(NamedTuple):
 
 
 class ShareSession:
-    """The session with one broker."""
-
     def __init__(self, group_id: str, settings: AcquireSettings) -> None:
         self._group_id = group_id
         self._settings = settings
