@@ -78,7 +78,7 @@ def _produce(options: Options) -> int:
         run.stop()
         if not was_flushed:
             producer.close(0.0)  # after a second interrupt the end of the block must not wait again
-    # If some records have not ended, the number of acknowledged ones is estimated from those that were measured.
+    # If some records have not ended, the number of acknowledged ones is estimated from the measured ones.
     sent = run.records
     run.records = sent - run.failed if was_flushed else min(sent, len(run.latencies) * every)
     run.size = run.records * options.size

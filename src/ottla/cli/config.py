@@ -256,7 +256,7 @@ def _check_known(
         return
     known = set(entries)
     if resource.type is api.ResourceType.BROKER and not resource.name:
-        # For the settings that all brokers share, Kafka reports only those that were set.
+        # For the settings that all brokers share, Kafka reports only settings that were set.
         node_id = admin.describe_cluster().brokers[0].node_id
         known |= set(admin.describe_config(api.ConfigResource.broker(node_id)))
     for name in unknown:

@@ -140,7 +140,7 @@ def _settings(options: SimpleNamespace, brokers: int, given: Mapping[str, str]) 
 def node_settings(
     brokers: int, host: str, port: int, given: Mapping[str, str], controller_ports: Sequence[int] = ()
 ) -> list[dict[str, str]]:
-    """Return the settings of each node: those that differ from Kafka's defaults, and that `given` does not have.
+    """Return the settings of each node that differ from Kafka's defaults and that `given` does not have.
 
     `port` is the first broker's; 0: free ports. `controller_ports` are at least three; none: free ports.
     """

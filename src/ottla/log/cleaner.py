@@ -190,7 +190,7 @@ class Cleaner:
     # Choosing
 
     def choose(self, now_ms: int) -> Candidate | None:
-        """The log with the highest dirty ratio among those that need cleaning; None if no log does."""
+        """The log with the highest dirty ratio that needs cleaning; None if no log does."""
         candidates = []
         for log in self.manager.all():
             if (

@@ -83,7 +83,7 @@ def limit(files: Files, directory: str, newest: set[str]) -> None:
 
 
 def copy_all(source: Files, from_directory: str, target: Files, to_directory: str) -> None:
-    """Copy all copies to the directory of a log that moves, durably; those that are there are skipped."""
+    """Copy all copies to the directory of a log that moves, durably; existing copies are skipped."""
     for name in source.list(from_directory):
         path = f"{to_directory}/{name}"
         if is_copy(name) and not target.exists(path):

@@ -48,7 +48,7 @@ class RequestInFlight:
 
 
 class RequestsInFlight:
-    """Requests by correlation id. `fail_late` gets those that expired; they are removed by then."""
+    """Requests by correlation id. `fail_late` gets the expired ones; they are removed by then."""
 
     __slots__ = ("_fail_late", "_loop", "_requests", "_timer", "_timer_s")
 

@@ -133,7 +133,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, key=22, versions="0"):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, key=22, versions="0", flexible="0+"):
-    """The epoch of a member of a streams group, the tasks that it has, and those that it must give up."""
+    """The epoch of a member of a streams group, its tasks, and the tasks that it must revoke."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0

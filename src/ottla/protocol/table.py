@@ -10,7 +10,7 @@ def _range(first: int, last: int) -> str:
 
 
 def markdown_table(served: Mapping[int, tuple[int, int]]) -> str:
-    """A Markdown table of every API by key. `served` gives first and last version of those that a broker answers."""
+    """A Markdown table of every API by key. `served` has the first and last served version of each API."""
     lines = ["| Key | API | Declared | Flexible | Served |", "|--:|---|---|---|---|"]
     for info in API.values():
         flexible = f"{info.flexible_from}+" if info.is_flexible(info.max_version) else "never"

@@ -143,7 +143,7 @@ def keep_records(
     """Copy the records whose byte in `mask` is not 0.
 
     Returns (61 bytes and the records, number of records, first timestamp delta, greatest timestamp delta). `shift` is
-    added to the timestamp deltas that are written, but not to those that are returned.
+    added to the timestamp deltas that are written, but not to the returned ones.
     """
     view = view_of(buffer)
     check_span(view.size, start, end, count)

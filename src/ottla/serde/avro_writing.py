@@ -2,7 +2,7 @@
 
 The rules are the same as in Spark's to_avro. Fields of a struct are matched by name, without regard to case if the
 match is unique. Every field of the schema that is not nullable needs a column, and every column needs a field. Types
-must be those that from_avro returns, or narrower integers.
+must be the types that from_avro returns, or narrower integers.
 """
 
 from __future__ import annotations

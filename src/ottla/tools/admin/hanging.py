@@ -46,7 +46,7 @@ def hanging(admin: api.Admin, rows: Sequence[dict[str, Any]]) -> list[dict[str, 
         raise api.PartialFailure.of(errors, described)
     awaited = {(each.producer_id, *partition) for each in described.values() for partition in each.partitions}
     rows = [row for row in rows if (row["producer_id"], row["topic"], row["partition"]) not in awaited]
-    # The coordinator may have ended a transaction after the first response: those that hang are still open now.
+    # The coordinator may have ended a transaction after the first response: hanging transactions are still open now.
     partitions = {TopicPartition(row["topic"], row["partition"]) for row in rows}
     still_open = {_place(row) for row, _ in active_producers(admin, partitions)} if rows else set()
     return [{**row, "transactional_id": ids.get(row["producer_id"])} for row in rows if _place(row) in still_open]

@@ -15,7 +15,7 @@ _REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.thro
 
 
 def replicas_of(admin: api.Admin, topics: Iterable[str] | None = None) -> dict[TopicPartition, list[int]]:
-    """The replicas of each partition of the topics (default: all); of a moving one those that it will have."""
+    """The replicas of each partition of the topics (default: all); of a moving partition its future replicas."""
     names = [topic.name for topic in admin.list_topics(include_internal=True)] if topics is None else list(topics)
     if not names:
         return {}
