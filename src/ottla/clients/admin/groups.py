@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ottla.clients.admin import share_groups
+from ottla.clients.admin import share_groups, streams_groups
 from ottla.clients.admin.core import Call, Outcome, Plan, Route
 from ottla.clients.admin.model import (
     GroupDescription,
@@ -66,10 +66,11 @@ def list_all(states: Iterable[GroupState], types: Iterable[GroupType]) -> Plan[l
 
 
 def describe(groups: Iterable[str]) -> Plan[Outcome[str, GroupDescription]]:
-    """Describe classic groups and, where a broker has them, consumer groups (KIP-848) and share groups (KIP-932)."""
+    """Describe classic groups and, where a broker has them, consumer, share and streams groups."""
     outcome: Outcome[str, GroupDescription]
     outcome = yield Call(Route.COORDINATORS, list(dict.fromkeys(groups)), _ask_classic, _classic)
-    for ask, read in ((_ask_modern, _modern), (share_groups.ask, share_groups.read)):
+    share, streams = (share_groups.ask, share_groups.read), (streams_groups.ask, streams_groups.read)
+    for ask, read in ((_ask_modern, _modern), share, streams):
         missing = [group for group, error in outcome.errors.items() if isinstance(error, GroupNotFound)]
         if not missing:
             break
