@@ -4,6 +4,6 @@ Contract: a handler receives a decoded request and the ports that it needs, and 
 or slices of work. It converts each error to the code of the protocol.
 
 Reading order: `dispatch` (a frame becomes a request), `ports`, `handlers/` (one file per API), `broker` (the parts of
-one node), `server` (start and stop). Below it: `ottla.partitions` (the logs of this node), `ottla.coordination`
-(groups, transactions, shares), `ottla.cluster` (metadata, quorum, controller).
+one node), `composition` (creates them), `server` (start and stop). Below it: `ottla.partitions` (the logs of this
+node), `ottla.coordination` (groups, transactions, shares), `ottla.cluster` (metadata, quorum, controller).
 """

@@ -23,7 +23,6 @@ from ottla.partitions.fetch_session import FetchSessionCache
 from ottla.partitions.partitions import Partitions, PartitionsPorts
 from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePorts
 from ottla.partitions.replication.quotas import ReplicationQuotas
-from ottla.partitions.replication.replication import Replication, ReplicationPorts
 
 if TYPE_CHECKING:
     from ottla.cluster.metadata.log import MetadataShell
@@ -107,21 +106,5 @@ def create_membership(broker: Broker, give_up: Callable[[str], None]) -> Members
             logs=broker.logs,
             placements=broker.directory_moves,
             give_up=give_up,
-        )
-    )
-
-
-def create_replication(broker: Broker) -> Replication:
-    """Create what moves records and high watermarks between this broker and the others."""
-    return Replication(
-        ReplicationPorts(
-            settings=broker.settings,
-            metadata=broker.metadata,
-            clock=broker.clock,
-            schedulers=broker.schedulers,
-            logs=broker.logs,
-            partitions=broker.partitions,
-            quota=broker.replication_quotas.follower,
-            lost_brokers=broker.endpoints.lost_brokers,
         )
     )

@@ -22,7 +22,7 @@ from functools import cache, cached_property
 
 from ottla import __version__
 from ottla.broker.broker import Broker
-from ottla.broker.composition import create_broker, create_membership, create_replication
+from ottla.broker.composition import create_broker, create_membership
 from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
@@ -240,7 +240,7 @@ class Node:
         metadata.subscribe(self._publish)
         self.broker.coordinators.start()
         if self._membership is not None:
-            self._replication = create_replication(self.broker)
+            self._replication = Replication(self.broker)
             self._replication.start()
         self.broker.directory_moves.start()
         self._started = True

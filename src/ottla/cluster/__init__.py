@@ -4,5 +4,6 @@ Contract: the published `MetadataImage` contains committed records only, and ima
 request to the controller has a deadline. Nothing here knows partitions, coordinators or clients.
 
 Reading order: `metadata/` (the log on disk, snapshots, the published image), `quorum/` (Raft on this disk and network),
-`controller_channel` and `control/` (requests between brokers and the active controller), `node/` (registration).
+`controller_channel` and `control/` (requests between brokers and the active controller), `node/` (registration,
+settings, addresses).
 """

@@ -10,8 +10,7 @@ it has the epoch of an earlier process, which had records that this one may lack
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.cluster.controller_channel import ControllerChannel
 from ottla.common.slices import Slices
@@ -22,8 +21,8 @@ from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.replication.session import FetchSettings
 
 if TYPE_CHECKING:
-    from ottla.cluster.lost_brokers import LostBrokers
     from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.node.endpoints import NodeEndpoints
     from ottla.cluster.node.schedulers import Schedulers
     from ottla.cluster.node.settings import NodeSettings
     from ottla.common.clock import Clock
@@ -31,23 +30,22 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.log import LogManager
     from ottla.partitions.partitions import Partitions
-    from ottla.partitions.replication.quotas import ReplicationQuota
+    from ottla.partitions.replication.quotas import ReplicationQuotas
 
 SLICE_PARTITIONS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationPorts:
+class ReplicationPorts(Protocol):
     """The parts of the node that its replication uses."""
 
     settings: NodeSettings
     metadata: MetadataShell
     clock: Clock
     schedulers: Schedulers
+    endpoints: NodeEndpoints
     logs: LogManager
     partitions: Partitions
-    quota: ReplicationQuota
-    lost_brokers: LostBrokers
+    replication_quotas: ReplicationQuotas
 
 
 class Replication:
@@ -71,9 +69,9 @@ class Replication:
             settings=fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=self._connect,
-            quota=ports.quota,
-            on_lost=ports.lost_brokers.lost,
-            on_answer=ports.lost_brokers.answered,
+            quota=ports.replication_quotas.follower,
+            on_lost=ports.endpoints.lost_brokers.lost,
+            on_answer=ports.endpoints.lost_brokers.answered,
         )
         self._fetchers = ReplicaFetchers(context, lambda: ports.settings.current.int("num.replica.fetchers"))
 
