@@ -3811,7 +3811,7 @@ STREAMS = (
     Mutation(
         "a signal to Java ends a run after the running micro-batch",
         "streams/runtime.py",
-        "    with _signals(stop), java_signals.handled(stop):\n",
+        "    with _signals(stop), java.handled_signals(_JAVA_SIGNALS, stop.receive_from_java):\n",
         "    with _signals(stop):\n",
         (f"{SIGNALS}::test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch",),
     ),

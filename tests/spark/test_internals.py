@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -99,7 +100,8 @@ print("|", java.is_connected(), java.is_running(), java.has_context())
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
 process = java.process_of(spark)
 spark.stop()
-java.end(spark, 60)
+process.stdin.close()
+process.wait(60)
 print("|", process.poll(), java.is_running())
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
@@ -152,6 +154,17 @@ def test_signal_to_java_is_handled_until_the_end_of_the_block(spark: SparkSessio
     os.kill(java.process_of(spark).pid, signal.SIGWINCH)
     assert java.is_running()
     assert received == ["WINCH"]
+
+
+def test_log_is_quiet_until_the_end_of_the_block(spark: SparkSession) -> None:
+    del spark
+    proxies = logging.getLogger("py4j.clientserver")
+    level, before = java.set_log_level("ERROR"), proxies.level
+    with java.quiet():
+        assert java.set_log_level("OFF") == "OFF"
+        assert proxies.level == logging.CRITICAL
+    assert proxies.level == before
+    assert java.set_log_level(str(level)) == "ERROR"
 
 
 @pytest.mark.parametrize("name", [None, names.TRIGGERS])

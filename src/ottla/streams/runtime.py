@@ -29,7 +29,7 @@ from ottla.spark.internals.names import CASE_CLASSES, TRIGGERS
 from ottla.spark.internals.sessions import ensure_active
 from ottla.spark.session import session as spark_session
 from ottla.spark.session import settings as spark_settings
-from ottla.streams import checkpoints, java_signals
+from ottla.streams import checkpoints
 from ottla.streams.checkpoint_files import StoredProgram, stored_program
 from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.errors import PipelineFailed
@@ -64,6 +64,9 @@ BATCH_END_S: Final = 60.0
 """How long a stop waits for the end of a micro-batch."""
 STOP_TIMEOUT: Final = "30s"
 """How long the stop of a query waits for its end, after `BATCH_END_S`."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_JAVA_SIGNALS: Final = ("TERM", "INT", "HUP")
+"""Of them, Java ignores those that it ignored at its start, such as INT if pyspark started it."""
 
 
 def run(
@@ -95,9 +98,29 @@ def run(
 
 
 class Stop(threading.Event):
-    """Set by a signal, which it names; `number` is None for a signal that Java received."""
+    """Set by a signal, which it names; `number` is None for a signal that Java received.
+
+    `spark-submit` is Java, and systemd signals all processes of a service. By default Java ends, and its shutdown hooks
+    stop all queries in their micro-batches. A task that fails meanwhile is never reported, so a hook could not wait for
+    the end of a micro-batch either.
+    """
 
     number: signal.Signals | None = None
+
+    def receive(self, number: int, _: FrameType | None) -> None:
+        """Take a signal to this process."""
+        if not self.is_set():
+            self.number = signal.Signals(number)
+            self._end(f"signal={self.number.name}")
+
+    def receive_from_java(self, name: str) -> None:
+        """Take a signal to Java."""
+        if not self.is_set():
+            self._end(f"signal to Java=SIG{name}")
+
+    def _end(self, reason: str) -> None:
+        logger.info("Stopping after the running batches: %s", reason)
+        self.set()
 
 
 def run_in(
@@ -108,7 +131,7 @@ def run_in(
     publisher = Publisher(settings.client)
     runner = Runner(spark, pipelines, settings, publisher)
     # Not before the session exists: its start sets a handler of SIGINT.
-    with _signals(stop), java_signals.handled(stop):
+    with _signals(stop), java.handled_signals(_JAVA_SIGNALS, stop.receive_from_java):
         try:
             runner.start(stop)
             runner.watch(stop)
@@ -118,7 +141,7 @@ def run_in(
             if not stop.is_set():
                 raise runner.fail("Spark's Java process has ended") from error
         finally:
-            with java_signals.quiet() if stop.is_set() else nullcontext():
+            with java.quiet() if stop.is_set() else nullcontext():
                 runner.stop()
             publisher.close()
     return runner.statuses()
@@ -131,16 +154,10 @@ def _signals(stop: Stop) -> Iterator[None]:
         yield
         return
 
-    def handle(number: int, _: FrameType | None) -> None:
-        if not stop.is_set():
-            stop.number = signal.Signals(number)
-            logger.info("Stopping after the running batches: signal=%s", stop.number.name)
-            stop.set()
-
     before: dict[signal.Signals, signal._HANDLER] = {}
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` sets it
-            before[number] = signal.signal(number, handle)
+            before[number] = signal.signal(number, stop.receive)
     try:
         yield
     finally:

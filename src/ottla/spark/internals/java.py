@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
+
+_PROXIES: Final = "py4j.clientserver"
+"""The Python logger of calls from Java. It logs the traceback of foreachBatch before Spark receives it."""
 
 
 def has_context() -> bool:
@@ -111,18 +115,6 @@ def _deferred_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def end(spark: SparkSession, wait_s: float) -> None:
-    """End the Java that pyspark has started, after its session was stopped, and wait for it.
-
-    Raises subprocess.TimeoutExpired. Uses `SparkContext._gateway` and its `proc` (pyspark 4.2 to 4.3).
-    """
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-    gateway.shutdown()
-    with suppress(BrokenPipeError):
-        gateway.proc.stdin.close()
-    gateway.proc.wait(wait_s)
-
-
 def process_of(spark: SparkSession) -> subprocess.Popen[bytes]:
     """Return the Java process that pyspark has started for a session.
 
@@ -187,6 +179,23 @@ def set_log_level(level: str, name: str | None = None) -> str | None:
     return before
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let Spark log nothing in the block: a stop interrupts its threads, and each of them would log a trace.
+
+    Uses `SparkContext._jvm` and py4j's logger (pyspark 4.2 to 4.3).
+    """
+    proxies = logging.getLogger(_PROXIES)
+    level, before = set_log_level("OFF"), proxies.level
+    proxies.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        proxies.setLevel(before)
+        if level is not None:
+            set_log_level(level)
+
+
 def start_callbacks() -> None:
     """Let Java call Python objects.
 
@@ -197,18 +206,13 @@ def start_callbacks() -> None:
 
 
 class _SignalHandler:
-    """Java's SignalHandler, by py4j's convention."""
-
     class Java:
-        """The name of the interface."""
-
         implements = ["sun.misc.SignalHandler"]
 
     def __init__(self, handle: Callable[[str], None]) -> None:
         self._handle = handle
 
     def handle(self, received: Any) -> None:
-        """Called by Java."""
         self._handle(str(received.getName()))
 
 

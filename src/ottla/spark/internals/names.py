@@ -37,8 +37,6 @@ STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStat
 """The state of streams on disk; Spark's documentation names it. The default keeps all of it in Java's heap."""
 TRIGGERS: Final = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
 """The logger of Spark's triggers."""
-PROXIES: Final = "py4j.clientserver"
-"""The Python logger of calls from Java. It logs the traceback of foreachBatch before Spark receives it."""
 
 INTERRUPTED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling save: java.lang.InterruptedException"
 """The text by which Spark knows that a stop has interrupted foreachBatch.

@@ -70,25 +70,17 @@ def report_batches(spark: SparkSession, take: Callable[[str], None]) -> Callable
 
 
 class _Listener:
-    """The interface that Spark calls, by py4j's convention."""
-
     class Java:
-        """The name of the interface."""
-
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called before the first micro-batch."""
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called after each micro-batch."""
         self._take(event.progress().json())
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called while there are no records."""
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - Spark's
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's
-        """Called at the end of a query."""
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - Spark's
