@@ -1973,6 +1973,20 @@ STREAMS_GROUPS = (
         (f"{STREAMS_GROUP}::test_member_that_reports_nothing_keeps_its_tasks",),
     ),
     Mutation(
+        "a consumer member does not join a streams group",
+        "coordinators/group/consumer/heartbeat.py",
+        "    if group_id not in core.groups and core.has_group(group_id):\n",
+        "    if group_id in core.share_groups:\n",
+        (f"{STREAMS_GROUP}::test_members_of_other_types_do_not_join_a_streams_group",),
+    ),
+    Mutation(
+        "Kafka reads the states of the members of a streams group",
+        "coordinators/group/streams/member.py",
+        "    STABLE = 1\n",
+        "    STABLE = 0\n",
+        (f"{STREAMS_GROUP}::test_states_of_members_have_the_values_of_kafka",),
+    ),
+    Mutation(
         "a member of a streams group that lost a response gets its tasks again",
         "coordinators/group/streams/heartbeat.py",
         " or (reported is not None and reported != moved.owned.tasks)\n",
