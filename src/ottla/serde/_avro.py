@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Decodes values of Avro's binary encoding into columns. Compiled with `_avro.pxd`, or plain Python.
@@ -59,6 +58,7 @@ if not cython.compiled:
     from ottla.serde._builders import (
         BinaryBuilder,
         BoolBuilder,
+        Builder,
         DecimalBuilder,
         FloatBuilder,
         IntBuilder,
@@ -66,7 +66,7 @@ if not cython.compiled:
         MapBuilder,
         StructBuilder,
     )
-    from ottla.serde._views import Held
+    from ottla.serde._views import ByteRows, Held
 
 REASONS = {
     CUT: "ends before its value does",
@@ -87,6 +87,18 @@ MOST_EMPTY_ITEMS = 1_000_000
 class Step:
     """The operation for one type. `builder` is None for a type that is skipped."""
 
+    constant: Held
+    symbols: list[Held]
+    # The builder, as its type; None as all others.
+    bools: BoolBuilder
+    ints: IntBuilder
+    floats: FloatBuilder
+    decimals: DecimalBuilder
+    binary: BinaryBuilder
+    structs: StructBuilder
+    lists: ListBuilder
+    maps: MapBuilder
+
     def __init__(self, op: int, path: str, builder: Any = None, steps: Any = ()) -> None:
         self.op = op
         self.path = path
@@ -96,16 +108,16 @@ class Step:
         self.size = 0
         self.factor = 1
         self.symbols = []
-        self.constant = None
+        self.constant = None  # type: ignore[assignment]  # until `hold`
         self.builder = builder
-        self.bools = builder if isinstance(builder, BoolBuilder) else None
-        self.ints = builder if isinstance(builder, IntBuilder) else None
-        self.floats = builder if isinstance(builder, FloatBuilder) else None
-        self.decimals = builder if isinstance(builder, DecimalBuilder) else None
-        self.binary = builder if isinstance(builder, BinaryBuilder) else None
-        self.structs = builder if isinstance(builder, StructBuilder) else None
-        self.lists = builder if isinstance(builder, ListBuilder) else None
-        self.maps = builder if isinstance(builder, MapBuilder) else None
+        self.bools = builder if isinstance(builder, BoolBuilder) else None  # type: ignore[assignment]
+        self.ints = builder if isinstance(builder, IntBuilder) else None  # type: ignore[assignment]
+        self.floats = builder if isinstance(builder, FloatBuilder) else None  # type: ignore[assignment]
+        self.decimals = builder if isinstance(builder, DecimalBuilder) else None  # type: ignore[assignment]
+        self.binary = builder if isinstance(builder, BinaryBuilder) else None  # type: ignore[assignment]
+        self.structs = builder if isinstance(builder, StructBuilder) else None  # type: ignore[assignment]
+        self.lists = builder if isinstance(builder, ListBuilder) else None  # type: ignore[assignment]
+        self.maps = builder if isinstance(builder, MapBuilder) else None  # type: ignore[assignment]
 
     def hold(self, value: bytes) -> None:
         """Set the encoded value of a CONSTANT."""
@@ -113,27 +125,30 @@ class Step:
 
     def name(self, symbols: Any) -> None:
         """Set an ENUM's symbols, as bytes; None for a symbol that the reader's schema does not have."""
-        self.symbols = [None if symbol is None else Held(symbol) for symbol in symbols]
+        self.symbols = [None if symbol is None else Held(symbol) for symbol in symbols]  # type: ignore[misc]
         self.count = len(self.symbols)
 
 
 class Reader:
     """The position in the current value, and the step and reason of a failure."""
 
-    def __init__(self):
+    data: memoryview
+    failed: Step
+
+    def __init__(self) -> None:
         self.at = 0
         self.end = 0
         self.number = 0
         self.empty_items = 0  # items of zero bytes in the current value
-        self.failed = None
+        self.failed = None  # type: ignore[assignment]  # until `_fail`
         self.reason = 0
 
-    def _fail(self, step, reason):
+    def _fail(self, step: Step, reason: int) -> bool:
         self.failed = step
         self.reason = reason
         return False
 
-    def _number(self, step):
+    def _number(self, step: Step) -> bool:
         """Read a zigzag number of variable length into `number`."""
         value = 0
         shift = 0
@@ -155,25 +170,27 @@ class Reader:
         self.number = (value >> 1) ^ -(value & 1)
         return True
 
-    def _float(self):
+    def _float(self) -> float:
         if cython.compiled:
             single = 0
             memcpy(cython.address(single), self.data + self.at, 4)
         else:
+            single: float
             (single,) = struct.unpack_from("<f", self.data, self.at)
         self.at += 4
         return single
 
-    def _double(self):
+    def _double(self) -> float:
         if cython.compiled:
             double = 0
             memcpy(cython.address(double), self.data + self.at, 8)
         else:
+            double: float
             (double,) = struct.unpack_from("<d", self.data, self.at)
         self.at += 8
         return double
 
-    def read(self, step):
+    def read(self, step: Step) -> int:
         """Read and append one value; return False if it does not fit, in which case a part may be appended."""
         if step.op <= SKIP_NUMBER:
             if not self._number(step):
@@ -196,7 +213,7 @@ class Reader:
             return True
         return self._read_around(step)
 
-    def _read_around(self, step):
+    def _read_around(self, step: Step) -> int:
         if step.op == NOTHING:
             if step.builder is not None:
                 step.builder.append_null()
@@ -216,7 +233,7 @@ class Reader:
             return self._fail(step, UNRESOLVED)
         return self._read_blocks(step)
 
-    def _read_number(self, step):
+    def _read_number(self, step: Step) -> int:
         if step.op == LONG:
             if step.factor != 1:
                 if self.number > 9223372036854775 or self.number < -9223372036854775:
@@ -241,7 +258,7 @@ class Reader:
             step.binary.append_bytes(symbol.bytes, 0, symbol.size)
         return True
 
-    def _read_fixed_width(self, step):
+    def _read_fixed_width(self, step: Step) -> int:
         if self.end - self.at < (1 if step.op == BOOL else 4 if step.op == FLOAT else 8):
             return self._fail(step, CUT)
         if step.op == BOOL:
@@ -251,7 +268,7 @@ class Reader:
             step.floats.append_float(self._float() if step.op == FLOAT else self._double())
         return True
 
-    def _read_bytes(self, step):
+    def _read_bytes(self, step: Step) -> int:
         if step.op == FIXED or step.op == FIXED_DECIMAL or step.op == SKIP_FIXED:
             size = step.size
         else:
@@ -274,7 +291,7 @@ class Reader:
         self.at += size
         return True
 
-    def _read_constant(self, step):
+    def _read_constant(self, step: Step) -> int:
         data = self.data
         at = self.at
         end = self.end
@@ -287,7 +304,7 @@ class Reader:
         self.end = end
         return fits
 
-    def _count(self, step):
+    def _count(self, step: Step) -> bool:
         """Read the item count of a block into `number`. A negative count is followed by the block's size in bytes."""
         if not self._number(step):
             return False
@@ -304,7 +321,7 @@ class Reader:
         self.empty_items += self.number if self.number <= MOST_EMPTY_ITEMS else MOST_EMPTY_ITEMS + 1
         return self.empty_items <= MOST_EMPTY_ITEMS or self._fail(step, ITEMS)
 
-    def _read_blocks(self, step):
+    def _read_blocks(self, step: Step) -> int:
         """Read blocks of items up to the empty block."""
         is_map = step.op == MAP
         keys = step.steps[0]
@@ -336,7 +353,7 @@ def decode(step: Step, builder: Any, rows: Any, skip: int, only_first: bool) -> 
     return _decode(step, builder, rows, skip, only_first)
 
 
-def _decode(step, builder, rows, skip, only_first):
+def _decode(step: Step, builder: Builder, rows: ByteRows, skip: int, only_first: bool) -> list[Any]:
     reader = Reader()
     header = Step(SKIP_FIXED, "")
     bad = []

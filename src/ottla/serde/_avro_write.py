@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: SIM110 - C has no generators
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Encodes columns as values of Avro's binary encoding. Compiled with `_avro_write.pxd`, or plain Python.
@@ -41,7 +40,8 @@ from ottla.serde.avro_ops import (
 )
 
 if not cython.compiled:
-    from ottla.serde._views import Held
+    from ottla.serde._builders import BinaryBuilder, Store
+    from ottla.serde._views import ColumnView, Held
 
 REASONS = {
     IS_NULL: "is null, which the schema does not allow",
@@ -54,6 +54,8 @@ REASONS = {
 class WriteStep:
     """How to write one type. `branch` and `null_branch` are indexes within a union, or -1."""
 
+    view: ColumnView
+
     def __init__(self, op: int, path: str, steps: Any = (), child: int = -1) -> None:
         self.op = op
         self.path = path
@@ -64,10 +66,10 @@ class WriteStep:
         self.size = 0
         self.branch = -1
         self.null_branch = -1
-        self.symbols = []
-        self.view = None
+        self.symbols: list[Held] = []
+        self.view = None  # type: ignore[assignment]  # until `bind`
 
-    def bind(self, view):
+    def bind(self, view: ColumnView) -> None:
         """Set the columns to write."""
         self.view = view
         for step in self.steps:
@@ -82,17 +84,19 @@ class WriteStep:
 class Writer:
     """The output, and the step and reason of a failure."""
 
-    def __init__(self, out):
+    failed: WriteStep
+
+    def __init__(self, out: Store) -> None:
         self.out = out
-        self.failed = None
+        self.failed = None  # type: ignore[assignment]  # until `_fail`
         self.reason = 0
 
-    def _fail(self, step, reason):
+    def _fail(self, step: WriteStep, reason: int) -> bool:
         self.failed = step
         self.reason = reason
         return False
 
-    def _put_number(self, value):
+    def _put_number(self, value: int) -> int:
         store = self.out
         rest = (value << 1) ^ (value >> 63)
         if not cython.compiled:
@@ -106,7 +110,7 @@ class Writer:
         store.used += 1
         return 0
 
-    def write(self, step, row):
+    def write(self, step: WriteStep, row: int) -> int:
         """Write one value; return False if it does not fit the schema."""
         view = step.view
         if view is None or view.is_null(row):
@@ -132,7 +136,7 @@ class Writer:
             return self._write_blocks(step, row)
         return self._write_number(step, row)
 
-    def _write_number(self, step, row):
+    def _write_number(self, step: WriteStep, row: int) -> int:
         view = step.view
         at = view.first + row
         if step.op == PUT_DOUBLE:
@@ -163,7 +167,7 @@ class Writer:
         self._put_number(value)
         return True
 
-    def _write_bytes(self, step, row):
+    def _write_bytes(self, step: WriteStep, row: int) -> int:
         view = step.view
         start = view.start(row)
         size = view.end(row) - start
@@ -187,7 +191,7 @@ class Writer:
                     return True
         return self._fail(step, NO_SYMBOL)
 
-    def _write_decimal(self, step, row):
+    def _write_decimal(self, step: WriteStep, row: int) -> int:
         """Write two's complement, highest byte first, in the fewest bytes or in the size of the fixed."""
         data = step.view.bytes
         start = 16 * (step.view.first + row)
@@ -206,7 +210,7 @@ class Writer:
             self.out.put_byte(data[start + size - 1 - i])
         return True
 
-    def _write_blocks(self, step, row):
+    def _write_blocks(self, step: WriteStep, row: int) -> int:
         view = step.view
         start = view.start(row)
         end = view.end(row)
@@ -222,7 +226,7 @@ class Writer:
         self._put_number(0)
         return True
 
-    def _write_member(self, step, row):
+    def _write_member(self, step: WriteStep, row: int) -> int:
         """Write the first member that is not null of a union that is stored as a struct of its members."""
         for i in range(step.count):
             member = step.steps[i]
@@ -239,7 +243,7 @@ def encode(step: WriteStep, builder: Any, view: Any) -> tuple[int, str, str] | N
     return _encode(step, builder, view)
 
 
-def _encode(step, builder, view):
+def _encode(step: WriteStep, builder: BinaryBuilder, view: ColumnView) -> tuple[int, str, str] | None:
     writer = Writer(builder.data)
     step.bind(view)
     for row in range(view.length):

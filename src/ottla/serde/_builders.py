@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Columns that grow row by row, in Arrow's layout.
@@ -43,13 +42,13 @@ class Column(NamedTuple):
 class Store:
     """A growing byte buffer with a pointer for each value width. The bytes move when the buffer grows."""
 
-    def __init__(self, capacity=64):
-        self.content = None
+    def __init__(self, capacity: int = 64) -> None:
+        self.content: bytearray | None = None
         self.used = 0
         self.capacity = 0
         self.reserve(max(capacity, 64))
 
-    def reserve(self, more):
+    def reserve(self, more: int) -> int:
         """Ensure that `more` bytes are free after the used ones."""
         if self.capacity - self.used >= more:
             return 0
@@ -66,7 +65,7 @@ class Store:
         self._locate()
         return 0
 
-    def _locate(self):
+    def _locate(self) -> int:
         if cython.compiled:
             self.bytes = cython.cast(Room, PyByteArray_AS_STRING(self.content))
             self.int16s = cython.cast(Int16s, self.bytes)
@@ -76,20 +75,23 @@ class Store:
             self.floats = cython.cast(Floats, self.bytes)
             self.doubles = cython.cast(Doubles, self.bytes)
         else:
-            self.bytes = memoryview(self.content)
-            self.int16s, self.int32s, self.int64s, self.uint64s, self.floats, self.doubles = (
-                self.bytes.cast(code) for code in "hiqQfd"
-            )
+            self.bytes = memoryview(self.content or b"")
+            self.int16s = self.bytes.cast("h")
+            self.int32s = self.bytes.cast("i")
+            self.int64s = self.bytes.cast("q")
+            self.uint64s = self.bytes.cast("Q")
+            self.floats = self.bytes.cast("f")
+            self.doubles = self.bytes.cast("d")
         return 0
 
-    def put_byte(self, value):
+    def put_byte(self, value: int) -> int:
         if self.used == self.capacity:
             self.reserve(1)
         self.bytes[self.used] = value
         self.used += 1
         return 0
 
-    def put(self, data, start, size):
+    def put(self, data: bytes | memoryview, start: int, size: int) -> int:
         """Append `size` bytes of `data`, beginning at `start`."""
         if self.capacity - self.used < size:
             self.reserve(size)
@@ -100,14 +102,14 @@ class Store:
         self.used += size
         return 0
 
-    def put_value(self, value):
+    def put_value(self, value: Any) -> int:
         """Append a bytes object; slow, for tests and rare cases."""
         held = Held(value)
         return self.put(held.bytes, 0, held.size)
 
-    def close(self, size):
+    def close(self, size: int) -> Any:
         """Return the first `size` bytes; the store is unusable afterwards."""
-        content = self.content
+        content = self.content or bytearray()
         self.content = None
         if cython.compiled:
             PyByteArray_Resize(content, size)
@@ -121,12 +123,12 @@ class Store:
 class Builder:
     """A growing column. A null row is counted and occupies a place like any other row."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.length = 0
         self.nulls = 0
-        self.validity = None  # until the first null
+        self.validity: Store | None = None  # until the first null
 
-    def _append_valid(self):
+    def _append_valid(self) -> int:
         """Close a row whose value has been written."""
         if self.validity is not None:
             if self.length & 7 == 0:
@@ -135,7 +137,7 @@ class Builder:
         self.length += 1
         return 0
 
-    def _append_invalid(self):
+    def _append_invalid(self) -> int:
         """Close a null row."""
         if self.validity is None:
             self.validity = Store((self.length >> 3) + 64)
@@ -149,11 +151,11 @@ class Builder:
         self.length += 1
         return 0
 
-    def append_null(self):
+    def append_null(self) -> int:
         """Append a null row, also to the children of a struct."""
         raise NotImplementedError
 
-    def truncate(self, length):
+    def truncate(self, length: int) -> int:
         """Remove the rows from `length` on, also of children; a column that is not longer stays unchanged."""
         if self.length <= length:
             return 0
@@ -167,10 +169,10 @@ class Builder:
         self.length = length
         return 0
 
-    def _close_validity(self):
-        return self.validity.close(self.validity.used) if self.nulls else None
+    def _close_validity(self) -> Any:
+        return self.validity.close(self.validity.used) if self.validity is not None and self.nulls else None
 
-    def finish(self):
+    def finish(self) -> Column:
         """Return the column; the builder is unusable afterwards."""
         raise NotImplementedError
 
@@ -178,11 +180,11 @@ class Builder:
 class BoolBuilder(Builder):
     """A column of bits."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         Builder.__init__(self)
         self.values = Store()
 
-    def _place(self, value):
+    def _place(self, value: int) -> int:
         at = self.length >> 3
         if at >= self.values.capacity:
             self.values.used = at
@@ -193,41 +195,41 @@ class BoolBuilder(Builder):
         self.values.bytes[at] |= value << (self.length & 7)
         return 0
 
-    def append_null(self):
+    def append_null(self) -> int:
         self._place(0)
         return self._append_invalid()
 
-    def append_bool(self, value):
+    def append_bool(self, value: bool) -> int:
         self._place(1 if value else 0)
         return self._append_valid()
 
-    def finish(self):
+    def finish(self) -> Column:
         return Column(self.length, self.nulls, [self._close_validity(), self.values.close((self.length + 7) >> 3)], [])
 
 
 class FixedBuilder(Builder):
     """A column of values of `width` bytes each; `room` is how many values the store takes before it must grow."""
 
-    def __init__(self, width):
+    def __init__(self, width: int) -> None:
         Builder.__init__(self)
         self.width = width
         self.values = Store()
         self.room = self.values.capacity // width
 
-    def _grow(self):
+    def _grow(self) -> int:
         self.values.used = self.length * self.width
         self.values.reserve(self.width)
         self.room = self.values.capacity // self.width
         return 0
 
-    def append_null(self):
+    def append_null(self) -> int:
         if self.length == self.room:
             self._grow()
         for i in range(self.length * self.width, (self.length + 1) * self.width):
             self.values.bytes[i] = 0
         return self._append_invalid()
 
-    def finish(self):
+    def finish(self) -> Column:
         return Column(
             self.length, self.nulls, [self._close_validity(), self.values.close(self.length * self.width)], []
         )
@@ -236,7 +238,7 @@ class FixedBuilder(Builder):
 class IntBuilder(FixedBuilder):
     """A column of integers of 1, 2, 4 or 8 bytes, or of dates or timestamps."""
 
-    def append_int(self, value):
+    def append_int(self, value: int) -> int:
         """Append a number and return True; return False and append nothing if it does not fit the width."""
         if self.length == self.room:
             self._grow()
@@ -261,7 +263,7 @@ class IntBuilder(FixedBuilder):
 class FloatBuilder(FixedBuilder):
     """A column of floating-point numbers of 4 or 8 bytes."""
 
-    def append_float(self, value):
+    def append_float(self, value: float) -> int:
         """Append a number, rounded to the width."""
         if self.length == self.room:
             self._grow()
@@ -275,7 +277,7 @@ class FloatBuilder(FixedBuilder):
 class DecimalBuilder(FixedBuilder):
     """A column of decimals of 128 bits: unscaled integers in two's complement, low word first."""
 
-    def __init__(self, precision, scale):
+    def __init__(self, precision: int, scale: int) -> None:
         FixedBuilder.__init__(self, 16)
         self.precision = precision
         self.scale = scale
@@ -283,7 +285,7 @@ class DecimalBuilder(FixedBuilder):
         self._largest = largest.to_bytes(16, "big")
         self._smallest = (-largest).to_bytes(16, "big", signed=True)
 
-    def append_words(self, high, low):
+    def append_words(self, high: int, low: int) -> int:
         """Append a number given as two words; the high word has the sign. The number must be within the precision."""
         if self.length == self.room:
             self._grow()
@@ -292,7 +294,7 @@ class DecimalBuilder(FixedBuilder):
         self.values.int64s[at + 1] = high
         return self._append_valid()
 
-    def append_big_endian(self, data, start, size):
+    def append_big_endian(self, data: memoryview, start: int, size: int) -> int:
         """Append a number in two's complement and return True; return False if it exceeds the precision."""
         sign = 255 if size > 0 and data[start] & 128 else 0
         while size > 16:
@@ -319,7 +321,7 @@ class DecimalBuilder(FixedBuilder):
         self._append_valid()
         return True
 
-    def append_unscaled(self, value):
+    def append_unscaled(self, value: Any) -> int:
         """Append an int and return True; return False if it exceeds the precision. For tests and rare cases."""
         if abs(value) > int.from_bytes(self._largest, "big"):
             return False
@@ -332,13 +334,13 @@ class DecimalBuilder(FixedBuilder):
 class EndsBuilder(Builder):
     """A column with offsets of 32 bits, which say where each row ends in the data or in the child."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         Builder.__init__(self)
         self.ends = Store()
         self.ends.int32s[0] = 0
         self.ends.used = 4
 
-    def _end_at(self, end):
+    def _end_at(self, end: int) -> int:
         """Set the end of the row that the caller closes next."""
         if end > LARGEST_DATA:
             raise OverflowError("A column of a batch has more than 2 GiB, or 2**31 items")
@@ -348,35 +350,35 @@ class EndsBuilder(Builder):
         self.ends.used += 4
         return 0
 
-    def truncate(self, length):
+    def truncate(self, length: int) -> int:
         """Remove rows and their offsets; subclasses remove the data or the child's rows."""
         Builder.truncate(self, length)
         self.ends.used = 4 * (self.length + 1)
         return 0
 
-    def _close_ends(self):
+    def _close_ends(self) -> Any:
         return self.ends.close(4 * (self.length + 1))
 
 
 class BinaryBuilder(EndsBuilder):
     """A column of bytes or strings."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         EndsBuilder.__init__(self)
         self.data = Store()
 
-    def append_null(self):
+    def append_null(self) -> int:
         self.data.used = self.ends.int32s[self.length]
         self._end_at(self.data.used)
         return self._append_invalid()
 
-    def append_bytes(self, data, start, size):
+    def append_bytes(self, data: memoryview, start: int, size: int) -> int:
         """Append bytes. Raises OverflowError if the column gets too large."""
         self.data.put(data, start, size)
         self._end_at(self.data.used)
         return self._append_valid()
 
-    def append_text(self, data, start, size):
+    def append_text(self, data: memoryview, start: int, size: int) -> int:
         """Append bytes and return True; return False and append nothing if they are not UTF-8."""
         if not is_utf8(data, start, size):
             return False
@@ -385,24 +387,24 @@ class BinaryBuilder(EndsBuilder):
         self._append_valid()
         return True
 
-    def append_rest(self):
+    def append_rest(self) -> int:
         """Close a row whose value is all data since the previous row."""
         self._end_at(self.data.used)
         return self._append_valid()
 
-    def append_value(self, value):
+    def append_value(self, value: Any) -> int:
         """Append a bytes object; slow, for tests and rare cases."""
         self.data.put_value(value)
         self._end_at(self.data.used)
         return self._append_valid()
 
-    def truncate(self, length):
+    def truncate(self, length: int) -> int:
         """Remove rows, and the data of a row that was not closed."""
         EndsBuilder.truncate(self, length)
         self.data.used = self.ends.int32s[self.length]
         return 0
 
-    def finish(self):
+    def finish(self) -> Column:
         buffers = [self._close_validity(), self._close_ends(), self.data.close(self.data.used)]
         return Column(self.length, self.nulls, buffers, [])
 
@@ -410,28 +412,28 @@ class BinaryBuilder(EndsBuilder):
 class StructBuilder(Builder):
     """A column of structs; its children have the same length."""
 
-    def __init__(self, children):
+    def __init__(self, children: list[Builder]) -> None:
         Builder.__init__(self)
         self.children = children
 
-    def append(self):
+    def append(self) -> int:
         """Close a row after each child got one."""
         return self._append_valid()
 
-    def append_null(self):
+    def append_null(self) -> int:
         """Append null to this column and to each child."""
         for child in self.children:
             child.append_null()
         return self._append_invalid()
 
-    def truncate(self, length):
+    def truncate(self, length: int) -> int:
         """Remove rows of this column and of each child."""
         Builder.truncate(self, length)
         for child in self.children:
             child.truncate(length)
         return 0
 
-    def finish(self):
+    def finish(self) -> Column:
         children = [child.finish() for child in self.children]
         return Column(self.length, self.nulls, [self._close_validity()], children)
 
@@ -439,32 +441,32 @@ class StructBuilder(Builder):
 class ListBuilder(EndsBuilder):
     """A column of lists; a row consists of the items appended since the previous row."""
 
-    def __init__(self, items):
+    def __init__(self, items: Builder) -> None:
         EndsBuilder.__init__(self)
         self.items = items
 
-    def append(self):
+    def append(self) -> int:
         """Close a row after its items were appended."""
         self._end_at(self.items.length)
         return self._append_valid()
 
-    def append_null(self):
+    def append_null(self) -> int:
         self._end_at(self.items.length)
         return self._append_invalid()
 
-    def truncate(self, length):
+    def truncate(self, length: int) -> int:
         """Remove rows and their items, and the items of a row that was not closed."""
         EndsBuilder.truncate(self, length)
         return self.items.truncate(self.ends.int32s[self.length])
 
-    def finish(self):
+    def finish(self) -> Column:
         return Column(self.length, self.nulls, [self._close_validity(), self._close_ends()], [self.items.finish()])
 
 
 class MapBuilder(ListBuilder):
     """A column of maps: lists of entries, which are structs of a key and a value. `entries.append` closes an entry."""
 
-    def __init__(self, keys, values):
+    def __init__(self, keys: Builder, values: Builder) -> None:
         self.entries = StructBuilder([keys, values])
         ListBuilder.__init__(self, self.entries)
         self.keys = keys

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Decodes a column of JSON texts into typed columns, in one pass. Compiled with `_json.pxd`, or plain Python.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 try:
     import cython
@@ -19,10 +18,10 @@ except ImportError:
     from ottla.serde import plain as cython
 
 if not cython.compiled:
-    from ottla.serde._builders import Store
+    from ottla.serde._builders import BinaryBuilder, ListBuilder, MapBuilder, Store, StructBuilder
     from ottla.serde._json_scalars import Reader
     from ottla.serde._json_text import BRACKET, BROKEN, CLOSE, CLOSING, COMMA, MISFIT, OPEN, QUOTE, Text
-    from ottla.serde._views import is_utf8
+    from ottla.serde._views import ByteRows, is_utf8
 
 from ottla.serde._builders import Column, Plan
 from ottla.serde._builders import builder as builder_of
@@ -86,7 +85,7 @@ def decode(plan: Plan, rows: ByteRows, only_first: bool = False) -> tuple[Column
     return root.column.finish(), bad
 
 
-def _bad(row, text, data, begin, end, is_misfit):
+def _bad(row: int, text: Text, data: memoryview, begin: int, end: int, is_misfit: bool) -> Any:
     if is_misfit:
         path = ""
         for step in reversed(text.path):
@@ -109,7 +108,7 @@ def _bad(row, text, data, begin, end, is_misfit):
 # -- readers -----------------------------------------------------------------------------------------------------
 
 
-def _reader(plan, column):
+def _reader(plan: Any, column: Any) -> Any:
     """Return the reader that appends values of `plan` to the builder `column`."""
     kind = plan[0]
     words = _WORDS.get(kind) or f"decimal({plan[1]},{plan[2]})"
@@ -136,7 +135,7 @@ class StructReader(Reader):
     one, and only then looked up in a hash table with open addressing (`slots`, FNV-1a hashes).
     """
 
-    def __init__(self, column, words, names, children):
+    def __init__(self, column: StructBuilder, words: Any, names: list[str], children: list[Reader]) -> None:
         Reader.__init__(self, column, words)
         self.into = column
         self.names = names
@@ -161,7 +160,7 @@ class StructReader(Reader):
             slot = self._slot(self.letters.bytes, self.starts.int64s[i], len(encoded[i]))
             self.slots.int64s[slot] = i
 
-    def read(self, text, at):  # noqa: C901 - the hot loop over fields stays in one function
+    def read(self, text: Text, at: int) -> int:  # noqa: C901 - the hot loop over fields stays in one function
         data = text.data
         end = text.end
         if data[at] != OPEN:
@@ -213,12 +212,12 @@ class StructReader(Reader):
         self.into.append()
         return at
 
-    def _failed(self, text, failure, index):
+    def _failed(self, text: Text, failure: int, index: int) -> int:
         if failure == MISFIT:
             text.path.append(self.names[index])
         return failure
 
-    def _field(self, text, at, expected):
+    def _field(self, text: Text, at: int, expected: int) -> int:
         """Return the index of the field named at `at`, or -4 for an unknown name; set `last` to the end of the name."""
         if expected <= self.last_plain:
             start = self.starts.int64s[expected]
@@ -241,7 +240,7 @@ class StructReader(Reader):
         index = self.slots.int64s[slot]
         return index if index >= 0 else -4
 
-    def _slot(self, data, start, size):
+    def _slot(self, data: memoryview, start: int, size: int) -> int:
         """Return the slot of a name in the hash table, or the free slot for it."""
         code = 2166136261
         for i in range(size):
@@ -259,19 +258,19 @@ class StructReader(Reader):
             slot = (slot + 1) & self.mask
 
 
-def _are_same(one, start, other, first, size):
+def _are_same(one: memoryview, start: int, other: memoryview, first: int, size: int) -> bool:
     if cython.compiled:
         return memcmp(one + start, other + first, size) == 0
     return one[start : start + size] == other[first : first + size]
 
 
 class ListReader(Reader):
-    def __init__(self, column, words, items):
+    def __init__(self, column: ListBuilder, words: Any, items: Reader) -> None:
         Reader.__init__(self, column, words)
         self.into = column
         self.items = items
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         if text.data[at] != BRACKET:
             return self.other(text, at)
         begin = self.items.column.length
@@ -300,19 +299,22 @@ class ListReader(Reader):
 class MapReader(Reader):
     """Reads objects as maps. For duplicate keys the last value wins."""
 
-    def __init__(self, column, words, values):
+    keys: BinaryBuilder
+    entries: StructBuilder
+
+    def __init__(self, column: MapBuilder, words: Any, values: Reader) -> None:
         Reader.__init__(self, column, words)
         self.into = column
-        self.keys = column.keys
-        self.entries = column.items
+        self.keys = column.keys  # type: ignore[assignment]
+        self.entries = column.items  # type: ignore[assignment]
         self.values = values
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         if text.data[at] != OPEN:
             return self.other(text, at)
         begin = self.entries.length
         start = at
-        known = None
+        known: set[Any] | None = None
         at = text.blank(at + 1)
         if at < text.end and text.data[at] == CLOSE:
             self.into.append()
@@ -340,7 +342,7 @@ class MapReader(Reader):
                 return BROKEN
             at = text.blank(at + 1)
 
-    def _key(self, text, at):
+    def _key(self, text: Text, at: int) -> int:
         """Append a key to its column, and scan up to its value."""
         at = text.string(at)
         if at < 0:
@@ -350,19 +352,19 @@ class MapReader(Reader):
         at = text.colon(at, None)
         return BROKEN if at >= text.end else at
 
-    def _key_at(self, row):
+    def _key_at(self, row: int) -> bytes:
         """Return the key of a row."""
         start = self.keys.ends.int32s[row]
         return bytes(self.keys.data.bytes[start : self.keys.ends.int32s[row + 1]])
 
-    def _known(self, begin, known):
+    def _known(self, begin: int, known: set[Any] | None) -> set[Any]:
         """Return the keys from `begin` to the last but one as a set; only used for maps with many keys."""
         if known is None:
             return {self._key_at(row) for row in range(begin, self.entries.length)}
         known.add(self._key_at(self.entries.length - 1))
         return known
 
-    def _is_duplicate(self, begin, known):
+    def _is_duplicate(self, begin: int, known: set[Any] | None) -> bool:
         """Return whether the last key occurred before."""
         last = self.entries.length
         if known is not None:
@@ -375,7 +377,7 @@ class MapReader(Reader):
                 return True
         return False
 
-    def _read_with_duplicates(self, text, at):
+    def _read_with_duplicates(self, text: Text, at: int) -> int:
         """Read a map with duplicate keys: first locate the last value of each key, then read these values."""
         found = {}
         at = text.blank(at + 1)
@@ -409,7 +411,7 @@ class MapReader(Reader):
         self.into.append()
         return at + 1
 
-    def _failed(self, text, failure):
+    def _failed(self, text: Text, failure: int) -> int:
         if failure == MISFIT:
             text.path.append(f"[{self._key_at(self.keys.length - 1).decode()!r}]")
         return failure

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Readers of JSON scalars into columns. Compiled with `_json_scalars.pxd`, or plain Python.
 
@@ -12,6 +11,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
+from typing import Any
 
 try:
     import cython
@@ -19,8 +19,16 @@ except ImportError:
     from ottla.serde import plain as cython
 
 if not cython.compiled:
-    from ottla.serde._builders import Store
-    from ottla.serde._json_text import APOSTROPHE, MINUS, MISFIT, NINE, QUOTE, ZERO
+    from ottla.serde._builders import (
+        BinaryBuilder,
+        BoolBuilder,
+        Builder,
+        DecimalBuilder,
+        FloatBuilder,
+        IntBuilder,
+        Store,
+    )
+    from ottla.serde._json_text import APOSTROPHE, MINUS, MISFIT, NINE, QUOTE, ZERO, Text
     from ottla.serde._texts import POWERS
     from ottla.serde._times import Moment
 
@@ -39,15 +47,15 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 class Reader:
     """Reads values of one type into a column; `words` names the type in messages."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: Builder, words: Any) -> None:
         self.column = column
         self.words = words
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         """Append the value at `at` to the column; return the position after it, or a failure."""
         raise NotImplementedError
 
-    def other(self, text, at):
+    def other(self, text: Text, at: int) -> int:
         """Append null, or fail for any other value."""
         after = text.word(at, b"null", 4)
         if after >= 0:
@@ -56,7 +64,7 @@ class Reader:
         after = text.value(at, None)
         return after if after < 0 else self.misfit(text, at)
 
-    def misfit(self, text, at):
+    def misfit(self, text: Text, at: int) -> int:
         """Describe in `text.misfit` why the value at `at` does not fit, and return MISFIT."""
         out = Store()
         text.value(at, out)
@@ -68,11 +76,11 @@ class Reader:
 
 
 class BoolReader(Reader):
-    def __init__(self, column, words):
+    def __init__(self, column: BoolBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         after = text.word(at, b"true", 4)
         if after >= 0:
             self.into.append_bool(True)
@@ -87,11 +95,11 @@ class BoolReader(Reader):
 class IntReader(Reader):
     """Reads integers that are written without a fraction or an exponent."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: IntBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte != MINUS and (byte < ZERO or byte > NINE):
             return self.other(text, at)
@@ -113,12 +121,12 @@ class IntReader(Reader):
 class FloatReader(Reader):
     """Reads numbers, and NaN and the infinities, with or without quotes."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: FloatBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
         self.largest = _LARGEST_FLOAT if column.width == 4 else float("inf")
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte == MINUS or ZERO <= byte <= NINE:
             after = text.number(at)
@@ -147,13 +155,13 @@ class FloatReader(Reader):
 class DecimalReader(Reader):
     """Reads numbers, with or without quotes, and rounds them half up."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: DecimalBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
         self.scale = column.scale
         self.limit = 10**column.precision if column.precision < 19 else _LARGEST
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         begin = at
         is_quoted = byte in (QUOTE, APOSTROPHE)
@@ -182,7 +190,7 @@ class DecimalReader(Reader):
             return self.misfit(text, at)
         return after
 
-    def rounded(self, text):
+    def rounded(self, text: Text) -> bool:
         """Append the last number and return True; return False if it needs more than 64 bits or may not fit."""
         shift = text.exponent + self.scale
         value = text.digits
@@ -209,7 +217,7 @@ class DecimalReader(Reader):
         return True
 
 
-def _unscaled(text, scale):
+def _unscaled(text: Any, scale: Any) -> Any:
     """Return a decimal text as an integer at that scale, or None if it is not a decimal or is far too large."""
     if not _DECIMAL.fullmatch(text.decode("utf-8")):
         return None
@@ -224,11 +232,11 @@ def _unscaled(text, scale):
 class StringReader(Reader):
     """Reads the contents of strings, and the JSON text of any other value."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: BinaryBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte in (QUOTE, APOSTROPHE):
             after = text.string(at)
@@ -253,11 +261,11 @@ class StringReader(Reader):
 class BinaryReader(Reader):
     """Reads bytes in padded base64; blanks may separate groups of four characters."""
 
-    def __init__(self, column, words):
+    def __init__(self, column: BinaryBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte != QUOTE and byte != APOSTROPHE:
             return self.other(text, at)
@@ -271,7 +279,7 @@ class BinaryReader(Reader):
         return after
 
 
-def _put_bytes(out, source):
+def _put_bytes(out: Store, source: Store) -> bool:
     """Append the bytes that `source` encodes in base64; return whether it is valid."""
     at = 0
     end = source.used
@@ -303,7 +311,7 @@ def _put_bytes(out, source):
             return at == end
 
 
-def _sextet(byte):
+def _sextet(byte: int) -> int:
     """Return the value of a base64 character; 64 for the padding, 65 for an invalid character."""
     if 65 <= byte <= 90:
         return byte - 65
@@ -315,12 +323,12 @@ def _sextet(byte):
 
 
 class DateReader(Reader):
-    def __init__(self, column, words):
+    def __init__(self, column: IntBuilder, words: Any) -> None:
         Reader.__init__(self, column, words)
         self.into = column
         self.moment = Moment()
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte != QUOTE and byte != APOSTROPHE:
             return self.other(text, at)
@@ -336,13 +344,13 @@ class DateReader(Reader):
 class TimestampReader(Reader):
     """Reads times as strings, and, for timestamps that are not local (`is_moment`), as whole seconds since 1970."""
 
-    def __init__(self, column, words, is_moment):
+    def __init__(self, column: IntBuilder, words: Any, is_moment: bool) -> None:
         Reader.__init__(self, column, words if is_moment else "timestamp_ntz")
         self.into = column
         self.moment = Moment()
         self.is_moment = is_moment
 
-    def read(self, text, at):
+    def read(self, text: Text, at: int) -> int:
         byte = text.data[at]
         if byte in (QUOTE, APOSTROPHE):
             after = text.string(at)

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """A JSON scanner over bytes: finds where values end, and parses strings and numbers. Compiled, or plain Python.
@@ -12,6 +11,8 @@ exceptions with it. No byte at or beyond `end` is read.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 try:
     import cython
@@ -42,19 +43,19 @@ for _power in range(23):
 class Text:
     """The bytes to scan, and the properties of the string or number that was scanned last."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.scratch = Store()
         self.nest = Store(DEEPEST)
-        self.path = []
-        self.misfit = None
+        self.path: list[Any] = []
+        self.misfit = ""
 
-    def look_at(self, data, end):
+    def look_at(self, data: memoryview, end: int) -> int:
         """Set the bytes to scan: `data` up to `end`."""
         self.data = data
         self.end = end
         return 0
 
-    def blank(self, at):
+    def blank(self, at: int) -> int:
         """Skip blanks, if there are any."""
         while at < self.end and self.data[at] <= BLANK and self.data[at] in (32, 10, 13, 9):
             at += 1
@@ -62,7 +63,7 @@ class Text:
 
     # -- strings -------------------------------------------------------------------------------------------------
 
-    def string(self, at):
+    def string(self, at: int) -> int:
         """Scan a string that begins with the quote at `at`.
 
         Sets `first` and `last` to the bounds of its contents, and `escaped` if it contains a backslash.
@@ -95,7 +96,7 @@ class Text:
                 self.escaped = True
         return BROKEN
 
-    def _escape(self, at):
+    def _escape(self, at: int) -> int:
         """Scan the rest of an escape sequence after its backslash."""
         if at >= self.end:
             return BROKEN
@@ -107,7 +108,7 @@ class Text:
                 return at + 1
         return BROKEN
 
-    def _unit(self, at):
+    def _unit(self, at: int) -> int:
         """Return four hexadecimal digits as a number, or BROKEN."""
         if self.end - at < 4:
             return BROKEN
@@ -122,7 +123,7 @@ class Text:
                 return BROKEN
         return unit
 
-    def put_string(self, out):
+    def put_string(self, out: Store) -> int:
         """Append the last string unescaped, as UTF-8. A lone surrogate becomes a question mark, as in from_json."""
         at = self.first
         last = self.last
@@ -145,7 +146,7 @@ class Text:
             begin = at
         return out.put(self.data, begin, last - begin)
 
-    def _put_unit(self, out, at):
+    def _put_unit(self, out: Store, at: int) -> int:
         """Append the character of a \\u escape and, for a surrogate pair, of the escape that follows."""
         unit = self._unit(at)
         at += 4
@@ -173,14 +174,14 @@ class Text:
             out.put_byte(0x80 | unit & 0x3F)
         return at
 
-    def unescape(self):
+    def unescape(self) -> int:
         """Replace the contents of `scratch` by the last string, unescaped."""
         self.scratch.used = 0
         return self.put_string(self.scratch)
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
-    def number(self, at):
+    def number(self, at: int) -> int:
         """Scan a number into `digits` * 10**`exponent` and the flags `negative`, `whole` and `cut`.
 
         `whole` means that it has neither a fraction nor an exponent. `digits` has the first 19 significant digits;
@@ -230,7 +231,7 @@ class Text:
             return self._exponent(at + 1)
         return at
 
-    def _exponent(self, at):
+    def _exponent(self, at: int) -> int:
         exponent = 0
         is_negative = at < self.end and self.data[at] == MINUS
         if is_negative or (at < self.end and self.data[at] == PLUS):
@@ -243,7 +244,7 @@ class Text:
         self.exponent += -exponent if is_negative else exponent
         return BROKEN if at == begin else at
 
-    def double(self, begin, after):
+    def double(self, begin: int, after: int) -> float:
         """Return the double nearest to the last number, whose text extends from `begin` to `after`.
 
         If the digits and the power of ten are exact as doubles, one multiplication or division rounds once and is
@@ -253,7 +254,7 @@ class Text:
         if self.whole and not self.digits:
             return 0.0  # also for -0, which is an integer
         if not self.cut and -22 <= self.exponent <= 22:
-            value = self.digits
+            value: float = self.digits
             if self.digits <= _EXACT:
                 if self.exponent < 0:
                     value = value / _powers.doubles[-self.exponent]
@@ -266,7 +267,7 @@ class Text:
                     return -value if self.negative else value
         return self._slow_double(begin, after)
 
-    def _slow_double(self, begin, after):
+    def _slow_double(self, begin: int, after: int) -> float:
         if cython.compiled:
             self.scratch.used = 0
             self.scratch.put(self.data, begin, after - begin)
@@ -274,7 +275,7 @@ class Text:
             return PyOS_string_to_double(cython.cast(CharPointer, self.scratch.bytes), cython.NULL, cython.NULL)
         return float(bytes(self.data[begin:after]))
 
-    def special(self, at):
+    def special(self, at: int) -> int:
         """Scan NaN or an infinity into `real`."""
         data = self.data
         after = at
@@ -291,7 +292,7 @@ class Text:
             self.real = _INFINITY - _INFINITY
         return after
 
-    def word(self, at, word, size):
+    def word(self, at: int, word: bytes | memoryview, size: int) -> int:
         """Scan exactly the bytes of `word`."""
         if self.end - at < size:
             return BROKEN
@@ -302,7 +303,7 @@ class Text:
 
     # -- any value -----------------------------------------------------------------------------------------------
 
-    def value(self, at, out):  # noqa: C901 - nesting is a stack here, so that depth costs none of C's
+    def value(self, at: int, out: Store | None) -> int:  # noqa: C901 - nesting is a stack here, so that depth costs none of C's
         """Scan any value, and append it to `out` unless `out` is None.
 
         It is appended in the form that from_json gives a value in a string column: without blanks, fractions as
@@ -357,12 +358,12 @@ class Text:
                     return BROKEN
                 depth -= 1
 
-    def _key(self, at, out):
+    def _key(self, at: int, out: Store | None) -> int:
         """Scan a member's name, its colon and the blanks up to its value."""
         at = self._scalar(at, out) if at < self.end and self.data[at] in (QUOTE, APOSTROPHE) else BROKEN
         return at if at < 0 else self.colon(at, out)
 
-    def colon(self, at, out):
+    def colon(self, at: int, out: Store | None) -> int:
         """Scan a colon and the blanks up to the value."""
         at = self.blank(at)
         if at >= self.end or self.data[at] != COLON:
@@ -371,7 +372,7 @@ class Text:
             out.put_byte(COLON)
         return self.blank(at + 1)
 
-    def _scalar(self, at, out):
+    def _scalar(self, at: int, out: Store | None) -> int:
         """Scan a value that is neither an object nor an array."""
         byte = self.data[at]
         if byte in (QUOTE, APOSTROPHE):
@@ -405,7 +406,7 @@ class Text:
             out.put(self.data, at, after - at)
         return after
 
-    def _put_again(self, out, quote):
+    def _put_again(self, out: Store, quote: int) -> int:
         """Append the last string as JSON."""
         if not self.escaped and quote == QUOTE:
             return out.put(self.data, self.first - 1, self.last - self.first + 2)

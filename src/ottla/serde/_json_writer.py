@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Encodes typed columns as a column of JSON texts, in one pass. Compiled with `_json_writer.pxd`, or plain Python.
 
@@ -13,6 +11,7 @@ A writer belongs to a column. It appends the value of one row, which must not be
 from __future__ import annotations
 
 import json
+from typing import Any
 
 try:
     import cython
@@ -23,6 +22,7 @@ if not cython.compiled:
     from ottla.serde._builders import BinaryBuilder, Store
     from ottla.serde._texts import POWERS, put_base64, put_digits, put_double, put_float, put_int, put_quoted
     from ottla.serde._times import put_date, put_time
+    from ottla.serde._views import ColumnView
 
 from ottla.serde._builders import Column, Plan
 
@@ -43,7 +43,7 @@ def encode(plan: Plan, view: ColumnView) -> Column:
     return out.finish()
 
 
-def _writer(plan, view):
+def _writer(plan: Any, view: ColumnView) -> Any:
     """Return the writer for a column of `plan`."""
     kind = plan[0]
     if kind == "struct":
@@ -68,14 +68,14 @@ def _writer(plan, view):
 class Writer:
     """Writes rows of a column as JSON. The base class is the writer of a column in which every row is null."""
 
-    def __init__(self, view):
+    def __init__(self, view: ColumnView) -> None:
         self.view = view
 
-    def write(self, out, row):  # noqa: ARG002 - subclasses use the row
+    def write(self, out: Store, row: int) -> int:  # noqa: ARG002 - subclasses use the row
         """Append the value of a row that is not null."""
         return out.put(b"null", 0, 4)
 
-    def write_item(self, out, row):
+    def write_item(self, out: Store, row: int) -> int:
         """Append the value of a row, or null."""
         if self.view.is_null(row):
             return out.put(b"null", 0, 4)
@@ -83,18 +83,18 @@ class Writer:
 
 
 class BoolWriter(Writer):
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         return out.put(b"true", 0, 4) if self.view.bit(row) else out.put(b"false", 0, 5)
 
 
 class IntWriter(Writer):
     """Writes integers of 1, 2, 4 or 8 bytes."""
 
-    def __init__(self, view, width):
+    def __init__(self, view: ColumnView, width: int) -> None:
         Writer.__init__(self, view)
         self.width = width
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         at = self.view.first + row
         if self.width == 8:
             return put_int(out, self.view.int64s[at])
@@ -109,25 +109,25 @@ class IntWriter(Writer):
 class FloatWriter(Writer):
     """Writes floats of 4 bytes."""
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         return put_float(out, self.view.floats[self.view.first + row])
 
 
 class DoubleWriter(Writer):
     """Writes floats of 8 bytes."""
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         return put_double(out, self.view.doubles[self.view.first + row])
 
 
 class DecimalWriter(Writer):
     """Writes decimals with all their decimal places."""
 
-    def __init__(self, view, scale):
+    def __init__(self, view: ColumnView, scale: int) -> None:
         Writer.__init__(self, view)
         self.scale = scale
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         at = 2 * (self.view.first + row)
         low = self.view.int64s[at]
         high = self.view.int64s[at + 1]
@@ -147,7 +147,7 @@ class DecimalWriter(Writer):
         return 0
 
 
-def _long_decimal(high, low, scale):
+def _long_decimal(high: int, low: int, scale: int) -> Any:
     unscaled = high * (1 << 64) + low % (1 << 64)  # Python ints, because the value exceeds 64 bits
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     sign = "-" if unscaled < 0 else ""
@@ -155,19 +155,19 @@ def _long_decimal(high, low, scale):
 
 
 class StringWriter(Writer):
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         start = self.view.start(row)
         return put_quoted(out, self.view.data, start, self.view.end(row) - start)
 
 
 class BytesWriter(Writer):
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         start = self.view.start(row)
         return put_base64(out, self.view.data, start, self.view.end(row) - start)
 
 
 class DateWriter(Writer):
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         out.put_byte(34)
         put_date(out, self.view.int32s[self.view.first + row])
         return out.put_byte(34)
@@ -176,18 +176,18 @@ class DateWriter(Writer):
 class TimeWriter(Writer):
     """Writes times, with a Z unless they are local (`is_moment` is false)."""
 
-    def __init__(self, view, is_moment):
+    def __init__(self, view: ColumnView, is_moment: bool) -> None:
         Writer.__init__(self, view)
         self.is_moment = is_moment
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         out.put_byte(34)
         put_time(out, self.view.int64s[self.view.first + row], self.is_moment)
         return out.put_byte(34)
 
 
 class StructWriter(Writer):
-    def __init__(self, view, names, children):
+    def __init__(self, view: ColumnView, names: list[str], children: list[Writer]) -> None:
         Writer.__init__(self, view)
         self.children = children
         self.count = len(children)
@@ -198,7 +198,7 @@ class StructWriter(Writer):
             self.letters.put_value(f",{json.dumps(names[i], ensure_ascii=False)}:".encode())
             self.ends.int64s[i + 1] = self.letters.used
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         is_first = 1
         out.put_byte(123)
         for i in range(self.count):
@@ -212,11 +212,11 @@ class StructWriter(Writer):
 
 
 class ListWriter(Writer):
-    def __init__(self, view, items):
+    def __init__(self, view: ColumnView, items: Writer) -> None:
         Writer.__init__(self, view)
         self.items = items
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         begin = self.view.start(row)
         out.put_byte(91)
         for item in range(begin, self.view.end(row)):
@@ -229,13 +229,13 @@ class ListWriter(Writer):
 class MapWriter(Writer):
     """Writes maps as objects; the keys are strings or integers."""
 
-    def __init__(self, view, keys, values):
+    def __init__(self, view: ColumnView, keys: Writer, values: Writer) -> None:
         Writer.__init__(self, view)
         self.keys = keys
         self.values = values
         self.are_texts = isinstance(keys, StringWriter)
 
-    def write(self, out, row):
+    def write(self, out: Store, row: int) -> int:
         begin = self.view.start(row)
         out.put_byte(123)
         for item in range(begin, self.view.end(row)):

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Append numbers, strings and bytes to a `Store` as JSON. Compiled with `_texts.pxd`, or plain Python.
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 try:
     import cython
@@ -30,7 +30,7 @@ _HEX = b"0123456789ABCDEF"
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
-def put_int(out, value):
+def put_int(out: Store, value: int) -> int:
     """Append an integer of 64 bits."""
     if value >= 0:
         return put_digits(out, value, 1)
@@ -39,7 +39,7 @@ def put_int(out, value):
     return put_digits(out, rest + 1, 1)
 
 
-def put_digits(out, value, least):
+def put_digits(out: Store, value: int, least: int) -> int:
     """Append a number without a sign, padded with leading zeros to `least` digits."""
     count = 1
     rest = value // 10
@@ -59,7 +59,7 @@ def put_digits(out, value, least):
     return 0
 
 
-def put_double(out, value):
+def put_double(out: Store, value: float) -> int:
     """Append a double.
 
     Numbers of at most 15 significant digits are distinct as doubles. So if rounding to six decimal places gives back
@@ -76,7 +76,7 @@ def put_double(out, value):
     return out.put_value(_shortest_double(value))
 
 
-def _put_repr(out, value):
+def _put_repr(out: Store, value: float) -> int:
     """Append a double as Python writes it; Java writes the same if the text has no exponent."""
     if cython.compiled:
         text = PyOS_double_to_string(value, 114, 0, 0, cython.NULL)  # r
@@ -87,7 +87,7 @@ def _put_repr(out, value):
     return out.put_value(repr(value).encode())
 
 
-def put_float(out, value):
+def put_float(out: Store, value: float) -> int:
     """Append a float, which is passed as a double."""
     size = -value if value < 0 else value
     if 1e-3 <= size < 1e6:
@@ -104,7 +104,7 @@ def put_float(out, value):
     return out.put_value(_shortest_float(value))
 
 
-def _put_scaled(out, scaled, places):
+def _put_scaled(out: Store, scaled: int, places: int) -> int:
     """Append `scaled` / 10**`places` without trailing zeros, but with at least one decimal place."""
     while places > 1 and scaled % 10 == 0:
         scaled //= 10
@@ -115,11 +115,11 @@ def _put_scaled(out, scaled, places):
     return put_digits(out, scaled % power, places)
 
 
-def _shortest_double(value):
+def _shortest_double(value: float) -> Any:
     return _java(value, repr(abs(value)))
 
 
-def _shortest_float(value):
+def _shortest_float(value: float) -> Any:
     text = ""
     for digits in range(6, 10):
         text = f"{abs(value):.{digits}g}"
@@ -128,7 +128,7 @@ def _shortest_float(value):
     return _java(value, text)
 
 
-def _java(value, text):
+def _java(value: float, text: str) -> Any:
     """Convert `text`, the absolute value of `value` in Python's notation, to Java's notation with its sign."""
     if not math.isfinite(value):
         return b'"NaN"' if math.isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"'
@@ -148,7 +148,7 @@ def _java(value, text):
     return f"{sign}{digits[:point].ljust(point, '0')}.{digits[point:] or '0'}".encode()
 
 
-def put_quoted(out, data, start, size):
+def put_quoted(out: Store, data: memoryview, start: int, size: int) -> int:
     """Append UTF-8 bytes as a JSON string with its quotes."""
     at = start
     begin = start
@@ -171,7 +171,7 @@ def put_quoted(out, data, start, size):
     return out.put_byte(34)
 
 
-def _put_escape(out, byte):
+def _put_escape(out: Store, byte: int) -> int:
     out.put_byte(92)
     for i in range(7):
         if byte == _MEANT[i]:
@@ -181,7 +181,7 @@ def _put_escape(out, byte):
     return out.put_byte(_HEX[byte & 15])
 
 
-def put_base64(out, data, start, size):
+def put_base64(out: Store, data: memoryview, start: int, size: int) -> int:
     """Append bytes as a JSON string in base64."""
     alphabet = _BASE64
     at = start
@@ -203,13 +203,14 @@ def put_base64(out, data, start, size):
     return out.put_byte(34)
 
 
-def _nearest(value):
+def _nearest(value: float) -> int:
     if cython.compiled:
         return whole(value + 0.5)
     return int(value + 0.5)
 
 
-def _as_float(value):
+def _as_float(value: float) -> float:
     if cython.compiled:
         return narrowed(value)
-    return struct.unpack("<f", struct.pack("<f", value))[0]
+    narrow: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return narrow

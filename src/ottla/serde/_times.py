@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Dates and times as texts, parsed as from_json does and written as to_json does. Compiled, or plain Python.
 
@@ -20,6 +19,7 @@ except ImportError:
     from ottla.serde import plain as cython
 
 if not cython.compiled:
+    from ottla.serde._builders import Store
     from ottla.serde._texts import put_digits
 
 _DAY_US = 86_400_000_000
@@ -30,7 +30,7 @@ _EPOCH = 719_468  # days from 0000-03-01 to 1970-01-01
 _LENGTHS = bytes((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
 
 
-def days_of(year, month, day):
+def days_of(year: int, month: int, day: int) -> int:
     """Return the days since 1970-01-01 of a date in the proleptic Gregorian calendar."""
     shifted = year + 400 * _ERAS - (1 if month < 3 else 0)  # years begin in March, so that a leap day is the last day
     of_year = (153 * (month + (9 if month < 3 else -3)) + 2) // 5 + day - 1
@@ -40,7 +40,7 @@ def days_of(year, month, day):
 class Moment:
     """A parsed date or time: `days` since 1970 and `micros` of the day, converted to UTC if it `has_zone`."""
 
-    def date(self, data, at, end):
+    def date(self, data: memoryview, at: int, end: int) -> bool:
         """Parse a date, which a time may follow; return whether the text is valid up to there."""
         while at < end and data[at] <= 32:
             at += 1
@@ -80,7 +80,7 @@ class Moment:
         self._at = at + 1 if at < end else end
         return True
 
-    def time(self, data, at, end):
+    def time(self, data: memoryview, at: int, end: int) -> bool:
         """Parse a time, or a date as its midnight; return whether the text is valid."""
         if not self.date(data, at, end):
             return False
@@ -106,7 +106,7 @@ class Moment:
             return False
         return -_MOST_DAYS <= self.days <= _MOST_DAYS
 
-    def _part(self, at):
+    def _part(self, at: int) -> int:
         """Parse one or two digits into `_number`; return the position after them, or -2 if there are no digits."""
         begin = at
         self._number = 0
@@ -115,7 +115,7 @@ class Moment:
             at += 1
         return -2 if at == begin else at
 
-    def _fraction(self, at):
+    def _fraction(self, at: int) -> int:
         worth = 100_000
         while at < self._end and 48 <= self._data[at] <= 57:
             self.micros += worth * (self._data[at] - 48)
@@ -123,7 +123,7 @@ class Moment:
             at += 1
         return at
 
-    def _zone(self, at):
+    def _zone(self, at: int) -> bool:
         """Parse a zone that extends to the end, and convert `micros` to UTC; return whether it is valid."""
         data = self._data
         end = self._end
@@ -161,7 +161,7 @@ class Moment:
         return True
 
 
-def _length(year, month):
+def _length(year: int, month: int) -> int:
     """Return the number of days of a month."""
     positive = year + 400 * _ERAS
     if month == 2 and positive % 4 == 0 and (positive % 100 != 0 or positive % 400 == 0):
@@ -169,7 +169,7 @@ def _length(year, month):
     return _LENGTHS[month - 1]
 
 
-def put_date(out, days):
+def put_date(out: Store, days: int) -> int:
     """Append a date, given as days since 1970."""
     shifted = days + _EPOCH + _ERA * _ERAS
     of_era = shifted % _ERA
@@ -190,7 +190,7 @@ def put_date(out, days):
     return put_digits(out, day, 2)
 
 
-def put_time(out, micros, has_zone):
+def put_time(out: Store, micros: int, has_zone: bool) -> int:
     """Append a time, given as microseconds since 1970, with three decimals, or six if it has microseconds."""
     days = micros // _DAY_US
     rest = micros % _DAY_US

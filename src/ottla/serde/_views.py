@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 # ruff: noqa: F821 - names that only compiled code uses are declared in the .pxd
 # cython: language_level=3, annotation_typing=False, boundscheck=False, wraparound=False, cdivision=True
 """Columns to read, given by the buffers of Arrow arrays.
@@ -20,7 +19,14 @@ except ImportError:
 class Held:
     """A held buffer with a pointer for each value width; None stands for an empty buffer."""
 
-    def __init__(self, buffer):
+    bytes: memoryview
+    int16s: memoryview
+    int32s: memoryview
+    int64s: memoryview
+    floats: memoryview[float]
+    doubles: memoryview[float]
+
+    def __init__(self, buffer: Any) -> None:
         self.size = 0
         if cython.compiled:
             PyObject_GetBuffer(b"" if buffer is None else buffer, cython.address(self._view), PyBUF_SIMPLE)
@@ -34,13 +40,15 @@ class Held:
         else:
             self.bytes = memoryview(b"" if buffer is None else buffer).cast("B").toreadonly()
             self.size = len(self.bytes)
-            self.int16s, self.int32s, self.int64s, self.floats, self.doubles = (
-                self.bytes[: self.size // width * width].cast(code)
-                for code, width in (("h", 2), ("i", 4), ("q", 8), ("f", 4), ("d", 8))
-            )
+            self.int16s = self.bytes[: self.size // 2 * 2].cast("h")
+            self.int32s = self.bytes[: self.size // 4 * 4].cast("i")
+            self.int64s = self.bytes[: self.size // 8 * 8].cast("q")
+            self.floats = self.bytes[: self.size // 4 * 4].cast("f")
+            self.doubles = self.bytes[: self.size // 8 * 8].cast("d")
 
-    def __dealloc__(self):
-        PyBuffer_Release(cython.address(self._view))
+    def __dealloc__(self) -> None:
+        if cython.compiled:
+            PyBuffer_Release(cython.address(self._view))
 
 
 class ColumnView:
@@ -50,6 +58,15 @@ class ColumnView:
     rows of a child are at the child's own offset, so a list's `start` and `end` are rows of its child. The contents
     are not checked: the caller must pass valid buffers.
     """
+
+    validity: memoryview
+    bytes: memoryview
+    data: memoryview
+    int16s: memoryview
+    int32s: memoryview
+    int64s: memoryview
+    floats: memoryview[float]
+    doubles: memoryview[float]
 
     def __init__(
         self, length: int, offset: int, buffers: list[Any], children: list[ColumnView], is_wide: bool = False
@@ -63,27 +80,27 @@ class ColumnView:
         self.has_nulls = buffers[0] is not None
         _hold_view(self, held[0], held[1] if len(held) > 1 else held[0], held[2] if len(held) > 2 else held[0])
 
-    def is_null(self, row):
+    def is_null(self, row: int) -> bool:
         if not self.has_nulls:
             return False
         at = self.first + row
         return not self.validity[at >> 3] >> (at & 7) & 1
 
-    def bit(self, row):
+    def bit(self, row: int) -> int:
         """Return a row of a column of bits."""
         at = self.first + row
         return self.bytes[at >> 3] >> (at & 7) & 1
 
-    def start(self, row):
+    def start(self, row: int) -> int:
         """Return where a row begins; only for columns with offsets."""
         return self.int64s[self.first + row] if self.is_wide else self.int32s[self.first + row]
 
-    def end(self, row):
+    def end(self, row: int) -> int:
         """Return where a row ends; only for columns with offsets."""
         return self.int64s[self.first + row + 1] if self.is_wide else self.int32s[self.first + row + 1]
 
 
-def _hold_view(view, validity, values, data):
+def _hold_view(view: ColumnView, validity: Held, values: Held, data: Held) -> None:
     view.validity = validity.bytes
     view.bytes = values.bytes
     view.int16s = values.int16s
@@ -105,7 +122,7 @@ class ByteRows(ColumnView):
         _check_rows(self, self._held[0], self._held[1], self._held[2])
 
 
-def _check_rows(rows, validity, offsets, data):
+def _check_rows(rows: ByteRows, validity: Held, offsets: Held, data: Held) -> None:
     """Raise ValueError unless the buffers contain all rows."""
     if rows.length < 0 or rows.first < 0:
         raise ValueError("The length and the offset of a column cannot be negative")
@@ -126,7 +143,7 @@ def _check_rows(rows, validity, offsets, data):
         before = after
 
 
-def is_utf8(data, start, size):
+def is_utf8(data: memoryview, start: int, size: int) -> bool:
     """Return whether bytes are UTF-8: no overlong forms, no surrogates, no code point above U+10FFFF."""
     i = start
     end = start + size
@@ -162,7 +179,7 @@ def is_utf8(data, start, size):
     return True
 
 
-def check_utf8(value):
+def check_utf8(value: Any) -> Any:
     """Return whether a bytes object is UTF-8."""
     held = Held(value)
     return is_utf8(held.bytes, 0, held.size)
