@@ -10,7 +10,7 @@ import pytest
 from ottla.clients import AsyncAdmin
 from ottla.clients.errors import TopicAlreadyExists
 from ottla.metadata.image import PartitionImage
-from tests.simulation.world.cluster import SimulatedCluster
+from tests.simulation.world.cluster import SimulatedCluster, host_of
 from tests.simulation.world.cluster_checks import ClusterChecks
 from tests.simulation.world.cluster_faults import ClusterFaults, Faults
 from tests.simulation.world.programs import PARTITIONS, Program, Work
@@ -52,6 +52,33 @@ class ClusterRun:
         self.programs = programs
         self.faults = ClusterFaults(self.cluster, self.checks, self.work, programs, faults)
 
+    def supersede_leader(self) -> str | None:
+        """Pause the leader of a partition, or cut it off from the other nodes, until others lead; then it goes on.
+
+        The leader of an internal partition is a coordinator.
+        """
+        random, network = self.cluster.random, self.cluster.machines.network
+        leaders = [
+            (name, image.leader) for name in sorted(self.checks.partitions) if (image := self.checks.image_of(name))
+        ]
+        name, leader = random.choice(leaders)
+        run = self.cluster.nodes[leader].run if leader >= 0 else None
+        if run is None:
+            return None
+        if random.random() < 0.4:
+            run.process.pause(4_000_000)
+            return f"pause {leader}, the leader of {name}"
+        others = [host_of(each) for each in self.cluster.nodes if each != leader]
+        links = {link for each in others for link in ((host_of(leader), each), (each, host_of(leader)))}
+        network.blocked |= links
+
+        def repair() -> None:
+            network.blocked -= links
+            network.released()
+
+        self.cluster.machines.schedule.plan(random.choice((3_500_000, 5_000_000)), repair)
+        return f"cut off {leader}, the leader of {name}"
+
     def begin(self, topics: dict[str, dict[str, object]]) -> None:
         """Start the nodes, create the topics, and start the programs."""
         for machine in self.cluster.nodes.values():
@@ -90,7 +117,7 @@ class ClusterRun:
 
     def check_leaders(self) -> None:
         """Each replica returns to the ISR, and the preferred ones lead."""
-        self.wait("each replica is in sync and may lead", self.may_lead, 30)
+        self.wait("each replica is in sync and may lead", lambda: self.all_serve() and self.may_lead(), 30)
         self.faults.elect()
         self.wait("the preferred replicas lead", self._preferred_lead, 30)
 
