@@ -1058,8 +1058,8 @@ DISKS = (
     Mutation(
         "retention deletes nothing above the high watermark",
         "log/retention.py",
-        "                high_watermark < end\n",
-        "                high_watermark < 0\n",
+        "            if high_watermark < end or",
+        "            if high_watermark < 0 or",
         (CLEANED,),
         CLEANED_SEEDS,
     ),

@@ -248,10 +248,8 @@ def _groups(job: CleanJob, segments: list[Segment], files: Files) -> Iterator[li
     group: list[Segment] = []
     sizes = [0, 0, 0]
     for i, segment in enumerate(segments):
-        own = [
-            segment.file.size,
-            *(_size_if_there(files, segment.file.path(kind)) for kind in (".index", ".timeindex")),
-        ]
+        file = segment.file
+        own = [file.size, *(_size_if_there(files, file.path(kind)) for kind in (".index", ".timeindex"))]
         end = segments[i + 1].base_offset if i + 1 < len(segments) else job.next_base
         fits = (
             group

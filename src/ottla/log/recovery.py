@@ -183,10 +183,8 @@ class _Loader:
 
     def _has_sane_indices(self, segment: Segment, present: set[str]) -> bool:
         for kind, entry in ((".index", OffsetIndex.entry), (".timeindex", TimeIndex.entry)):
-            if (
-                file_name(segment.base_offset, kind) not in present
-                or self.files.size(segment.file.path(kind)) % entry.size
-            ):
+            path = segment.file.path(kind)
+            if file_name(segment.base_offset, kind) not in present or self.files.size(path) % entry.size:
                 return False
         if file_name(segment.base_offset, ".txnindex") in present:
             segment.indices.transactions.is_expected = True

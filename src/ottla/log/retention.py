@@ -35,11 +35,8 @@ def find_expired(
             segment = segments[i]
             following = segments[i + 1].base_offset if i + 1 < len(segments) else None
             end = log_end_offset if following is None else following
-            if (
-                high_watermark < end
-                or (following is None and segment.file.size == 0)
-                or not expired(segment, following)
-            ):
+            is_empty = following is None and segment.file.size == 0
+            if high_watermark < end or is_empty or not expired(segment, following):
                 return i
         return len(segments)
 
