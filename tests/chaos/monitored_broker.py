@@ -65,7 +65,7 @@ class MonitoredNode(server.Node):
             "threads": threading.active_count(),
             "objects": self._objects,
             "connections": len(self.network.connections),
-            "buffered": self.network.memory.used_bytes,
+            "buffered": self.network.connections.memory.used_bytes,
             "fetch sessions": len(self.broker.fetch_sessions),
             "groups": sum(len(runner.shard._core.groups) for runner in groups.shards._runners.values()),
             "logs": len(self.broker.logs.all()),

@@ -12,7 +12,7 @@ from ottla.cluster.metadata import snapshots
 from ottla.common.control_types import ControlType
 from ottla.common.ids import uuid_from_text
 from ottla.log.files import Files
-from ottla.log.storage import StorageError, read_meta
+from ottla.log.storage import MetaProperties, StorageError, read_meta
 from ottla.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION, default_levels
 from ottla.protocol.control_records import KRaftVersionRecord, VotersRecord
 
@@ -56,7 +56,7 @@ def test_each_initial_controller_has_its_directory_id_of_the_list(tmp_path: Path
         home = tmp_path / node_id
         assert main(words_for(home, DYNAMIC | {"node.id": node_id}, "-t", CLUSTER, "-I", controllers)) == 0
         meta = read_meta(Files(), f"{home}/a")
-        assert meta == (CLUSTER, int(node_id), uuid_from_text(directory_id))
+        assert meta == MetaProperties(CLUSTER, int(node_id), uuid_from_text(directory_id))
         assert voters_of(home / "a") == {
             1: ("127.0.0.1", 9093, uuid_from_text(FIRST)),
             2: ("fe80::1%eth0", 9095, uuid_from_text(SECOND)),
