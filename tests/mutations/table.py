@@ -1034,6 +1034,14 @@ DISKS = (
         (f"{CLEANER}::test_failed_worker_costs_one_attempt",),
     ),
     Mutation(
+        "updates of share state add to what is stored",
+        "coordinators/share/stored.py",
+        "batches=combine(self.batches, _batches(value.state_batches), start_offset),",
+        "batches=_batches(value.state_batches),",
+        ("tests/simulation/test_shared_cluster.py::test_share_group_keeps_its_acknowledgements",),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
         "a log is cleaned soon whose segments retention deleted under the worker",
         "log/cleaner.py",
         "if not _is_changed(running):\n",

@@ -68,6 +68,20 @@ def test_replica_on_a_replaced_disk_leads(seed: int) -> None:
         run.end()
 
 
+@pytest.mark.parametrize("seed", range(max(1, SEEDS // 2)))
+def test_coordinators_that_were_superseded_change_nothing(seed: int) -> None:
+    """They are paused or cut off during transactions, and go on when others have their role."""
+    run = Run(seed, transformers=2)
+    with run.cluster.machines.installed():
+        run.run.begin(TOPICS)
+        run.cluster.run_for(3_000)
+        for _ in range(10):
+            run.run.supersede_leader(run.cluster.random.choice(("__transaction_state", "__transaction_state", OUT)))
+            run.cluster.run_for(run.cluster.random.choice((1_000, 4_000, 6_000)))
+        run.end()
+    assert not run.checks.losses
+
+
 def test_seed_decides_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed sends the same bytes at the same times, also after others in the same process."""
     trace = hashlib.sha256()
@@ -104,13 +118,15 @@ TOPICS: dict[str, dict[str, object]] = {IN: {}, OUT: {}}
 class Run:
     """One cluster with its programs."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, transformers: int | None = None) -> None:
+        """Without a number of transformers the seed chooses it."""
         self.run = run = ClusterRun(SimulatedCluster(seed))
         self.cluster, self.checks, self.work = run.cluster, run.checks, run.work
         random = self.cluster.random
         self.reader = Reader(self.work, 1)
         self.writers = [Writer(self.work, each + 1) for each in range(random.choice((1, 1, 2)))]
-        self.transformers = [Transformer(self.work, each + 1) for each in range(random.choice((0, 1, 2, 2)))]
+        chosen = random.choice((0, 1, 2, 2)) if transformers is None else transformers
+        self.transformers = [Transformer(self.work, each + 1) for each in range(chosen)]
         members = [Member(self.work, each + 1) for each in range(random.choice((0, 0, 2)))]
         programs: list[Program] = [*self.writers, *self.transformers, *members]
         if self.transformers:

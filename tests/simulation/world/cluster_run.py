@@ -52,16 +52,19 @@ class ClusterRun:
         self.programs = programs
         self.faults = ClusterFaults(self.cluster, self.checks, self.work, programs, faults)
 
-    def supersede_leader(self) -> str | None:
-        """Pause the leader of a partition, or cut it off from the other nodes, until others lead; then it goes on.
+    def supersede_leader(self, topic: str | None = None) -> str | None:
+        """Pause the leader of a partition, or cut it off, until others lead; then it goes on.
 
-        The leader of an internal partition is a coordinator.
+        The leader of an internal partition is a coordinator. `topic` limits the choice; without it, clients still
+        reach a leader that is cut off from the other nodes.
         """
         random, network = self.cluster.random, self.cluster.machines.network
         leaders = [
-            (name, image.leader) for name in sorted(self.checks.partitions) if (image := self.checks.image_of(name))
+            (name, image.leader)
+            for name in sorted(self.checks.partitions)
+            if topic in {None, name.topic} and (image := self.checks.image_of(name)) is not None
         ]
-        name, leader = random.choice(leaders)
+        name, leader = random.choice(leaders) if leaders else (None, -1)
         run = self.cluster.nodes[leader].run if leader >= 0 else None
         if run is None:
             return None
@@ -69,6 +72,7 @@ class ClusterRun:
             run.process.pause(4_000_000)
             return f"pause {leader}, the leader of {name}"
         others = [host_of(each) for each in self.cluster.nodes if each != leader]
+        others += [] if topic is None else [program.host for program in self.programs]
         links = {link for each in others for link in ((host_of(leader), each), (each, host_of(leader)))}
         network.blocked |= links
 
