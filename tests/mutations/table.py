@@ -1099,7 +1099,7 @@ DISKS = (
         "a copy drops what its log does not have",
         "partitions/replication/directory_moves.py",
         "if self._logs.align(log, future):",
-        "if self._logs.align(log, future) and not log:",
+        "if not log and self._logs.align(log, future):",
         (CLEANED,),
         CLEANED_SEEDS,
     ),
@@ -3640,7 +3640,7 @@ MOVES = (
         "log/manager.py",
         "            offset = divergence(log, future) if log is not None else None\n",
         "            offset = None\n",
-        (f"{MOVED}::test_failure_at_any_moment_of_a_move_loses_nothing",),
+        (f"{STORAGE}/test_moves.py::test_start_truncates_a_copy_with_its_log",),
     ),
     Mutation(
         "a copy is truncated with its log",

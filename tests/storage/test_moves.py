@@ -249,6 +249,19 @@ def test_copy_drops_records_of_which_its_compacted_log_has_no_trace(tmp_path: Pa
     assert values(future) == [b"0", b"1", b"2", b"5"]
 
 
+def test_start_truncates_a_copy_with_its_log(tmp_path: Path) -> None:
+    """Before the log gets other records at the offsets that a power cut took from it."""
+    logs = opened(homes_in(tmp_path))
+    moves = LogMoves(logs)
+    log = logs.create(A, TOPIC_ID, SMALL)
+    for number in range(8):
+        append(log, batch(b"%d" % number), epoch=1)
+    copy_all(moves, log, moves.begin(log, other_directory(logs, log)))
+    log.truncate_to(5)
+    logs.abandon()
+    assert opened(homes_in(tmp_path)).futures[A].log_end_offset == 5
+
+
 def test_copy_is_truncated_with_its_log(tmp_path: Path) -> None:
     logs = opened(homes_in(tmp_path))
     moves = LogMoves(logs)
