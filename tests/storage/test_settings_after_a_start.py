@@ -37,7 +37,8 @@ CHANGES = {
 def in_force(node: NodeOnDisk) -> dict[str, object]:
     broker, server = node.node.broker, node.node.network
     assert server is not None
-    found: dict[str, object] = {"limits": server.limits, "cleaner": cleaner_settings(broker.settings.current)}
+    cleaner = cleaner_settings(broker.settings.current)
+    found: dict[str, object] = {"limits": server.connections.limits, "cleaner": cleaner}
     for name in ("t", "other"):
         partition = broker.partitions.get(name, 0)
         found[name] = (partition.log.config, partition.rules, partition.min_insync_replicas)

@@ -111,7 +111,7 @@ def test_error_in_the_program_is_shown_from_the_program_on(
             raise StreamsError("Pipeline 'p': no column") from error
 
     file.write_text(text)
-    monkeypatch.setattr("ottla.streams.commands.explain_file", explain)
+    monkeypatch.setattr("ottla.cli.late.explain_file", explain)
     assert main(["stream", "explain", str(file)]) == 1
     shown = capsys.readouterr().err.replace(str(file), "PATH").replace(file.name, "FILE").splitlines()
     assert shown[1].removeprefix("ottla: ") == lines[0]
@@ -120,7 +120,7 @@ def test_error_in_the_program_is_shown_from_the_program_on(
 
 def test_problems_are_an_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = [Description("p", False, {"a": "a: stream of text"}, [], [], {}, ["to('b'): wrong"])]
-    monkeypatch.setattr("ottla.streams.commands.explain_file", lambda *_: found)
+    monkeypatch.setattr("ottla.cli.late.explain_file", lambda *_: found)
     assert main(["stream", "explain", "p.py"]) == 1
     assert capsys.readouterr().out == "p (at least once)\n  in   a: a: stream of text\n  !    to('b'): wrong\n"
     assert main(["stream", "explain", "p.py", "--json"]) == 1

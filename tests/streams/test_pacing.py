@@ -216,7 +216,7 @@ def test_run_takes_a_latency_that_replaces_the_pipelines_latencies(
         taken.append(given)
         return ()
 
-    monkeypatch.setattr("ottla.streams.commands.run_file", run_file)
+    monkeypatch.setattr("ottla.cli.late.run_file", run_file)
     file = str(tmp_path / "program.py")
     assert main(["stream", "run", file, "--latency", "soon"]) == 1
     assert "--latency is 'soon'; it must be a duration such as" in capsys.readouterr().err
