@@ -32,7 +32,7 @@ from ottla.clients.producer import producer as producer_module
 from ottla.clients.producer import sender
 from ottla.cluster.control import probe
 from ottla.cluster.node import schedulers
-from ottla.log import cleaner as cleaner_module
+from ottla.coordination import late
 from ottla.log.storage import DirectoryLock
 from tests.simulation.world.cleaning import simulated_cleaner
 from tests.simulation.world.disk import Crash
@@ -419,7 +419,7 @@ class Machines:
             (listening, "bind", self._bind),
             (probe, "socket", sockets),
             (schedulers, "ThreadPoolExecutor", Threads),
-            (cleaner_module, "Cleaner", simulated_cleaner),
+            (late, "Cleaner", simulated_cleaner),
             (DirectoryLock, "acquire", lambda _: None),
         ]
         patches = [mock.patch.object(*each) for each in replaced]
