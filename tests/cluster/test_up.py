@@ -138,11 +138,26 @@ def test_directory_of_a_single_broker_is_refused(home: Path, capsys: pytest.Capt
     assert "has the data of a single broker" in capsys.readouterr().err
 
 
+def _server_behind_free_ports(count: int) -> socket.socket:
+    """Listen on a port for which the previous `count` ports are free."""
+    for _ in range(100):
+        server = socket.create_server(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        try:
+            for free in range(port - count, port):
+                socket.create_server(("127.0.0.1", free)).close()
+        except OSError:
+            server.close()
+        else:
+            return server
+    raise AssertionError("no free ports side by side")
+
+
 @pytest.mark.parametrize("node", [1, 2])
 def test_port_in_use_refuses_the_start_and_leaves_nothing_behind(
     home: Path, capsys: pytest.CaptureFixture[str], node: int
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with _server_behind_free_ports(node - 1) as server:
         port = server.getsockname()[1]
         assert main(["up", "--data", str(home), "--brokers", "2", "--listen", str(port - node + 1)]) == 1
     first, second = capsys.readouterr().err.splitlines()
