@@ -16,7 +16,7 @@ from ottla.coordinators.group.consumer.member import (
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
 from ottla.coordinators.group.modern.records import partitions_of
-from ottla.coordinators.group.modern.replay import cancel_timers, delete_group, group_of_record, replay_target_epoch
+from ottla.coordinators.group.modern.replay import delete_group, group_of_record, remove_member, replay_target_epoch
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol import group_records as g
 from ottla.protocol.message import Message
@@ -54,8 +54,7 @@ def _replay_member(core: Core, group: ConsumerGroup, key: Message, value: Messag
         case g.ConsumerGroupMemberMetadataKey(), g.ConsumerGroupMemberMetadataValue():
             group.put(_described(_member(group, key.member_id), value))
         case g.ConsumerGroupMemberMetadataKey(), None:
-            group.remove(key.member_id)
-            cancel_timers(core, group.group_id, key.member_id, MEMBER_TIMERS)
+            remove_member(core, group, key.member_id, MEMBER_TIMERS)
         case g.ConsumerGroupTargetAssignmentMemberKey(), g.ConsumerGroupTargetAssignmentMemberValue():
             group.target.by_member[key.member_id] = partitions_of(value.topic_partitions)
         case g.ConsumerGroupTargetAssignmentMemberKey(), None:

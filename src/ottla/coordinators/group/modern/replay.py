@@ -50,13 +50,19 @@ def delete_group(core: Core, groups: dict[str, G], group: G, timers: Iterable[Ki
     """Delete a group, with these timers of its members."""
     group_id = group.group_id
     for member_id in group.members:
-        cancel_timers(core, group_id, member_id, timers)
+        _cancel_timers(core, group_id, member_id, timers)
     del groups[group_id]
     if core.offsets.of_group(group_id) or core.offsets.pending_of(group_id):
         core.groups.setdefault(group_id, Group(group_id, None))
 
 
-def cancel_timers(core: Core, group_id: str, member_id: str, timers: Iterable[Kind]) -> None:
+def remove_member(core: Core, group: ModernGroup[Any], member_id: str, timers: Iterable[Kind]) -> None:
+    """Remove a member from its group, with these timers."""
+    group.remove(member_id)
+    _cancel_timers(core, group.group_id, member_id, timers)
+
+
+def _cancel_timers(core: Core, group_id: str, member_id: str, timers: Iterable[Kind]) -> None:
     """Cancel these timers of a member."""
     for kind in timers:
         core.timers.cancel((kind, group_id, member_id))

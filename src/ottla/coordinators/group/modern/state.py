@@ -78,6 +78,10 @@ class ModernGroup(Generic[M]):
         """Whether a member subscribes to `topic`."""
         return topic in self.state.topics
 
+    def remove(self, member_id: str) -> None:
+        """Remove a member, if it exists."""
+        raise NotImplementedError
+
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""
         assert self.target.epoch <= self.epoch

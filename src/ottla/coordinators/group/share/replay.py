@@ -7,7 +7,7 @@ from dataclasses import replace
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
 from ottla.coordinators.group.modern.records import partitions_of
-from ottla.coordinators.group.modern.replay import cancel_timers, delete_group, group_of_record, replay_target_epoch
+from ottla.coordinators.group.modern.replay import delete_group, group_of_record, remove_member, replay_target_epoch
 from ottla.coordinators.group.share.group import ShareGroup, ShareMember
 from ottla.coordinators.group.share.states import NO_PARTITIONS, ShareStates
 from ottla.coordinators.group.timer_keys import Kind
@@ -44,8 +44,7 @@ def _replay_member(core: Core, group: ShareGroup, key: Message, value: Message |
             described = replace(member, rack_id=value.rack_id, client_id=value.client_id, client_host=value.client_host)
             group.put(replace(described, topic_names=frozenset(value.subscribed_topic_names)))
         case g.ShareGroupMemberMetadataKey(), None:
-            group.remove(key.member_id)
-            cancel_timers(core, group.group_id, key.member_id, MEMBER_TIMERS)
+            remove_member(core, group, key.member_id, MEMBER_TIMERS)
         case g.ShareGroupTargetAssignmentMemberKey(), g.ShareGroupTargetAssignmentMemberValue():
             group.target.by_member[key.member_id] = partitions_of(value.topic_partitions)
         case g.ShareGroupTargetAssignmentMemberKey(), None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
 from ottla.coordinators.group.modern.replay import (
-    cancel_timers,
     delete_group,
     group_of_record,
+    remove_member,
     replay_target_epoch,
 )
 from ottla.coordinators.group.streams.group import StreamsGroup
@@ -52,8 +52,7 @@ def _replay_member(core: Core, group: StreamsGroup, key: Message, value: Message
         case s.StreamsGroupMemberMetadataKey(), s.StreamsGroupMemberMetadataValue():
             group.put(_described(_member(group, key.member_id), value))
         case s.StreamsGroupMemberMetadataKey(), None:
-            group.remove(key.member_id)
-            cancel_timers(core, group.group_id, key.member_id, MEMBER_TIMERS)
+            remove_member(core, group, key.member_id, MEMBER_TIMERS)
         case s.StreamsGroupTargetAssignmentMemberKey(), s.StreamsGroupTargetAssignmentMemberValue():
             tasks = Tasks(task_sets(value.active_tasks), task_sets(value.standby_tasks), task_sets(value.warmup_tasks))
             group.targets[key.member_id] = tasks
