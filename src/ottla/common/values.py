@@ -1,7 +1,8 @@
 """Immutable classes that cost little to define, for modules that the start of a broker imports.
 
 `@dataclass(frozen=True, slots=True)` writes and compiles six methods: 0.4 ms of CPU for each class. `@value` takes
-0.03 ms. Values also take half the time to create, since only type checkers reject assignments to their fields.
+0.03 ms (decision 28). Values also take half the time to create, since only type checkers reject assignments to their
+fields.
 """
 
 from __future__ import annotations
