@@ -1,6 +1,6 @@
 """Modules that few clients need: imported at their first use.
 
-`arrow` and `columns` need pyarrow, which is optional and takes 100 ms to import. `tls` and `sasl` import `ssl` (10 ms).
+`arrow` and `columns` need pyarrow, which is optional and takes 100 ms to import. `tls_settings` imports `ssl` (10 ms).
 `setting_owners` knows the settings of all clients, topics and groups, for errors about unknown settings.
 """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.clients import late
-from ottla.clients.errors import ConfigurationError
+from ottla.clients.errors import AuthenticationFailed, ConfigurationError
+from ottla.network.errors import AuthenticationRefused, SecuritySettingError
 
 if TYPE_CHECKING:
     import ssl
@@ -52,8 +53,29 @@ def read_security(options: Mapping[str, Any]) -> Security:
                     f"{name} is set, but security.protocol is {protocol}, which does not use it: set it to {instead}"
                 )
     tls = sasl = None
-    if is_tls:
-        tls = late.tls.tls_context(options)
-    if is_sasl:
-        sasl = late.sasl.sasl_source(options)
+    try:
+        if is_tls:
+            tls = late.tls_settings.tls_context(options)
+        if is_sasl:
+            sasl = late.sasl_settings.sasl_source(_with_provider(options))
+    except SecuritySettingError as error:
+        raise ConfigurationError(str(error)) from error
     return Security(tls, sasl)
+
+
+def _with_provider(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let the program's token function raise AuthenticationFailed, the clients' error."""
+    provider = options["sasl_oauth_token_provider"]
+    if not callable(provider):
+        return options
+    return {**options, "sasl_oauth_token_provider": _refusing(provider)}
+
+
+def _refusing(provider: Callable[[], Any]) -> Callable[[], Any]:
+    def provide() -> Any:
+        try:
+            return provider()
+        except AuthenticationFailed as error:
+            raise AuthenticationRefused(str(error)) from error
+
+    return provide

@@ -50,6 +50,10 @@ class UnsupportedRequest(NetworkError):
     """The broker does not know the API, or no version that this client supports."""
 
 
+class SecuritySettingError(ValueError):
+    """A setting of TLS or SASL is wrong; the message is one line with its name and the remedy, without secrets."""
+
+
 # OpenSSL's codes for untrusted certificates.
 _NOT_YET_VALID, _EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 9, 10, 62, 64
 _NOT_TRUSTED: Final = frozenset({2, 18, 19, 20, 21, 27})

@@ -17,9 +17,9 @@ import pytest
 
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import COMMON_OPTIONS, read_options
-from ottla.clients.sasl import parse_jaas
 from ottla.clients.security import Security, read_security
 from ottla.network.errors import AuthenticationRefused, ConnectFailed
+from ottla.network.sasl_settings import parse_jaas
 from ottla.security.oauthbearer import OAuthBearerClient, OAuthToken
 from ottla.security.plain import PlainClient
 from ottla.security.scram import ScramClient

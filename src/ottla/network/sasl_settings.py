@@ -1,7 +1,9 @@
-"""The sasl settings of a client as a source of exchanges: one `SaslClient` for each connection or re-authentication.
+"""The sasl settings of a client or node as a source of exchanges: one `SaslClient` for each connection and renewal.
 
 `sasl_source(options)` checks the settings without network access. The source that it returns may request a token first.
 The program's function and the token endpoint run in a thread, because they block. Nonces come from `secrets`.
+
+`options` has the client settings by their Python names (see `clients.options.SECURITY_OPTIONS`).
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from ottla.clients.errors import AuthenticationFailed, ConfigurationError
-from ottla.network.errors import AuthenticationRefused, ConnectFailed
+from ottla.network.errors import AuthenticationRefused, ConnectFailed, SecuritySettingError
 from ottla.network.sasl import SaslSource
 from ottla.security import oauthbearer, plain, scram
 from ottla.security.mechanism import SaslClient, SaslError
@@ -40,23 +41,23 @@ _MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginMod
 
 
 def sasl_source(options: Mapping[str, Any]) -> SaslSource:
-    """Return the source of exchanges for these settings (see `options.SECURITY_OPTIONS`). Raises ConfigurationError."""
+    """Return the source of exchanges for these settings. Raises SecuritySettingError."""
     module, jaas = parse_jaas(options["sasl_jaas_config"]) if options["sasl_jaas_config"] else ("", {})
     mechanism = options["sasl_mechanism"] or _MECHANISM_OF_MODULE.get(module)
     if mechanism is None:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             "sasl.mechanism is missing: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, as the brokers have it"
         )
     expected = "ScramLoginModule" if mechanism in scram.NAMES else f"{_module_of(mechanism)}"
     if module and module != expected:
-        raise ConfigurationError(f"sasl.jaas.config has {module}, but {mechanism} needs {expected}")
+        raise SecuritySettingError(f"sasl.jaas.config has {module}, but {mechanism} needs {expected}")
     if mechanism == oauthbearer.NAME:
         return _token_source(options, jaas)
     username, password = options["sasl_username"] or jaas.get("username"), options["sasl_password"]
     password = jaas.get("password") if password is None else password
     if not username or password is None:
         what = "sasl.username" if not username else "sasl.password"
-        raise ConfigurationError(f"{mechanism} needs {what} (or a sasl.jaas.config that has it)")
+        raise SecuritySettingError(f"{mechanism} needs {what} (or a sasl.jaas.config that has it)")
     token_auth = jaas.get("tokenauth", "").lower() == "true"
 
     def exchange() -> SaslClient:
@@ -68,7 +69,7 @@ def sasl_source(options: Mapping[str, Any]) -> SaslSource:
     try:
         exchange()
     except SaslError as error:
-        raise ConfigurationError(str(error)) from error
+        raise SecuritySettingError(str(error)) from error
 
     async def source() -> SaslClient:
         return exchange()
@@ -81,16 +82,16 @@ def _module_of(mechanism: str) -> str:
 
 
 def parse_jaas(line: str) -> tuple[str, dict[str, str]]:
-    """Parse a sasl.jaas.config into login module (without its package) and options. Raises ConfigurationError."""
+    """Parse a sasl.jaas.config into login module (without its package) and options. Raises SecuritySettingError."""
     match = _JAAS.fullmatch(line)
     if match is None:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             "sasl.jaas.config is not of the form: "
             'org.apache.kafka.common.security.scram.ScramLoginModule required username="..." password="...";'
         )
     module = match["module"].rpartition(".")[2]
     if module not in {*_MECHANISM_OF_MODULE, "ScramLoginModule"}:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             f"sasl.jaas.config has {module}; known are PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule"
         )
     return module, {name: _unquoted(value) for name, value in _JAAS_OPTION.findall(match["options"])}
@@ -125,8 +126,6 @@ def _token_source(options: Mapping[str, Any], jaas: Mapping[str, str]) -> SaslSo
 def _ask(provider: TokenProvider, where: str) -> OAuthToken:
     try:
         token = provider()
-    except (AuthenticationFailed, AuthenticationRefused) as error:
-        raise AuthenticationRefused(str(error)) from error
     except ConnectFailed:
         raise
     except Exception as error:  # the program's function may raise anything; a retry may succeed
@@ -144,7 +143,7 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tupl
     extensions |= {k.removeprefix("extension_"): v for k, v in jaas.items() if k.startswith("extension_")}
     if provider is not None:
         if not callable(provider):
-            raise ConfigurationError("sasl.oauth.token.provider must be a function without arguments")
+            raise SecuritySettingError("sasl.oauth.token.provider must be a function without arguments")
         return provider, "sasl.oauth.token.provider"
     if url is not None:
         prefix = "sasl_oauthbearer_client_credentials_client"
@@ -152,16 +151,16 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tupl
         secret = options[f"{prefix}_secret"] or jaas.get("clientSecret")
         scope = options["sasl_oauthbearer_scope"] or jaas.get("scope")
         if not name or not secret:
-            raise ConfigurationError(
+            raise SecuritySettingError(
                 "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
             )
         if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
-            raise ConfigurationError(f"sasl.oauthbearer.token.endpoint.url is {url!r}; it must be an http(s) address")
+            raise SecuritySettingError(f"sasl.oauthbearer.token.endpoint.url is {url!r}; it must be an http(s) address")
         return lambda: ask_token_endpoint(url, name, secret, scope, extensions), f"The token endpoint {url}"
     claims = _unsecured_claims(jaas)
     subject = claims.pop("sub", None)
     if subject is None:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             "OAUTHBEARER needs sasl.oauth.token.provider, or sasl.oauthbearer.token.endpoint.url with a client's id "
             'and secret, or (for tests) a sasl.jaas.config with unsecuredLoginStringClaim_sub="..."'
         )
@@ -177,7 +176,7 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tupl
 def _pair(item: str) -> tuple[str, str]:
     name, equals, value = item.partition("=")
     if not equals or not name:
-        raise ConfigurationError(f"sasl.oauthbearer.extensions has {item!r}; each must be name=value")
+        raise SecuritySettingError(f"sasl.oauthbearer.extensions has {item!r}; each must be name=value")
     return name.strip(), value.strip()
 
 
@@ -185,7 +184,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigurationError(f"sasl.jaas.config has {text!r} where a number belongs") from None
+        raise SecuritySettingError(f"sasl.jaas.config has {text!r} where a number belongs") from None
 
 
 def _unsecured_claims(jaas: Mapping[str, str]) -> dict[str, object]:

@@ -1,7 +1,9 @@
-"""The ssl settings of a client as an ssl.SSLContext, checked before the first connection.
+"""The ssl settings of a client or node as an ssl.SSLContext, checked before the first connection.
 
-Files are PEM. An unreadable file, a key without its certificate or another format is a ConfigurationError with the
+Files are PEM. An unreadable file, a key without its certificate or another format is a SecuritySettingError with the
 setting and the remedy. For Java's key stores the message contains the command that converts them.
+
+`options` has the client settings by their Python names (see `clients.options.SECURITY_OPTIONS`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.clients.errors import ConfigurationError
+from ottla.network.errors import SecuritySettingError
 
 _JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -23,11 +25,11 @@ _STORES: Final = ("PEM", "JKS", "PKCS12")
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
-    """Build the context for these settings (see `options.SECURITY_OPTIONS`); reads files. Raises ConfigurationError."""
+    """Build the context of a client for these settings; reads files. Raises SecuritySettingError."""
     given = options["ssl_context"]
     if given is not None:
         if not isinstance(given, ssl.SSLContext):
-            raise ConfigurationError(f"ssl.context is a {type(given).__name__}; it must be an ssl.SSLContext")
+            raise SecuritySettingError(f"ssl.context is a {type(given).__name__}; it must be an ssl.SSLContext")
         return given
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,20 +37,21 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
     if not options["enable_ssl_certificate_verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    _trust(context, options)
-    _identify(context, options)
+    trust(context, options)
+    identify(context, options)
     return context
 
 
-def _trust(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+def trust(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    """Load the configured certificate authorities, by default the system's. Raises SecuritySettingError."""
     location, text = options["ssl_truststore_location"], options["ssl_truststore_certificates"]
     _check_kind("truststore", location, options["ssl_truststore_type"])
     if options["ssl_truststore_password"] is not None:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             f"ssl.truststore.password is set, but PEM has none. {_conversion('truststore', location)}"
         )
     if location and text:
-        raise ConfigurationError("ssl.truststore.location and ssl.truststore.certificates are both set: choose one")
+        raise SecuritySettingError("ssl.truststore.location and ssl.truststore.certificates are both set: choose one")
     if text:
         _load_authorities(context, "ssl.truststore.certificates", cadata=_normal_pem(text))
     elif location and Path(location).is_dir():
@@ -64,16 +67,16 @@ def _load_authorities(context: ssl.SSLContext, where: str, **what: str) -> None:
     try:
         context.load_verify_locations(**what)
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigurationError(f"{where} holds no PEM certificates that can be read ({_reason(error)})") from error
+        raise SecuritySettingError(f"{where} holds no PEM certificates that can be read ({_reason(error)})") from error
 
 
-def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
-    """Load the client's own key and certificates, if they are set."""
+def identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
+    """Load the own key and certificates, if they are set. Raises SecuritySettingError."""
     store, chain, key = (options[f"ssl_keystore_{name}"] for name in ("location", "certificate_chain", "key"))
     chain_file, key_file = options["ssl_certificate_location"], options["ssl_key_location"]
     _check_kind("keystore", store, options["ssl_keystore_type"])
     if options["ssl_keystore_password"] is not None:
-        raise ConfigurationError(
+        raise SecuritySettingError(
             "ssl.keystore.password is set, but PEM has only ssl.key.password, for the key. "
             + _conversion("keystore", store)
         )
@@ -84,15 +87,15 @@ def _identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     }
     chosen = [name for name, value in ways.items() if value]
     if len(chosen) > 1:
-        raise ConfigurationError(f"{' and '.join(chosen)} are both set: choose one")
+        raise SecuritySettingError(f"{' and '.join(chosen)} are both set: choose one")
     password = options["ssl_key_password"]
     if not chosen:
         for name, value in (("ssl.keystore.key", key), ("ssl.key.location", key_file)):
             if value:
-                raise ConfigurationError(f"{name} is set, but not the certificate that goes with it")
+                raise SecuritySettingError(f"{name} is set, but not the certificate that goes with it")
         return
     if chain and not (key or key_file):
-        raise ConfigurationError("ssl.keystore.certificate.chain is set, but not ssl.keystore.key, its private key")
+        raise SecuritySettingError("ssl.keystore.certificate.chain is set, but not ssl.keystore.key, its private key")
     for name, path in (*ways.items(), ("ssl.key.location", key_file)):
         if path and name.endswith("location"):
             _check_readable(name, path)
@@ -110,7 +113,7 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
         was_asked = True
         # Without a password function OpenSSL would prompt at the terminal.
         if password is None:
-            raise ConfigurationError("The private key is encrypted: set ssl.key.password")
+            raise SecuritySettingError("The private key is encrypted: set ssl.key.password")
         return password
 
     try:
@@ -123,7 +126,7 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
             what = "comes with a private key that ssl.key.password does not open"
         else:
             what = f"holds no PEM certificate with its private key that can be read ({reason})"
-        raise ConfigurationError(f"{name} {what}") from error
+        raise SecuritySettingError(f"{name} {what}") from error
 
 
 @contextlib.contextmanager
@@ -159,14 +162,14 @@ def _check_readable(name: str, path: str) -> None:
         with Path(path).open("rb"):
             pass
     except OSError as error:
-        raise ConfigurationError(f"{name} {path!r} cannot be read: {error.strerror}") from error
+        raise SecuritySettingError(f"{name} {path!r} cannot be read: {error.strerror}") from error
 
 
 def _check_kind(store: str, location: str | None, kind: str) -> None:
     """Reject files that are not PEM, by their names or first bytes."""
     name = kind.upper()
     if name not in _STORES:
-        raise ConfigurationError(f"ssl.{store}.type is {kind!r}; it must be PEM")
+        raise SecuritySettingError(f"ssl.{store}.type is {kind!r}; it must be PEM")
     if location and name == "PEM" and Path(location).is_file():
         _check_readable(f"ssl.{store}.location", location)
         with Path(location).open("rb") as file:
@@ -177,7 +180,7 @@ def _check_kind(store: str, location: str | None, kind: str) -> None:
             name = "PKCS12"
     if name != "PEM":
         where = f"ssl.{store}.location {location!r}" if location else f"ssl.{store}.type"
-        raise ConfigurationError(f"{where} is {name}; this client reads PEM. {_conversion(store, location, name)}")
+        raise SecuritySettingError(f"{where} is {name}; Ottla reads PEM. {_conversion(store, location, name)}")
 
 
 def _conversion(store: str, location: str | None, kind: str = "JKS") -> str:
