@@ -10,6 +10,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.config import SecurityProtocol
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.network.server import Server
 
 logger = logging.getLogger(__name__)
+
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
 
 
 class Listeners:
@@ -30,8 +34,12 @@ class Listeners:
         self._controllers: list[list[socket.socket]] = []
 
     def bind(self) -> None:
-        """Bind every listener. Raises ListenError."""
+        """Bind every listener. Raises ListenError, or KafkaError for a protocol that is not supported."""
         config = self._config
+        for listener in (*config.listeners, *config.controller_listeners):
+            if listener.protocol not in SERVED_PROTOCOLS:
+                problem = f"listener {listener.name} uses {listener.protocol.name}, which is not supported yet"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
         for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
             for listener in listeners:
                 bound.append(bind(listener, config))

@@ -7,7 +7,7 @@ about several. `broker.py` is the configuration of one broker, `resolve.py` adds
 
 from ottla.config.broker import BrokerConfig, ConfigError
 from ottla.config.defaults import OTTLA_DEFAULTS
-from ottla.config.listeners import Listener, parse_address
+from ottla.config.listeners import Listener, SecurityProtocol, parse_address
 from ottla.config.properties import format_properties, load_properties, parse_properties
 from ottla.config.resolve import (
     TOPIC_SETTINGS_TOGETHER,
@@ -44,6 +44,7 @@ __all__ = [
     "ConfigSynonym",
     "Listener",
     "Resolved",
+    "SecurityProtocol",
     "ServerSetting",
     "TopicResolver",
     "Value",

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from ottla.common.errors import KafkaError
 from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
 from ottla.config.defaults import OTTLA_DEFAULTS, SINGLE_NODE_DEFAULTS
-from ottla.config.listeners import Listener, parse_listener
+from ottla.config.listener_settings import PREFIX, broker_setting, listener_setting, prefix_of
+from ottla.config.listeners import Listener, SecurityProtocol, parse_listener
 from ottla.config.roles import NodeRoles, node_roles
 from ottla.config.roles import violation as role_violation
 from ottla.config.server_setting import ServerSetting
@@ -40,6 +41,8 @@ class BrokerConfig:
         self.static: dict[str, str] = {name: trim(text) for name, text in properties.items()}
         self.warnings: list[str] = []
         self._values: dict[str, Value] = dict(DEFAULT_VALUES)
+        self._overrides: dict[str, Value] = {}
+        """The values of `listener.name.<listener>.<setting>`, by their full names."""
         for name, text in properties.items():
             _check_encodable(name, text)
             self._take(name, text)
@@ -66,7 +69,9 @@ class BrokerConfig:
         """Whether no other node can have the cluster's metadata, so that an empty directory is a new cluster."""
         self.log_dirs: list[str] = self._log_dirs()
         self._check_together()
-        self.connections_per_ip: dict[str, int] = self._connections_per_ip()
+        self.connections_per_ip: dict[str, _Int] = connections_per_ip(
+            self.text("max.connections.per.ip.overrides") or ""
+        )
         """`max.connections.per.ip.overrides` as a mapping."""
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -136,25 +141,47 @@ class BrokerConfig:
         cordoned = self.items("cordoned.log.dirs")
         return [each for each in self.log_dirs if each in cordoned or ALL_DIRECTORIES in cordoned]
 
+    def security_protocol(self, listener: str) -> SecurityProtocol:
+        """Return the protocol of a listener, also of another node's. Raises KeyError for an unknown name."""
+        return self._protocols[listener.upper()]
+
+    def for_listener(self, listener: str, mechanism: str | None = None) -> "BrokerConfig":
+        """Return a copy with the values of one listener, and of one SASL mechanism of it.
+
+        `listener.name.internal.ssl.client.auth` then is `ssl.client.auth`.
+        """
+        values = dict(self._values)
+        for prefix in (prefix_of(listener), *([] if mechanism is None else [prefix_of(listener, mechanism)])):
+            for name, value in self._overrides.items():
+                base = name.removeprefix(prefix)
+                if name.startswith(prefix) and base in BROKER_SETTINGS:
+                    values[base] = value
+        return self._with(values, self._overrides)
+
+    def _with(self, values: dict[str, Value], overrides: dict[str, Value]) -> "BrokerConfig":
+        changed = object.__new__(BrokerConfig)
+        changed.__dict__.update(self.__dict__)
+        changed._values, changed._overrides = values, overrides
+        return changed
+
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> "BrokerConfig":
         """Return a copy with dynamic settings; `per_broker` overrides `cluster_wide`.
 
         A dynamic value that cannot be parsed is skipped: an earlier version with other limits accepted it. Listeners,
         directories and the node's id do not change.
         """
-        changed = object.__new__(BrokerConfig)
-        changed.__dict__.update(self.__dict__)
-        changed._values = dict(self._values)
+        values, overrides = dict(self._values), dict(self._overrides)
         for name, text in {**cluster_wide, **per_broker}.items():
-            setting = BROKER_SETTINGS.get(name)
+            setting = broker_setting(name)
             if setting is None or setting.update == "read-only":
                 continue
             try:
-                changed._values[name] = parse_value(setting, text)
+                (overrides if name.startswith(PREFIX) else values)[name] = parse_value(setting, text)
             except KafkaError:
                 continue
+        changed = self._with(values, overrides)
         try:
-            changed.connections_per_ip = changed._connections_per_ip()
+            changed.connections_per_ip = connections_per_ip(changed.text("max.connections.per.ip.overrides") or "")
         except ValueError:
             changed.connections_per_ip = self.connections_per_ip
         return changed
@@ -162,7 +189,7 @@ class BrokerConfig:
     # -- parsing -----------------------------------------------------------------------------------------------
 
     def _take(self, name: str, text: str) -> None:
-        setting = BROKER_SETTINGS.get(name)
+        setting = broker_setting(name)
         if setting is None:
             self.warnings.append(_unknown(name))
             return
@@ -175,7 +202,7 @@ class BrokerConfig:
             raise ConfigError(problem)
         if problem:
             self.warnings.append(problem)
-        self._values[name] = value
+        (self._overrides if name.startswith(PREFIX) else self._values)[name] = value
 
     def _node_id(self) -> "_Int":
         if "broker.id" in self.static:
@@ -199,18 +226,24 @@ class BrokerConfig:
         except ValueError as error:
             raise ConfigError(str(error)) from error
 
-    def _parse_protocols(self) -> dict[str, str]:
-        protocols: dict[str, str] = {}
-        for entry in (self.text("listener.security.protocol.map") or "").split(","):
-            name, separator, protocol = entry.strip().partition(":")
+    def _parse_protocols(self) -> dict[str, SecurityProtocol]:
+        protocols: dict[str, SecurityProtocol] = {}
+        for entry in (self.text(_PROTOCOL_MAP) or "").split(","):
+            name, separator, protocol = (part.strip().upper() for part in entry.partition(":"))
             if not separator or not name:
-                raise ConfigError(f"listener.security.protocol.map: {entry!r} is not of the form NAME:PROTOCOL")
-            if name.strip().upper() in protocols:
-                raise ConfigError(f"listener.security.protocol.map names {name.strip()} twice")
-            protocols[name.strip().upper()] = protocol.strip().upper()
-        if "listener.security.protocol.map" not in self.static:
-            for name in self.items("controller.listener.names"):
-                protocols.setdefault(name.upper(), "PLAINTEXT")
+                raise ConfigError(f"{_PROTOCOL_MAP}: {entry!r} is not of the form NAME:PROTOCOL")
+            if name in protocols:
+                raise ConfigError(f"{_PROTOCOL_MAP} names {name} twice")
+            if protocol not in SecurityProtocol.__members__:
+                known = ", ".join(SecurityProtocol.__members__)
+                raise ConfigError(f"{_PROTOCOL_MAP}: {protocol} of {name} is not one of {known}")
+            protocols[name] = SecurityProtocol[protocol]
+        # As in Kafka: next to a secured listener, each listener of a controller needs an entry.
+        names = [name.upper() for name in self.items("controller.listener.names")]
+        given = [text.partition("://")[0].upper() for text in self.items("listeners")]
+        if _PROTOCOL_MAP not in self.static and not _SECURED & {*names, *given}:
+            for name in names:
+                protocols.setdefault(name, SecurityProtocol.PLAINTEXT)
         return protocols
 
     def _parse_listeners(self, name: str) -> list[Listener]:
@@ -229,22 +262,18 @@ class BrokerConfig:
             raise ConfigError("listeners: each must have a different address")
         if not self.listeners and self.roles.is_broker:
             raise ConfigError("listeners: at least one must not be in controller.listener.names, for clients")
-        for listener in everything:
-            if listener.protocol != "PLAINTEXT":
-                raise ConfigError(f"listener {listener.name} uses {listener.protocol}: only PLAINTEXT is supported yet")
         controller_names = self.items("controller.listener.names")
         problem = role_violation(self.roles, controller_names, everything)
         if problem:
             raise ConfigError(problem)
         for name in controller_names:
-            protocol = self._protocols.get(name.upper())
-            if protocol is None and self.roles.has_quorum:
+            if name.upper() not in self._protocols and self.roles.has_quorum:
                 raise ConfigError(
                     f"Controller listener with name {name.upper()} defined in controller.listener.names not found in"
-                    " listener.security.protocol.map"
+                    " listener.security.protocol.map  (an explicit security mapping for each controller listener is"
+                    " required if listener.security.protocol.map is non-empty, or if there are security protocols other"
+                    " than PLAINTEXT in use)"
                 )
-            if self.roles.has_quorum and protocol != "PLAINTEXT":
-                raise ConfigError(f"listener {name.upper()} uses {protocol}: only PLAINTEXT is supported yet")
         names_given = {"controller.listener.names", "listeners"} <= self.static.keys()
         if names_given and self.roles.is_controller and not self.controller_listeners:
             given = self.static["controller.listener.names"]
@@ -275,24 +304,25 @@ class BrokerConfig:
         return [each._replace(host=os.uname().nodename) if each.is_wildcard else each for each in advertised]
 
     def _inter_broker_listener(self) -> str:
+        by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+        if {by_name, by_protocol} <= self.static.keys():
+            raise ConfigError(f"Only one of {by_name} and {by_protocol} should be set.")
         names = [listener.name for listener in self.listeners]
         if not names:
             return ""
-        given = self.text("inter.broker.listener.name")
-        if given is None:
-            return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
-        if given.upper() not in names:
-            raise ConfigError(f"inter.broker.listener.name={given} is not one of the listeners {', '.join(names)}")
-        return given.upper()
+        chosen = by_name if by_name in self.static else by_protocol
+        given = (self.text(chosen) or "").upper()
+        if given in names:
+            return given
+        if chosen in self.static:
+            raise ConfigError(f"{chosen}={given} is not one of the listeners {', '.join(names)}")
+        return names[0]
 
     def _log_dirs(self) -> list[str]:
         name = "log.dir" if "log.dir" in self.static and "log.dirs" not in self.static else "log.dirs"
         directories = self.items(name)
         self._values["log.dirs"] = directories
         return [*directories]
-
-    def _connections_per_ip(self) -> "dict[str, _Int]":
-        return connections_per_ip(self.text("max.connections.per.ip.overrides") or "")
 
     def _check_together(self) -> None:
         problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
@@ -310,6 +340,9 @@ class BrokerConfig:
             )
 
 
+_PROTOCOL_MAP = "listener.security.protocol.map"
+# Names of listeners that are protocols with TLS or SASL.
+_SECURED = {name for name, protocol in SecurityProtocol.__members__.items() if protocol.uses_tls or protocol.uses_sasl}
 _LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 
 # Inside the class these names are its methods, so they need another name.
@@ -352,6 +385,8 @@ def suggest(name: str) -> str | None:
 
 
 def _unknown(name: str) -> str:
+    if name.lower() != name and listener_setting(name.lower()) is not None:
+        return f"{name} has no effect: write the name of the listener in lower case, {name.lower()}"
     if name.startswith(_FOREIGN_PREFIXES):
         return f"{name} has no effect here"
     if name.startswith("zookeeper."):

@@ -353,7 +353,7 @@ ROWS = (
         MEDIUM, WORKS, CLUSTER_WIDE, low=0),
     ServerSetting("listener.security.protocol.map", STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Security protocol of each listener name; only PLAINTEXT is supported. A change needs a restart.",
+        "Security protocol of each listener name. A change needs a restart.",
         LOW, WORKS, PER_BROKER),
     ServerSetting("listeners", LIST, ("PLAINTEXT://:9092",),
         "Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. One "

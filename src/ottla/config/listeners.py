@@ -1,6 +1,7 @@
 """Addresses: `NAME://host:port`, the syntax of `listeners` and `advertised.listeners`."""
 
 import re
+from enum import IntEnum
 from typing import NamedTuple
 
 # An IPv6 address in brackets; a link-local one may name its interface: [fe80::1%eth0].
@@ -9,13 +10,32 @@ _LISTENER = re.compile(rf"([A-Za-z0-9_.-]+)://(?:{IN_BRACKETS}|([^:/\[\],]*)):(\
 _ADDRESS = re.compile(rf"(?:{IN_BRACKETS}|([^:/\[\],@]+)):(\d{{1,5}})")
 
 
+class SecurityProtocol(IntEnum):
+    """The security protocol of a listener, with Kafka's numbers in registrations."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients authenticate with SASL."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
 class Listener(NamedTuple):
     """An address to bind or to advertise. An empty `host` means every interface, port 0 a free port."""
 
     name: str
     host: str
     port: int
-    protocol: str = "PLAINTEXT"
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
     @property
     def is_wildcard(self) -> bool:
@@ -27,7 +47,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
-def parse_listener(text: str, protocols: dict[str, str]) -> Listener:
+def parse_listener(text: str, protocols: dict[str, SecurityProtocol]) -> Listener:
     """Parse `NAME://host:port`; raises ValueError with a message of one line."""
     match = _LISTENER.fullmatch(text)
     if not match:

@@ -17,6 +17,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.values import value
 from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, unknown_directories, violation
+from ottla.config.listener_settings import base_name, broker_setting, listener_setting
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
@@ -106,7 +107,7 @@ class _Layers:
             found += [ConfigSynonym(name, layer[name], source) for name in names if layer.get(name) is not None]
         default_texts = _SINGLE_NODE_TEXTS if self.static.roles.is_single else _CLUSTER_TEXTS
         for name in names:
-            text = default_texts[name]
+            text = default_texts.get(name)
             if text is not None:
                 found.append(ConfigSynonym(name, text, ConfigSource.DEFAULT))
         return found
@@ -185,9 +186,11 @@ def resolve_broker(
     """Resolve every setting of a broker, by name."""
     layers = _Layers(dynamic_broker, dynamic_default, static)
     resolved = {}
-    for name, setting in BROKER_SETTINGS.items():
+    names = dict.fromkeys([*dynamic_broker, *dynamic_default, *static.static])
+    for name, setting in (*BROKER_SETTINGS.items(), *_listener_settings(names).items()):
         # The description of `log.retention.hours` must not contain the value of `log.retention.ms`.
-        family = layers.find(BROKER_FAMILIES.get(name, (name,)))
+        base = base_name(name)
+        family = layers.find(BROKER_FAMILIES.get(name, (name,) if base is None else (name, base)))
         while family and family[0].name != name:
             family.pop(0)
         source = family[0].source if family else ConfigSource.DEFAULT
@@ -200,7 +203,7 @@ def resolve_broker_default(dynamic_default: Mapping[str, str]) -> dict[str, Reso
     """Resolve the settings for all brokers: the broker resource without a name."""
     resolved = {}
     for name, text in dynamic_default.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = broker_setting(name)
         if setting is not None:
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
             entry = _answer(setting, _parsed(setting, text), source, [ConfigSynonym(name, text, source)])
@@ -235,14 +238,20 @@ def check_broker(changes: Mapping[str, str], *, cluster_wide: bool) -> list[str]
     _refuse_names("Cannot update these configs dynamically", fixed)
     per_listener = "These security configs can be dynamically updated only per-listener using the listener prefix"
     _refuse_names(per_listener, [name for name in changes if name in _PER_LISTENER])
-    warnings = [_check(BROKER_SETTINGS, "broker", name, text) for name, text in changes.items()]
+    settings = {**BROKER_SETTINGS, **_listener_settings(changes)}
+    warnings = [_check(settings, "broker", name, text) for name, text in changes.items()]
     if cluster_wide:
-        own = [name for name in changes if BROKER_SETTINGS[name].update == PER_BROKER]
+        own = [name for name in changes if settings[name].update == PER_BROKER]
         _refuse_names("Cannot update these configs at default cluster level, broker id must be specified", own)
     restarted = [name for name in changes if name in _UNTIL_RESTART]
     advice = " (change it in the broker's file and restart it)"
     _refuse_names("Cannot update these configs dynamically", restarted, advice)
     return [warning for warning in warnings if warning]
+
+
+def _listener_settings(names: Iterable[str]) -> dict[str, ServerSetting]:
+    """Return the definitions of the names that are settings of a listener."""
+    return {name: setting for name in names if (setting := listener_setting(name)) is not None}
 
 
 def _refuse_names(problem: str, names: list[str], advice: str = "") -> None:

@@ -17,6 +17,7 @@ from ottla.config.server_setting import (
     REPORTED,
     SHORT,
     STRING,
+    WORKS,
     ServerSetting,
 )
 
@@ -196,8 +197,8 @@ ROWS = (
         "Largest size in bytes of a message during SASL authentication.",
         MEDIUM, REPORTED, READ_ONLY),
     ServerSetting("security.inter.broker.protocol", STRING, "PLAINTEXT",
-        "Security protocol of connections between brokers; only PLAINTEXT is supported.",
-        MEDIUM, REFUSED, READ_ONLY, choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        "Security protocol of connections between brokers, and so the name of their listener.",
+        MEDIUM, WORKS, READ_ONLY, choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     ServerSetting("security.providers", STRING, None,
         "Java classes of security providers.",
         LOW, REFUSED, READ_ONLY),

@@ -4,6 +4,7 @@ The first matching family decides. A test checks that each such setting has a re
 """
 
 from ottla.config import security_rows
+from ottla.config.listener_settings import base_name
 
 _JAVA = "Java classes cannot run here"
 _LOOP = "one event loop does this work"
@@ -65,6 +66,7 @@ _SECURITY = frozenset(setting.name for setting in security_rows.ROWS)
 
 def reason(name: str) -> str:
     """Return why a setting has no effect here; raises LookupError for a setting without a family."""
+    name = base_name(name) or name
     if name in _SECURITY:
         return "authentication, encryption and permissions are not supported yet"
     for beginnings, why in _FAMILIES:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Listener
     from ottla.log.directory import LogDirectory
 
-PLAINTEXT = 0
-
 
 def registration(
     config: BrokerConfig,
@@ -37,7 +35,7 @@ def registration(
         cluster_id=cluster_id,
         incarnation_id=os.urandom(16),
         listeners=[
-            RegisteredListener(name=each.name, host=each.host, port=each.port, security_protocol=PLAINTEXT)
+            RegisteredListener(name=each.name, host=each.host, port=each.port, security_protocol=each.protocol)
             for each in listeners
         ],
         features=[
@@ -56,7 +54,7 @@ def controller_registration(node_id: int, listeners: Iterable[Listener]) -> Cont
         controller_id=node_id,
         incarnation_id=os.urandom(16),
         listeners=[
-            ControllerListener(name=each.name, host=each.host, port=each.port, security_protocol=PLAINTEXT)
+            ControllerListener(name=each.name, host=each.host, port=each.port, security_protocol=each.protocol)
             for each in listeners
         ],
         features=[
