@@ -12,7 +12,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test check format simulate scenarios chaos fuzz mutations corpus bench peers spark-versions docs wheels clean
+.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos fuzz mutations corpus bench peers spark-versions docs wheels clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,8 +26,14 @@ dev-environment:
 run: demo-environment ## A year of real flights through a broker and a pipeline on Spark, checked against pandas
 	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
 
-test: dev-environment peers ## Run the whole test suite, with real clients
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST)
+test: dev-environment peers ## Run the tests, with real clients in several languages
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm" $(PYTEST)
+
+test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka, or that use its tools and clients
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m jvm $(PYTEST)
+
+test-failed: dev-environment peers ## Run the tests that failed last time once more, one at a time
+	@$(BIN)/python -m pytest -n 1 --last-failed --last-failed-no-failures=none $(PYTEST)
 
 check: dev-environment ## Lint, formatting, language, types, import directions
 	@$(BIN)/ruff check .
