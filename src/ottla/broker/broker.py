@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
+    from ottla.broker.security import Security
     from ottla.cluster.control.connections import BrokerConnections
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
@@ -37,6 +38,13 @@ class ConnectionsOfBrokers(NamedTuple):
     followers: ClosedFirst
 
 
+class Caches(NamedTuple):
+    """The answers that this node remembers for its clients."""
+
+    fetch_sessions: FetchSessionCache
+    responses: ResponseCache
+
+
 @dataclass(slots=True)
 class Broker:
     """The parts of one node."""
@@ -51,16 +59,26 @@ class Broker:
     partitions: Partitions
     directory_moves: DirectoryMoves
     replication_quotas: ReplicationQuotas
-    fetch_sessions: FetchSessionCache
     coordinators: Coordinators
     controller: ControllerClient
     connections: ConnectionsOfBrokers
-    response_cache: ResponseCache
+    caches: Caches
+    security: Security
 
     @property
     def node_id(self) -> int:
         """This node's id."""
         return self.identity.node_id
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache:
+        """The fetch sessions of clients and followers."""
+        return self.caches.fetch_sessions
+
+    @property
+    def response_cache(self) -> ResponseCache:
+        """Encoded responses that depend only on the metadata."""
+        return self.caches.responses
 
     @property
     def groups(self) -> GroupRuntime:

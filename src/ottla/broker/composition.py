@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.broker import Broker, ConnectionsOfBrokers
+from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers
 from ottla.broker.controller_client import ControllerClient
 from ottla.broker.response_cache import ResponseCache
+from ottla.broker.security import Security
 from ottla.cluster.control.connections import BrokerConnections
 from ottla.cluster.controller_channel import ControllerChannel
 from ottla.cluster.lost_brokers import LostBrokers
@@ -80,11 +81,13 @@ def create_broker(
         partitions=partitions,
         directory_moves=DirectoryMoves(moves),
         replication_quotas=quotas,
-        fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id),
         coordinators=coordinators,
         controller=controller,
         connections=ConnectionsOfBrokers(BrokerConnections(), ClosedFirst()),
-        response_cache=ResponseCache(),
+        caches=Caches(
+            FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
+        ),
+        security=Security(),
     )
 
 

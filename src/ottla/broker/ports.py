@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import ConnectionsOfBrokers
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
+    from ottla.broker.security import Security
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
     from ottla.cluster.node.endpoints import NodeEndpoints
@@ -101,6 +102,13 @@ class HasResponseCache(Protocol):
 
     @property
     def response_cache(self) -> ResponseCache: ...
+
+
+class HasSecurity(Protocol):
+    """The authorizer of this node, and its other protections."""
+
+    @property
+    def security(self) -> Security: ...
 
 
 class HasController(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.response_cache import ResponseCache
+from ottla.broker.security import Security
 from ottla.broker.served import CONTROLLER_HANDLERS, CONTROLLER_SERVED
 from ottla.cluster.formatting import NodeFormat, format_node, voter
 from ottla.cluster.metadata.log import MetadataShell, Phase
@@ -119,6 +120,7 @@ class QuorumNode:
             metadata=shell,
             node_id=self.node_id,
             response_cache=ResponseCache(),
+            security=Security(),
             endpoints=SimpleNamespace(is_controller_listener=lambda _: True, controllers=()),
         )
         dispatcher = Dispatcher(cast("Any", broker), CONTROLLER_SERVED, CONTROLLER_HANDLERS)

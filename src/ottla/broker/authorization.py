@@ -1,0 +1,136 @@
+"""Asks the node's authorizer on behalf of a request, and writes the audit log. KIP-11, KIP-50.
+
+    if not allowed(broker, context, Operation.READ, ResourceType.TOPIC, name): ...     # TOPIC_AUTHORIZATION_FAILED
+
+Without an authorizer everything is allowed, at the cost of one comparison. The audit log is the logger
+`kafka.authorizer.logger` with Kafka's texts: denied operations at INFO, allowed ones at DEBUG. Operations that the
+client did not ask for, such as the filter of a listing, are only logged at TRACE.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.protocol.registry import API
+from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.ports import HasSecurity
+    from ottla.security.authorizer import Authorizer, Decision
+
+audit_logger = logging.getLogger("kafka.authorizer.logger")
+TRACE = 5
+
+
+class Audit(NamedTuple):
+    """How the audit log reports a decision: KIP-50's `Action`."""
+
+    references: int = 1
+    """How often the request names the resource."""
+    log_allowed: bool = True
+    log_denied: bool = True
+
+
+REQUESTED = Audit()
+"""The client asked for the operation."""
+FILTERED = Audit(log_denied=False)
+"""The client asked for everything that it may see: a denied resource is omitted."""
+SILENT = Audit(log_allowed=False, log_denied=False)
+"""The client asked which operations are allowed."""
+
+
+def allowed(
+    broker: HasSecurity,
+    context: RequestContext,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    audit: Audit = REQUESTED,
+) -> bool:
+    """Whether the client of the request may perform the operation on the resource."""
+    authorizer = broker.security.authorizer
+    if authorizer is None:
+        return True
+    return _decide(authorizer, context, (operation, resource_type, name), audit)
+
+
+def allowed_on_cluster(
+    broker: HasSecurity, context: RequestContext, operation: Operation, audit: Audit = REQUESTED
+) -> bool:
+    """Whether the client of the request may perform the operation on the cluster."""
+    authorizer = broker.security.authorizer
+    if authorizer is None:
+        return True
+    return _decide(authorizer, context, (operation, ResourceType.CLUSTER, CLUSTER_NAME), audit)
+
+
+def allowed_names(
+    broker: HasSecurity,
+    context: RequestContext,
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+    audit: Audit = REQUESTED,
+) -> set[str]:
+    """The names of the resources on which the client may perform the operation; a repeated name is decided once."""
+    authorizer = broker.security.authorizer
+    if authorizer is None:
+        return set(names)
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        name
+        for name, count in counts.items()
+        if _decide(authorizer, context, (operation, resource_type, name), audit._replace(references=count))
+    }
+
+
+def allowed_by_type(
+    broker: HasSecurity, context: RequestContext, operation: Operation, resource_type: ResourceType
+) -> bool:
+    """Whether the client may perform the operation on at least one resource of the type. KIP-679."""
+    authorizer = broker.security.authorizer
+    return authorizer is None or authorizer.authorize_by_resource_type(
+        context.principal, context.client_host, operation, resource_type
+    )
+
+
+def _decide(
+    authorizer: Authorizer, context: RequestContext, action: tuple[Operation, ResourceType, str], audit: Audit
+) -> bool:
+    decision = authorizer.decide(context.principal, context.client_host, *action)
+    is_reported = audit.log_allowed if decision.is_allowed else audit.log_denied
+    level = TRACE
+    if is_reported:
+        level = logging.DEBUG if decision.is_allowed else logging.INFO
+    if audit_logger.isEnabledFor(level):
+        _log(level, context, action, decision, audit.references)
+    return decision.is_allowed
+
+
+def _log(
+    level: int, context: RequestContext, action: tuple[Operation, ResourceType, str], decision: Decision, count: int
+) -> None:
+    operation, resource_type, name = action
+    audit_logger.log(
+        level,
+        "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s"
+        " with resourceRefCount = %d based on rule %s",
+        context.principal,
+        "Allowed" if decision.is_allowed else "Denied",
+        operation.name,
+        context.client_host,
+        _TYPE_NAMES[resource_type],
+        name,
+        API[context.api_key].name,
+        count,
+        decision,
+    )
+
+
+_TYPE_NAMES = {each: "".join(part.capitalize() for part in each.name.split("_")) for each in ResourceType}
+"""The names of resource types in Kafka's audit log, such as TransactionalId."""

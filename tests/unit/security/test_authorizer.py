@@ -1,0 +1,166 @@
+"""Decisions by access control lists, compared with a naive reading of KIP-11 and KIP-290."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.security.acl import Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
+from ottla.security.authorizer import MAX_CACHED_DECISIONS, Rules, StandardAuthorizer
+
+HOST = "10.0.0.7"
+ALICE = "User:alice"
+NAMES = ("*", "a", "ab", "abc", "b", "hardcode", "h", "kafka-cluster")
+PRINCIPALS = (ALICE, "User:bob", "User:*", "Group:alice", "User:ANONYMOUS")
+HOSTS = (HOST, "10.0.0.8", "*")
+TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+OPERATIONS = tuple(each for each in Operation if each > Operation.ANY)
+
+patterns = st.builds(
+    Pattern,
+    st.sampled_from(TYPES),
+    st.sampled_from(NAMES),
+    st.sampled_from((PatternType.LITERAL, PatternType.PREFIXED)),
+)
+acls = st.builds(
+    Acl,
+    patterns,
+    st.sampled_from(PRINCIPALS),
+    st.sampled_from(HOSTS),
+    st.sampled_from(OPERATIONS),
+    st.sampled_from((PermissionType.DENY, PermissionType.ALLOW, PermissionType.ALLOW)),
+)
+questions = st.tuples(
+    st.sampled_from((ALICE, "User:bob", "User:ANONYMOUS", "User:admin")),
+    st.sampled_from((HOST, "10.0.0.9")),
+    st.sampled_from(OPERATIONS[1:]),
+    st.sampled_from(TYPES),
+    st.sampled_from(("a", "ab", "abc", "abcd", "b", "c", "hardcode")),
+)
+IMPLYING = {
+    Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
+    Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
+}
+
+
+def rule(
+    name: str,
+    operation: Operation = Operation.READ,
+    permission: PermissionType = PermissionType.ALLOW,
+    principal: str = ALICE,
+    host: str = "*",
+    pattern_type: PatternType = PatternType.LITERAL,
+    resource_type: ResourceType = ResourceType.TOPIC,
+) -> Acl:
+    return Acl(Pattern(resource_type, name, pattern_type), principal, host, operation, permission)
+
+
+def authorizer_of(rules: Iterable[Acl], **options: bool) -> StandardAuthorizer:
+    authorizer = StandardAuthorizer(Rules(frozenset({"User:admin"}), **options))
+    for each in rules:
+        authorizer.add(each)
+    authorizer.finish_loading()
+    return authorizer
+
+
+def reads(authorizer: StandardAuthorizer, name: str, principal: str = ALICE, host: str = HOST) -> bool:
+    return authorizer.authorize(principal, host, Operation.READ, ResourceType.TOPIC, name)
+
+
+def by_the_rules(
+    rules: Iterable[Acl], default: bool, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
+) -> bool:
+    """Decide without an index: each rule is compared in each field."""
+    if principal == "User:admin":
+        return True
+    on_resource = [each for each in rules if each.pattern.matches(kind, name)]
+    if not on_resource:
+        return default
+    mine = [each for each in on_resource if each.principal in (principal, "User:*") and each.host in (host, "*")]
+    if any(r.permission == PermissionType.DENY and r.operation in (operation, Operation.ALL) for r in mine):
+        return False
+    enough = {operation, Operation.ALL} | IMPLYING.get(operation, set())
+    return any(each.permission == PermissionType.ALLOW and each.operation in enough for each in mine)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(acls, max_size=25), st.lists(st.integers(0, 24)), st.lists(questions, max_size=12), st.booleans())
+def test_decisions_follow_the_rules(
+    rules: list[Acl], removed: list[int], asked: list[tuple[str, str, Operation, ResourceType, str]], default: bool
+) -> None:
+    authorizer = authorizer_of(rules, allow_without_acl=default)
+    left = dict.fromkeys(rules)
+    for position in (None, *removed):
+        if position is not None and position < len(rules):
+            authorizer.remove(rules[position])
+            left.pop(rules[position], None)
+        for question in asked:
+            expected = by_the_rules(left, default, *question)
+            decision = authorizer.decide(*question)
+            assert decision.is_allowed == expected
+            assert authorizer.decide(*question) == decision
+            if decision.acl is not None:
+                assert decision.acl in left
+    assert len(authorizer) == len(left)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(acls, max_size=12), questions)
+def test_some_resource_of_a_type_is_allowed(
+    rules: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
+) -> None:
+    principal, host, operation, kind, _ = question
+    # Operations that no other operation implies: Kafka ignores implied operations here.
+    operation = Operation.WRITE if operation in IMPLYING else operation
+    authorizer = authorizer_of(rules)
+    probes = {f"{each}{end}" for each in NAMES for end in ("", "x", "bx")} - {"*"}
+    allowed = any(by_the_rules(rules, False, principal, host, operation, kind, name) for name in probes)
+    assert authorizer.authorize_by_resource_type(principal, host, operation, kind) == allowed
+
+
+def test_before_the_rules_are_loaded_only_super_users_are_allowed() -> None:
+    authorizer = StandardAuthorizer(Rules(frozenset({"User:admin"}), allow_without_acl=True))
+    authorizer.add(rule("orders"))
+    assert reads(authorizer, "orders", "User:admin")
+    assert not reads(authorizer, "orders")
+    assert not authorizer.authorize_by_resource_type(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+    authorizer.finish_loading()
+    assert reads(authorizer, "orders")
+
+
+def test_a_change_takes_effect_at_the_next_decision() -> None:
+    authorizer = authorizer_of([rule("orders")])
+    assert reads(authorizer, "orders")
+    authorizer.remove(rule("orders"))
+    assert not reads(authorizer, "orders")
+    authorizer.add(rule("ord", pattern_type=PatternType.PREFIXED))
+    assert reads(authorizer, "orders")
+    authorizer.add(rule("*", permission=PermissionType.DENY, host=HOST))
+    assert not reads(authorizer, "orders")
+    assert reads(authorizer, "orders", host="10.0.0.8")
+
+
+def test_cached_decisions_have_an_upper_bound() -> None:
+    authorizer = authorizer_of([rule("*")])
+    for number in range(MAX_CACHED_DECISIONS + 10):
+        assert reads(authorizer, str(number))
+    assert len(authorizer._decisions) <= MAX_CACHED_DECISIONS
+    before = len(authorizer._decisions)
+    assert reads(authorizer, "x" * 30_000)
+    assert len(authorizer._decisions) == before
+
+
+def test_text_of_a_decision_is_kafkas() -> None:
+    authorizer = authorizer_of([rule("orders")])
+    decision = authorizer.decide(ALICE, HOST, Operation.DESCRIBE, ResourceType.TOPIC, "orders")
+    assert str(decision) == (
+        "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=orders, patternType=LITERAL,"
+        " principal=User:alice, host=*, operation=READ, permissionType=ALLOW))"
+    )
+    texts = [
+        str(authorizer.decide(principal, HOST, Operation.WRITE, ResourceType.TOPIC, "orders"))
+        for principal in ("User:admin", ALICE)
+    ]
+    assert texts == ["SuperUser", "DefaultDeny"]
