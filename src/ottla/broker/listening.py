@@ -10,18 +10,21 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from ottla.broker.authentication import SaslDispatch
+from ottla.broker.sasl_mechanisms import prepared, sasl_listener
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import SecurityProtocol
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
     from ottla.config import BrokerConfig, Listener
     from ottla.network.connection import Dispatch
     from ottla.network.server import Server
 
 logger = logging.getLogger(__name__)
 
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
 
 
 class Listeners:
@@ -34,12 +37,14 @@ class Listeners:
         self._controllers: list[list[socket.socket]] = []
 
     def bind(self) -> None:
-        """Bind every listener. Raises ListenError, or KafkaError for a protocol that is not supported."""
+        """Bind every listener. Raises ListenError, or KafkaError for a protocol or mechanism that is not supported."""
         config = self._config
         for listener in (*config.listeners, *config.controller_listeners):
             if listener.protocol not in SERVED_PROTOCOLS:
                 problem = f"listener {listener.name} uses {listener.protocol.name}, which is not supported yet"
                 raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+            if listener.protocol.uses_sasl:
+                prepared(config, listener.name)
         for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
             for listener in listeners:
                 bound.append(bind(listener, config))
@@ -48,7 +53,7 @@ class Listeners:
             for listener, sockets in zip(
                 (*config.listeners, *config.controller_listeners), (*self._clients, *self._controllers), strict=True
             )
-            if not all(map(is_loopback, sockets))
+            if not listener.protocol.uses_sasl and not all(map(is_loopback, sockets))
         ]
         if exposed:
             logger.warning(
@@ -67,19 +72,26 @@ class Listeners:
         """The controller's listeners, with the bound ports."""
         return _with_ports(self._config.advertised_controllers, self._controllers)
 
-    def open_clients(self, server: Server) -> None:
+    def open_clients(self, broker: Broker, server: Server) -> None:
         """Accept connections of clients and other brokers."""
         for listener, sockets in zip(self._config.listeners, self._clients, strict=True):
-            for sock in sockets:
-                _log_listening(listener, sock)
-                server.listen(listener.name, sock)
+            self._open(broker, server, listener, sockets, server.dispatch)
 
-    def open_controllers(self, server: Server, controller: Dispatch) -> None:
+    def open_controllers(self, broker: Broker, server: Server, controller: Dispatch) -> None:
         """Accept connections to the controller; `controller` handles the requests."""
         for listener, sockets in zip(self._config.controller_listeners, self._controllers, strict=True):
-            for sock in sockets:
-                _log_listening(listener, sock)
-                server.listen(listener.name, sock, controller)
+            self._open(broker, server, listener, sockets, controller)
+
+    def _open(
+        self, broker: Broker, server: Server, listener: Listener, sockets: list[socket.socket], dispatch: Dispatch
+    ) -> None:
+        first_frame_bytes = None
+        if listener.protocol.uses_sasl:
+            settings = sasl_listener(broker, self._config, listener.name)
+            dispatch, first_frame_bytes = SaslDispatch(broker, dispatch, settings), settings.max_receive_bytes
+        for sock in sockets:
+            _log_listening(listener, sock)
+            server.listen(listener.name, sock, dispatch, first_frame_bytes)
 
     def close(self) -> None:
         """Close all bound sockets."""

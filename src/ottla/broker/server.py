@@ -155,7 +155,7 @@ class Node:
         else:
             self._open_controllers()  # the other voters have to reach this one before there is a leader
             await self._join(self._logs, metadata)
-        self._listeners.open_clients(self._server)
+        self._listeners.open_clients(self.broker, self._server)
         logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
         if not config.roles.is_broker:
             first = self._listeners.advertised_controllers[0]
@@ -265,7 +265,7 @@ class Node:
         return self.network
 
     def _open_controllers(self) -> None:
-        self._listeners.open_controllers(self._server, self._controller_dispatcher)
+        self._listeners.open_controllers(self.broker, self._server, self._controller_dispatcher)
 
     @property
     def _kind(self) -> str:

@@ -35,12 +35,14 @@ class Acceptor:
         listener: str,
         sock: socket.socket,
         dispatch: Dispatch,
+        first_frame_bytes: int | None = None,
     ) -> None:
         self._connections = connections
         self._admission = admission
         self.listener = listener
         self._socket = sock
         self._dispatch = dispatch
+        self._first_frame_bytes = first_frame_bytes
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -88,6 +90,7 @@ class Acceptor:
                 return
             if self._admission.has_descriptor():
                 connection = Connection(self._connections, self.listener, self._dispatch)
+                connection.limit_frames(self._first_frame_bytes)
                 self._connections.opening.add(connection)
                 task = self._loop.create_task(self._open(connection, accepted))
                 self._opening.add(task)

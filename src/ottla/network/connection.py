@@ -119,6 +119,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._close_callbacks.append(callback)
 
+    def limit_frames(self, max_frame_bytes: int | None) -> None:
+        """Limit the size of the next frames; None leaves only the limit of all connections."""
+        self._reader.max_frame_bytes = max_frame_bytes
+
     def close(self) -> None:
         """Send all responses, then close."""
         self.closed = True

@@ -41,7 +41,7 @@ class FrameReader:
     buffer has no bytes, and the bytes of an own buffer begin at its start.
     """
 
-    __slots__ = ("_buffer", "_data", "_end", "_memory", "_owner", "_position", "waits_for_memory")
+    __slots__ = ("_buffer", "_data", "_end", "_memory", "_owner", "_position", "max_frame_bytes", "waits_for_memory")
 
     def __init__(self, memory: ReceiveMemory, owner: MemoryWaiter) -> None:
         self._memory = memory
@@ -50,6 +50,8 @@ class FrameReader:
         self._data = _NO_BYTES
         self._position = self._end = 0
         self.waits_for_memory = False
+        self.max_frame_bytes: int | None = None
+        """The limit on the size of a frame; None for the limit of all connections."""
 
     @property
     def has_bytes(self) -> bool:
@@ -63,7 +65,7 @@ class FrameReader:
         if available < SIZE_BYTES:
             return False
         size: int = _read_size(self._data, self._position)[0]
-        return available - SIZE_BYTES >= size or size > self._memory.max_frame_bytes
+        return available - SIZE_BYTES >= size or size > (self.max_frame_bytes or self._memory.max_frame_bytes)
 
     @property
     def is_full(self) -> bool:
@@ -95,7 +97,7 @@ class FrameReader:
         if start > self._end:
             return None
         (size,) = _read_size(self._data, self._position)
-        largest = self._memory.max_frame_bytes
+        largest = self.max_frame_bytes or self._memory.max_frame_bytes
         if not 0 <= size <= largest:
             raise DecodeError(_invalid_size(size, largest))
         end: int = start + size

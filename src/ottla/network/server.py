@@ -20,13 +20,23 @@ class Server:
     def __init__(self, dispatch: Dispatch, limits: Limits | None = None) -> None:
         self.connections: Connections[Connection] = Connections(limits or Limits())
         self.admission = Admission(self.connections)
-        self._dispatch = dispatch
+        self.dispatch = dispatch
         self._acceptors: list[Acceptor] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def listen(self, listener: str, sock: socket.socket, dispatch: Dispatch | None = None) -> None:
-        """Accept connections of `listener` on a bound socket; `dispatch` handles their requests if it is given."""
-        acceptor = Acceptor(self.connections, self.admission, listener, sock, dispatch or self._dispatch)
+    def listen(
+        self,
+        listener: str,
+        sock: socket.socket,
+        dispatch: Dispatch | None = None,
+        first_frame_bytes: int | None = None,
+    ) -> None:
+        """Accept connections of `listener` on a bound socket; `dispatch` handles their requests if it is given.
+
+        `first_frame_bytes` limits the size of frames until `Connection.limit_frames` is called.
+        """
+        handle = dispatch or self.dispatch
+        acceptor = Acceptor(self.connections, self.admission, listener, sock, handle, first_frame_bytes)
         self._acceptors.append(acceptor)
         acceptor.start(self.connections.limits.backlog)
         if self._sweeper is None:

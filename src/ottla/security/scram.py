@@ -15,10 +15,11 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from ottla.security.mechanism import SaslError
+from ottla.security.mechanism import AuthenticationError, Identity, SaslError
 
 MIN_ITERATIONS: Final = 4096
 # Kafka's brokers reject larger numbers.
@@ -28,6 +29,8 @@ MAX_ITERATIONS: Final = 131_072
 MAX_MESSAGE_BYTES: Final = 8192
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NAMES: Final = tuple(_HASHES)
+# The number of each mechanism in requests and in records.
+NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
@@ -54,6 +57,9 @@ class Credential(NamedTuple):
     stored_key: bytes
     server_key: bytes
     iterations: int
+
+    def __repr__(self) -> str:
+        return f"Credential(iterations={self.iterations})"
 
 
 def hash_name(mechanism: str) -> str:
@@ -268,3 +274,57 @@ class ScramServer:
         if not hmac.compare_digest(stored_key, self._credential.stored_key):
             raise SaslError("Wrong password")
         return f"v={_encode(hmac.digest(self._credential.server_key, auth_message, self._hash))}".encode()
+
+
+class Account(NamedTuple):
+    """The credential that a name logs in with, and the user that it belongs to.
+
+    For a delegation token the name is the token's id, the user is its owner, and the token expires.
+    """
+
+    credential: Credential
+    owner: str
+    expires_at_ms: int | None = None
+
+
+class ScramExchange:
+    """The broker's side of one exchange as a `SaslServer`.
+
+    `find(name, by_token)` returns the account of a user or of a delegation token, or None. As in Kafka, an unknown name
+    fails at the first message, and a wrong password at the last, with the same error.
+    """
+
+    def __init__(self, mechanism: str, find: Callable[[str, bool], Account | None], nonce: str) -> None:
+        self.name = mechanism
+        self.identity: Identity | None = None
+        self._find = find
+        self._nonce = nonce
+        self._server: ScramServer | None = None
+        self._authenticating: Identity | None = None
+
+    def answer(self, token: bytes) -> bytes:
+        """Return the broker's first message, then its last. Raises SaslError."""
+        if self._server is None:
+            return self._begin(token)
+        authenticating, self._authenticating = self._authenticating, None
+        if authenticating is None:
+            raise SaslError("The client goes on after the end of the exchange")
+        last = self._server.verify(token)
+        self.identity = authenticating
+        return last
+
+    def _begin(self, token: bytes) -> bytes:
+        first = read_client_first(token)
+        by_token = first.extensions.get("tokenauth", "").lower() == "true"
+        account = self._find(first.username, by_token)
+        if account is None:
+            raise SaslError("Unknown user or delegation token")
+        if first.authorization_id not in ("", first.username):
+            raise AuthenticationError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if account.credential.iterations < MIN_ITERATIONS:
+            raise SaslError(f"The credential has fewer than {MIN_ITERATIONS} iterations")
+        self._server = ScramServer(self.name, first, account.credential, self._nonce)
+        self._authenticating = Identity(account.owner, account.expires_at_ms, by_token)
+        return self._server.challenge()

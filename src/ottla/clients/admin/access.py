@@ -33,8 +33,7 @@ from ottla.protocol.messages import (
 )
 from ottla.security import scram
 
-SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-SCRAM_NAMES: Final = {number: name for name, number in SCRAM_NUMBERS.items()}
+SCRAM_NAMES: Final = {number: name for name, number in scram.NUMBERS.items()}
 EXACT, DEFAULT, ANY = 0, 1, 2
 # The fields of QuotaEntity by Kafka's names.
 QUOTA_FIELDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
@@ -185,9 +184,9 @@ def alter_scram(changes: Iterable[ScramUpsertion | ScramDeletion], salts: Iterat
 
 
 def _scram_row(change: ScramUpsertion | ScramDeletion, salts: Iterator[bytes]) -> Any:
-    number = SCRAM_NUMBERS.get(change.mechanism)
+    number = scram.NUMBERS.get(change.mechanism)
     if number is None:
-        raise ConfigurationError(f"{change.mechanism!r} is not one of {', '.join(SCRAM_NUMBERS)}")
+        raise ConfigurationError(f"{change.mechanism!r} is not one of {', '.join(scram.NUMBERS)}")
     if isinstance(change, ScramDeletion):
         return alter_user_scram_credentials.ScramCredentialDeletion(change.user, number)
     least, most = scram.MIN_ITERATIONS, scram.MAX_STORED_ITERATIONS
