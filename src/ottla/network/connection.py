@@ -7,6 +7,8 @@ beyond `READ_AHEAD_BYTES` in the client's. The contract with `dispatch(connectio
 - it returns the buffers of the response, None for no response (acks=0), or a `Completion` of either;
 - KafkaError and DecodeError close the connection with one log line, any other exception also with its traceback.
 
+A client above a quota is muted: its response is sent at once, its next request is handled later (`respond_and_pause`).
+
 Responses to all frames of one read go out in one write, in the order of the requests.
 """
 
@@ -20,8 +22,9 @@ from typing import TypeAlias, cast
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.shortage import is_shortage
-from ottla.network.connections import Connections
+from ottla.network.connections import DISCONNECTED, Connections
 from ottla.network.frame_reader import LEAST_BUFFER_BYTES, PIPELINE_BUFFER_BYTES, READ_AHEAD_BYTES, FrameReader
+from ottla.network.sockets import is_half_closed
 from ottla.network.write_queue import WriteQueue
 from ottla.protocol.wire import Buffer, DecodeError
 
@@ -33,6 +36,20 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 # Collected responses above this size are written before further frames are handled.
 COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class Pause(Completion[Frames]):
+    """The time for which a connection is muted; takes the place of the request in progress."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self, pause_s: float) -> None:
+        super().__init__()
+        self._timer = asyncio.get_running_loop().call_later(pause_s, self.complete, None)
+
+    def cancel(self) -> None:
+        """Never complete."""
+        self._timer.cancel()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -105,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         """Called by the loop."""
         self.closed = True
         logger.debug("Connection from %s:%d closed", self.remote_host, self.remote_port)
+        if isinstance(self._pending, Pause):
+            self._pending.cancel()
         self._writes.clear()
         self._reader.clear()
         self._shared.forget(self)
@@ -145,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is in progress."""
-        return self._pending is not None
+        return self._pending is not None and not isinstance(self._pending, Pause)
 
     def expired(self, tick: int, idle_ticks: int, slow_ticks: int) -> str | None:
         """Why the connection should be closed, if it should."""
@@ -154,6 +173,11 @@ class Connection(asyncio.BufferedProtocol):
             return "the client does not read its responses" if stalled_ticks > slow_ticks else None
         if self._pending is None and 0 < idle_ticks < tick - self._last_tick:
             return "idle"
+        if isinstance(self._pending, Pause) and self._reading_paused:
+            # The loop does not watch the socket, and a pause can be long.
+            descriptor = self.descriptor
+            if descriptor is not None and is_half_closed(descriptor):
+                return DISCONNECTED
         return None
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -257,6 +281,21 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reader.has_bytes or self._reading_paused:
             # In the next iteration, because this may be the stack of another client's request.
             asyncio.get_running_loop().call_soon(self._go_on)
+
+    def respond_and_pause(self, response: Frames, pause_s: float) -> None:
+        """Send the response of the request in progress, and handle the next request after `pause_s`. KIP-219.
+
+        The request's completion must never be completed. Not to be called by `dispatch` itself, because responses to
+        earlier requests may not be sent yet.
+        """
+        if self.closed:
+            return
+        pause = self._pending = Pause(pause_s)
+        pause.on_done(self._respond)
+        if response is not None:
+            self._write(response)
+        if self._shared.draining:
+            self.close()
 
     def _go_on(self) -> None:
         """Handle the frames that had to wait, and resume reading if no frame is left."""

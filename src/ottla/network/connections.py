@@ -16,6 +16,8 @@ from ottla.network.receive_memory import SCRATCH_BYTES, MemoryWaiter, ReceiveMem
 
 logger = logging.getLogger(__name__)
 
+DISCONNECTED = "the client disconnected"
+
 
 class Client(MemoryWaiter, Protocol):
     """A connection as `Connections` uses it."""
@@ -119,6 +121,8 @@ class Connections(Generic[C]):
             if problem == "idle":
                 logger.debug("Closing idle connection from %s:%d", connection.remote_host, connection.remote_port)
                 connection.close()
+            elif problem == DISCONNECTED:
+                connection.abort()
             elif problem:
                 self.complain(connection, problem)
                 connection.abort()

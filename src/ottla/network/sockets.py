@@ -1,6 +1,7 @@
 """Listening sockets, bound before the broker announces its address, so that port 0 is replaced by a real port."""
 
 import errno
+import select
 import socket
 
 from ottla.config import BrokerConfig, Listener
@@ -70,3 +71,10 @@ def _bound(family: socket.AddressFamily, address: str, port: int, config: Broker
         sock.close()
         raise
     return sock
+
+
+def is_half_closed(descriptor: int) -> bool:
+    """Whether the peer of a socket sends nothing more, even if received bytes are not read yet. Only Linux knows."""
+    poll = select.poll()
+    poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
