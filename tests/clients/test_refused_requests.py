@@ -1,4 +1,4 @@
-"""Requests of security, quotas and metrics to a broker without them, and requests of fenced producers.
+"""Requests of security and metrics to a broker without them, and requests of fenced producers.
 
 Stock Kafka without an authorizer and on a listener without authentication defines the errors.
 """
@@ -14,14 +14,12 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_client_quotas,
     alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_delegation_token,
     delete_acls,
     describe_acls,
-    describe_client_quotas,
     describe_delegation_token,
     describe_user_scram_credentials,
     end_txn,
@@ -108,19 +106,8 @@ def test_security_is_advertised_without_it(broker: RunningBroker) -> None:
 
 
 def test_what_is_missing_is_refused_with_an_error_and_not_advertised(broker: RunningBroker) -> None:
-    """Kafka serves quotas and users. A client that does not ask for versions must not lose its connection."""
-    quotas = "Client quotas are not supported by this broker."
+    """Kafka serves users. A client that does not ask for versions must not lose its connection."""
     users = "SCRAM credentials are not supported by this broker."
-    component = describe_client_quotas.ComponentData("user", 2, None)
-    for described in ask_all(broker, describe_client_quotas.DescribeClientQuotasRequest([component], strict=False)):
-        found = described.error_code, described.error_message, described.entries
-        assert found == (UNSUPPORTED_VERSION, quotas, None)
-    entity = [alter_client_quotas.RequestEntityData("user", "a")]
-    entry = alter_client_quotas.RequestEntryData(entity, [alter_client_quotas.OpData("producer_byte_rate", 1.0)])
-    for altered in ask_all(broker, alter_client_quotas.AlterClientQuotasRequest([entry], validate_only=False)):
-        ((result,),) = (altered.entries,)
-        assert (result.error_code, result.error_message) == (UNSUPPORTED_VERSION, quotas)
-        assert [(each.entity_type, each.entity_name) for each in result.entity] == [("user", "a")]
     (shown,) = ask_all(broker, describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None))
     assert (shown.error_code, shown.error_message) == (UNSUPPORTED_VERSION, users)
     deletion = alter_user_scram_credentials.ScramCredentialDeletion("a", 1)
@@ -133,7 +120,7 @@ def test_what_is_missing_is_refused_with_an_error_and_not_advertised(broker: Run
     assert subscribed.error_code == pushed.error_code == UNSUPPORTED_VERSION
     with Asking(broker.bootstrap) as connection:
         advertised = connection.send_message(api_versions.ApiVersionsRequest("a", "1"), 4).api_keys
-    assert not {48, 49, 50, 51, 71, 72} & {each.api_key for each in advertised}
+    assert not {50, 51, 71, 72} & {each.api_key for each in advertised}
 
 
 @pytest.mark.both

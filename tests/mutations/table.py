@@ -62,11 +62,11 @@ FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
 WIRE = (
     Mutation(
-        "quotas that are not enforced are refused",
-        "broker/handlers/alter_client_quotas.py",
-        "ErrorCode.UNSUPPORTED_VERSION, MESSAGE",
-        "ErrorCode.NONE, None",
-        ("tests/clients/test_refused_requests.py::test_what_is_missing_is_refused_with_an_error_and_not_advertised",),
+        "an entity's quotas change completely or not at all",
+        "controller/quotas.py",
+        '        refuse(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")\n',
+        "        return\n",
+        ("tests/clients/test_client_quota_requests.py::test_entity_changes_completely_or_not_at_all[ottla]",),
     ),
     Mutation(
         "a consumer that failed ignores the response to its last heartbeat",

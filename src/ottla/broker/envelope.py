@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # Client requests that change or read what only the active controller knows. Requests that change settings are forwarded
 # by their handlers, because the broker decides a part of them.
-FORWARDED = frozenset({19, 20, 37, 43, 45, 46, 55, 57, 64, 80, 81})
+FORWARDED = frozenset({19, 20, 37, 43, 45, 46, 49, 55, 57, 64, 80, 81})
 # Stock brokers also forward changes of rules, tokens, quotas and users, which are refused.
-FORWARDABLE = FORWARDED | {30, 31, 33, 38, 39, 40, 44, 49, 51}
+FORWARDABLE = FORWARDED | {30, 31, 33, 38, 39, 40, 44, 51}
 
 _NO_TAGS = b"\0"
 _PRINCIPAL_VERSION = b"\0\0"

@@ -30,6 +30,7 @@ from ottla.protocol.metadata_records import NoOpRecord, RegisterBrokerRecord
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from ottla.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from ottla.protocol.messages.alter_partition_reassignments import (
@@ -138,6 +139,10 @@ class Controller:
     ) -> Slices[Outcome[IncrementalAlterConfigsResponse]]:
         """Change single settings of resources. `is_direct`: no broker has checked those about its own directories."""
         return late.configs.incremental_alter(self._state, request, is_direct=is_direct)
+
+    def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Slices[Outcome[AlterClientQuotasResponse]]:
+        """Set and remove quotas of users, client ids and IP addresses."""
+        return late.quotas.alter(self._state, request)
 
     def update_features(
         self, request: UpdateFeaturesRequest, api_version: int = 2, kraft_version: int = 0

@@ -3,5 +3,6 @@ from ottla.controller import balancing as balancing
 from ottla.controller import configs as configs
 from ottla.controller import directories as directories
 from ottla.controller import heartbeats as heartbeats
+from ottla.controller import quotas as quotas
 from ottla.controller import reassignment as reassignment
 from ottla.controller import topics as topics

@@ -28,6 +28,9 @@ NO_OFFSET = -1
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """The types of resources with configs, by Kafka's numbers."""
 
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+"""The types of entities with client quotas."""
+
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(entity type, name or None for the default), sorted by type."""
 

@@ -1,11 +1,14 @@
-"""AlterClientQuotas (49), versions 0-1: refused, because there are no client quotas. KIP-546."""
+"""AlterClientQuotas (49), versions 0-1: set and remove quotas of users, client ids and IP addresses.
+
+KIP-546, KIP-599, KIP-612.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import ErrorCode
-from ottla.common.slices import Slices
+from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -15,20 +18,21 @@ from ottla.protocol.messages.alter_client_quotas import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-
-MESSAGE = "Client quotas are not supported by this broker."
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    _broker: object, _context: RequestContext, request: AlterClientQuotasRequest
+    broker: HasMetadata, _context: RequestContext, request: AlterClientQuotasRequest
 ) -> Slices[AlterClientQuotasResponse]:
-    """Return UNSUPPORTED_VERSION for each entity."""
-    entries = []
-    for entry in request.entries:
-        entity = []
-        for each in entry.entity:
-            entity.append(ResponseEntityData(each.entity_type, each.entity_name))
+    """Change the quotas of each entity completely or not at all; respond when the changes are durable."""
+    try:
+        return (
+            yield from result_of(broker.metadata.submit(lambda controller: controller.alter_client_quotas(request)))
+        )
+    except KafkaError as error:
+        entries = []
+        for entry in request.entries:
+            entity = [ResponseEntityData(each.entity_type, each.entity_name) for each in entry.entity]
+            entries.append(ResponseEntryData(error.code, error.message, entity))
             yield
-        entries.append(ResponseEntryData(ErrorCode.UNSUPPORTED_VERSION, MESSAGE, entity))
-        yield
-    return AlterClientQuotasResponse(entries=entries)
+        return AlterClientQuotasResponse(entries=entries)

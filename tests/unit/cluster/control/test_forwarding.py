@@ -20,6 +20,12 @@ from ottla.metadata.image import BROKER, TOPIC
 from ottla.protocol import frames
 from ottla.protocol.message import Message
 from ottla.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -161,9 +167,13 @@ def test_every_other_forwarded_api_is_answered_by_the_controller(world: World) -
     ]
     refusals = [world.node.ask(request).error_code for request in voters]
     assert refusals == [ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
-    keys = {request.API_KEY for request in (*requests, *voters)} | {19, 20, 37, 64}
+    user = [RequestEntityData("user", "a")]
+    quota = AlterClientQuotasRequest([RequestEntryData(user, [OpData("producer_byte_rate", 5.0)])])
+    assert [entry.error_code for entry in world.node.ask(quota).entries] == [0]
+    assert world.image.client_quotas == {(("user", "a"),): {"producer_byte_rate": 5.0}}
+    keys = {request.API_KEY for request in (*requests, *voters, quota)} | {19, 20, 37, 64}
     assert keys == FORWARDED & SERVED.keys()
-    assert len(world.channels.sent) == len(requests) + len(voters) + 1
+    assert len(world.channels.sent) == len(requests) + len(voters) + 2
 
 
 def test_client_gets_the_error_of_its_request_if_no_controller_answers(world: World) -> None:
