@@ -14,14 +14,12 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_delegation_token,
     delete_acls,
     describe_acls,
     describe_delegation_token,
-    describe_user_scram_credentials,
     end_txn,
     expire_delegation_token,
     find_coordinator,
@@ -100,27 +98,19 @@ def test_security_is_advertised_without_it(broker: RunningBroker) -> None:
     with Asking(broker.bootstrap) as connection:
         advertised = connection.send_message(api_versions.ApiVersionsRequest("a", "1"), 4).api_keys
     versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in advertised}
-    for key in (17, 29, 30, 31, 36, 38, 39, 40, 41):
+    for key in (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51):
         assert versions[key] == every_version(key)
     assert not {71, 72} & versions.keys()
 
 
 def test_what_is_missing_is_refused_with_an_error_and_not_advertised(broker: RunningBroker) -> None:
-    """Kafka serves users. A client that does not ask for versions must not lose its connection."""
-    users = "SCRAM credentials are not supported by this broker."
-    (shown,) = ask_all(broker, describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None))
-    assert (shown.error_code, shown.error_message) == (UNSUPPORTED_VERSION, users)
-    deletion = alter_user_scram_credentials.ScramCredentialDeletion("a", 1)
-    upsertion = alter_user_scram_credentials.ScramCredentialUpsertion("b", 1, 4096, b"s", b"p")
-    (changed,) = ask_all(broker, alter_user_scram_credentials.AlterUserScramCredentialsRequest([deletion], [upsertion]))
-    results = [(each.user, each.error_code, each.error_message) for each in changed.results]
-    assert results == [("a", UNSUPPORTED_VERSION, users), ("b", UNSUPPORTED_VERSION, users)]
+    """A client that does not ask for versions must not lose its connection."""
     (subscribed,) = ask_all(broker, get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest())
     (pushed,) = ask_all(broker, push_telemetry.PushTelemetryRequest())
     assert subscribed.error_code == pushed.error_code == UNSUPPORTED_VERSION
     with Asking(broker.bootstrap) as connection:
         advertised = connection.send_message(api_versions.ApiVersionsRequest("a", "1"), 4).api_keys
-    assert not {50, 51, 71, 72} & {each.api_key for each in advertised}
+    assert not {71, 72} & {each.api_key for each in advertised}
 
 
 @pytest.mark.both

@@ -24,8 +24,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.context import DELEGATED, RequestContext
-from ottla.broker.handlers import api_versions
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
@@ -52,6 +50,7 @@ SESSION: Final = "sasl"
 _HANDSHAKE_KEY: Final = SASL_HANDSHAKE.to_bytes(2, "big")
 
 Frames = list[Buffer] | None
+Answer = Callable[[memoryview], Frames | Completion[Frames]]
 
 
 class Mechanism(NamedTuple):
@@ -110,8 +109,7 @@ class _Authenticated(NamedTuple):
 class SaslSession:
     """The state of one connection; does no I/O and has no clock.
 
-    `receive` handles one frame, `answer_versions(header, frame, position)` ApiVersions: it returns the response, and
-    whether it is not an error.
+    `receive` handles one frame. `answer_versions(frame)` returns the response to ApiVersions.
     """
 
     __slots__ = ("_authenticated", "_exchange", "_listener", "_reauthenticated_ms", "_wrapped", "mechanism", "state")
@@ -151,9 +149,7 @@ class SaslSession:
         self._reauthenticated_ms = now_ms
         return True
 
-    def receive(
-        self, frame: memoryview, times: Times, answer_versions: Callable[..., tuple[Frames, bool]]
-    ) -> Frames | Completion[Frames]:
+    def receive(self, frame: memoryview, times: Times, answer_versions: Answer) -> Frames | Completion[Frames]:
         """Handle one frame of a client that is not authenticated, or that authenticates again.
 
         Raises, or fails the completion with, LogInFailed. Raises DecodeError or KafkaError if the connection must be
@@ -171,7 +167,7 @@ class SaslSession:
 
     # -- requests before the tokens ----------------------------------------------------------------------------
 
-    def _receive_request(self, frame: memoryview, answer_versions: Callable[..., tuple[Frames, bool]]) -> Frames:
+    def _receive_request(self, frame: memoryview, answer_versions: Answer) -> Frames | Completion[Frames]:
         header, position = self._header(frame)
         key, version = header.api_key, header.api_version
         if key not in (API_VERSIONS, SASL_HANDSHAKE):
@@ -183,8 +179,9 @@ class SaslSession:
             return self._handshake(header, SaslHandshakeRequest.decode_request(frame, position, version).mechanism)
         if self.state is not State.VERSIONS:
             raise DecodeError(f"Unexpected ApiVersions request received during SASL authentication state {self._text}")
-        response, is_accepted = answer_versions(header, frame, position)
-        if is_accepted:
+        response = answer_versions(frame)
+        # The client may repeat a request whose version is not supported.
+        if isinstance(response, Completion) or not _error_code(response):
             self.state = State.HANDSHAKE
         return response
 
@@ -317,6 +314,11 @@ def _name(key: int) -> str:
     return "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in info.name).removeprefix("_")
 
 
+def _error_code(response: Frames) -> int:
+    """The error of an ApiVersions response: it is behind the size and the correlation id."""
+    return int.from_bytes(b"".join(response or ())[8:10], "big")
+
+
 def _check_version(key: int, version: int) -> None:
     info = registry.API[key]
     if not info.min_version <= version <= info.max_version:
@@ -359,12 +361,9 @@ class SaslDispatch:
     def _authenticate(
         self, connection: Connection, session: SaslSession, frame: memoryview
     ) -> Frames | Completion[Frames]:
-        def answer_versions(header: frames.RequestHeader, frame: memoryview, position: int) -> tuple[Frames, bool]:
-            return self._answer_versions(connection, header, frame, position)
-
         times = Times(self._monotonic_ms(), self._broker.clock.wall_ms())
         try:
-            answer = session.receive(frame, times, answer_versions)
+            answer = session.receive(frame, times, lambda frame: self._dispatch(connection, frame))
         except LogInFailed as failure:
             return self._fail(connection, session, failure)
         if not isinstance(answer, Completion):
@@ -390,24 +389,7 @@ class SaslDispatch:
         """Give the connection its user once the client is authenticated."""
         if session.state is State.AUTHENTICATED and session.identity is not None:
             connection.principal = f"User:{session.identity.name}"
-            connection.state.pop(DELEGATED, None)
-            if session.identity.by_token:
-                connection.state[DELEGATED] = True
             connection.limit_frames(None)
-
-    def _answer_versions(
-        self, connection: Connection, header: frames.RequestHeader, frame: memoryview, position: int
-    ) -> tuple[Frames, bool]:
-        key, version, correlation_id, client_id = header
-        info = registry.API[key]
-        if not info.min_version <= version <= info.max_version:
-            response = self._dispatch(connection, frame)
-            assert not isinstance(response, Completion)
-            return response, False
-        request = ApiVersionsRequest.decode_request(frame, position, version)
-        context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
-        answer = api_versions.handle(self._broker, context, request)
-        return frames.encode_response(header, answer), isinstance(answer, frames.Encoded)
 
     def _fail(self, connection: Connection, session: SaslSession, failure: LogInFailed) -> Completion[Frames]:
         """Log the failed log-in; send its response after the delay, and close."""

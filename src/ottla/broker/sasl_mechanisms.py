@@ -142,10 +142,7 @@ def _in_thread(function: Callable[[str, str], object]) -> plain.Verify:
 def _prepare_scram(name: str, _config: BrokerConfig) -> Start:
     def start(broker: Broker) -> SaslServer:
         def find(username: str, by_token: bool) -> scram.Account | None:
-            if not by_token:
-                return scram_account(broker.metadata.image, name, username)
-            tokens = broker.security.tokens
-            return None if tokens is None else tokens.account(name, username)
+            return None if by_token else scram_account(broker.metadata.image, name, username)
 
         return scram.ScramExchange(name, find, secrets.token_urlsafe(_NONCE_BYTES))
 

@@ -114,9 +114,8 @@ NEEDED_AT_FAILOVER = (0, 1, 2, 3, 8, 9, 10, 11, 12, 14, 22, 24, 26, 28, 68, 52, 
 CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
 # Refused with an error and not advertised: a client that asks for versions knows that they are missing, and another one
-# gets a reason instead of a closed connection. Kafka serves SCRAM credentials, and advertises
-# telemetry only with a plugin.
-REFUSED = frozenset({50, 51, 71, 72})
+# gets a reason instead of a closed connection. Kafka advertises telemetry only with a plugin.
+REFUSED = frozenset({71, 72})
 
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
@@ -130,7 +129,7 @@ SERVED[22] = (0, 5)
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These APIs are implemented.
 _FOR_CLIENTS = frozenset(
-    {17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 55, 57, 60, 64, 80, 81}
+    {17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64, 80, 81}
 )
 CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
     key: _IMPLEMENTED[key] for key in sorted(CONTROLLER_ONLY | _FOR_CLIENTS | {1})

@@ -50,8 +50,10 @@ METADATA_VERSION_NAMES: dict[int, str] = {
     28: "4.2-IV0", 29: "4.2-IV1", 30: "4.3-IV0",
 }  # fmt: skip
 
-# Levels from which controllers register (KIP-919), and from which records name log directories (KIP-858), eligible
-# leader replicas (KIP-966), brokers that migrate from ZooKeeper (KIP-866) and cordoned directories (KIP-1066).
+# Levels from which users have SCRAM credentials (KIP-900), from which controllers register (KIP-919), and from which
+# records name log directories (KIP-858), eligible leader replicas (KIP-966), brokers that migrate from ZooKeeper
+# (KIP-866) and cordoned directories (KIP-1066).
+SCRAM_FROM = 11
 CONTROLLERS_FROM = 15
 DIRECTORIES_FROM = 17
 _ELIGIBLE_LEADERS_FROM = 23

@@ -50,9 +50,10 @@ class Client:
         self.now_ms = 1_000
 
     def send_frame(self, frame: bytes) -> Any:
-        def answer_versions(header: frames.RequestHeader, _: memoryview, position: int) -> tuple[Any, bool]:
-            assert position > 0
-            return [b"versions"], header.api_version <= 4
+        def answer_versions(frame: memoryview) -> Any:
+            version = frames.decode_request_header(frame)[0].api_version
+            code = 0 if version <= 4 else ErrorCode.UNSUPPORTED_VERSION
+            return [struct.pack(">iih", 6, 7, code)]
 
         return self.session.receive(memoryview(bytearray(frame)), Times(self.now_ms, self.now_ms), answer_versions)
 
@@ -62,7 +63,8 @@ class Client:
     def log_in(self, user: str = "alice", password: str = "alice-secret", version: int = 2) -> SaslAuthenticateResponse:
         self.send(SaslHandshakeRequest("PLAIN"), 1)
         answer = self.send(SaslAuthenticateRequest(f"\0{user}\0{password}".encode()), version)
-        return decoded(answer, SaslAuthenticateResponse, version)
+        response: SaslAuthenticateResponse = decoded(answer, SaslAuthenticateResponse, version)
+        return response
 
 
 def encoded(request: Message, version: int) -> bytes:
@@ -82,7 +84,7 @@ def decoded(answer: Any, kind: type[Any], version: int) -> Any:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_plain_log_in(version: int) -> None:
     client = Client(listener())
-    assert client.send(ApiVersionsRequest(), 3) == [b"versions"]
+    assert client.send(ApiVersionsRequest(), 3) == [struct.pack(">iih", 6, 7, 0)]
     handshake = decoded(client.send(SaslHandshakeRequest("PLAIN"), 1), SaslHandshakeResponse, 1)
     assert (handshake.error_code, handshake.mechanisms) == (0, ["PLAIN", "SCRAM-SHA-256"])
     assert client.session.identity is None

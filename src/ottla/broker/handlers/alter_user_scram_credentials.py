@@ -1,12 +1,12 @@
-"""AlterUserScramCredentials (51), version 0: refused, because there are no users. KIP-554."""
+"""AlterUserScramCredentials (51), version 0: set and delete SCRAM credentials. KIP-554."""
 
 from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import ErrorCode
-from ottla.common.slices import Slices
+from ottla.common.errors import KafkaError
+from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -15,17 +15,20 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-
-MESSAGE = "SCRAM credentials are not supported by this broker."
+    from ottla.broker.ports import HasMetadata
 
 
 def handle(
-    _broker: object, _context: RequestContext, request: AlterUserScramCredentialsRequest
+    broker: HasMetadata, _context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Slices[AlterUserScramCredentialsResponse]:
-    """Return UNSUPPORTED_VERSION for each user."""
-    results: dict[str, AlterUserScramCredentialsResult] = {}
-    deleted, upserted = (each.name for each in request.deletions), (each.name for each in request.upsertions)
-    for name in chain(deleted, upserted):
-        results[name] = AlterUserScramCredentialsResult(name, ErrorCode.UNSUPPORTED_VERSION, MESSAGE)
-        yield
-    return AlterUserScramCredentialsResponse(results=list(results.values()))
+    """Change the credentials; the response has an error for each user whose change is invalid."""
+    submitted = broker.metadata.submit(lambda controller: controller.alter_user_scram_credentials(request))
+    try:
+        return (yield from result_of(submitted))
+    except KafkaError as error:
+        results: dict[str, AlterUserScramCredentialsResult] = {}
+        deleted, upserted = (each.name for each in request.deletions), (each.name for each in request.upsertions)
+        for name in chain(deleted, upserted):
+            results[name] = AlterUserScramCredentialsResult(name, error.code, error.message)
+            yield
+        return AlterUserScramCredentialsResponse(results=list(results.values()))

@@ -263,6 +263,4 @@ def test_clients_cannot_send_envelopes(tmp_path: Path) -> None:
 
 def test_principal_is_encoded_as_kafka_does() -> None:
     assert encode_principal("User:ANONYMOUS") == b"\0\0\5User\x0aANONYMOUS\0\0"
-    assert encode_principal("User:ANONYMOUS", True) == b"\0\0\5User\x0aANONYMOUS\1\0"
-    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\0\0") == ("User:ANONYMOUS", False)
-    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\1\0") == ("User:ANONYMOUS", True)
+    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\0\0") == "User:ANONYMOUS"
