@@ -25,10 +25,14 @@ SIMPLE = re.compile(r"ottla (?!up\b)[^|<>$;&*?{}~`]*")
 def all_commands() -> Iterator[tuple[str, click.Command]]:
     """Each command by its name, followed by its verbs as `topic create`."""
     for name in SUMMARIES:
-        found = command(name)
-        yield name, found
-        if isinstance(found, click.Group):
-            yield from ((f"{name} {verb}", each) for verb, each in found.commands.items())
+        yield from _with_verbs(name, command(name))
+
+
+def _with_verbs(path: str, found: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, found
+    if isinstance(found, click.Group):
+        for verb, each in found.commands.items():
+            yield from _with_verbs(f"{path} {verb}", each)
 
 
 def help_page(path: str, found: click.Command) -> str:
