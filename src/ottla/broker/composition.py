@@ -53,7 +53,9 @@ def create_broker(
     image = lambda: metadata.image  # noqa: E731
     moves = MovePorts(node_id, logs, partitions, call_later, in_thread, image, quotas.moves)
     channels = [
-        ControllerChannel(metadata, clock, call_later, NodeChannels(f"broker-{node_id}{purpose}"))
+        ControllerChannel(
+            metadata, clock, call_later, NodeChannels(f"broker-{node_id}{purpose}", options=settings.peers.controllers)
+        )
         for purpose in ("", "-forwarding")
     ]
     controller = ControllerClient(settings, metadata, *channels)

@@ -10,6 +10,7 @@ from ottla.cluster.config_rules import BrokerConfigRules
 from ottla.cluster.metadata.log import MetadataShell
 from ottla.cluster.metadata.options import MetadataOptions, NodeIdentity
 from ottla.cluster.metadata.snapshotting import MetadataLogSettings
+from ottla.cluster.node.peer_security import PeerSecurity
 from ottla.cluster.node.quorum_settings import quorum_settings
 from ottla.cluster.node.schedulers import FlushThreads, Schedulers
 from ottla.cluster.node.waiting import finished
@@ -37,6 +38,8 @@ class NodeMetadata:
         self._config = config
         self._clock = clock
         self._files = files
+        # Here a start with wrong settings fails before it changes files.
+        self._connections = PeerSecurity(config).controllers
         # For a directory that has the metadata log alone; the log manager locks the others.
         self._lock = DirectoryLock(config.metadata_log_dir)
         # The metadata log must not wait for the flushes of a thousand logs: one thread syncs it, one writes snapshots.
@@ -70,7 +73,7 @@ class NodeMetadata:
         config = self._config
         self.quorum = quorum_settings(config, node, controllers)
         if self.quorum is not None:
-            self._transport = ChannelTransport(config.node_id)
+            self._transport = ChannelTransport(config.node_id, self._connections)
         self.shell = MetadataShell.open(
             config.metadata_log_dir,
             node,

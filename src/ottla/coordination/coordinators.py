@@ -118,7 +118,7 @@ class Coordinators:
         ports = self._ports
         listener = ports.settings.static.inter_broker_listener
         connections = self._connections = late.PeerConnections(
-            ports.node_id, lambda node_id: ports.endpoints.live(node_id, listener)
+            ports.node_id, lambda node_id: ports.endpoints.live(node_id, listener), ports.settings.peers.brokers
         )
         return late.PeerRequests(connections.connect, ports.settings.static.int("request.timeout.ms") / 1000)
 

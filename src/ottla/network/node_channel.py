@@ -26,7 +26,14 @@ from ottla.common.completion import Completion
 from ottla.common.jitter import random_share
 from ottla.common.values import value
 from ottla.network.client import ClientConnection
-from ottla.network.errors import ConnectFailed, ConnectionClosed, NetworkError, UnsupportedRequest
+from ottla.network.errors import (
+    AuthenticationRefused,
+    ConnectFailed,
+    ConnectionClosed,
+    NetworkError,
+    TlsRefused,
+    UnsupportedRequest,
+)
 from ottla.protocol.message import Message
 from ottla.protocol.registry import API
 
@@ -39,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 # Requests that wait for a connection, per channel.
 MOST_WAITING: Final = 1_000
+# The first of this many denied connections is logged: about one line in a minute.
+DENIALS_PER_LINE: Final = 120
 CLOSED_BY_THIS_NODE: Final = "The channel was closed by this node"
 
 
@@ -50,8 +59,11 @@ class ChannelOptions:
     backoff_s: float = 0.05
     backoff_max_s: float = 0.5
     """After each failed attempt the backoff doubles, up to this, and varies by a fifth."""
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """Returns the context of a new connection; None without TLS."""
     sasl: SaslSource | None = None
+    advice: str = ""
+    """Ends the log line about nodes that do not authenticate each other: the settings to check."""
 
 
 DEFAULT_OPTIONS: Final = ChannelOptions()
@@ -214,7 +226,7 @@ class NodeChannel:
                 self.port,
                 client_id=self._client_id,
                 timeout_s=options.connect_timeout_s,
-                tls=options.tls,
+                tls=None if options.tls is None else options.tls(),
                 sasl=options.sasl,
             )
         except NetworkError as error:
@@ -237,10 +249,16 @@ class NodeChannel:
         self._failures += 1
         self._retry_s = self._loop.time() + backoff_s * (0.8 + 0.4 * random_share())
         self._problem = error
-        if self._failures == 1:
+        is_denied = isinstance(error, (AuthenticationRefused, TlsRefused))
+        if is_denied and self._failures % DENIALS_PER_LINE == 1:
+            text = "Connection to node at %s:%d failed authentication due to: %s%s"
+            advice = f"; {options.advice}" if options.advice else ""
+            logger.error(text, self.host, self.port, error, advice)
+        elif self._failures == 1:
             logger.info("Connection to node at %s:%d failed: %s", self.host, self.port, error)
+        # The error of a TLS handshake is an OSError, too, but the process on the other side runs.
         is_refused = isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, TimeoutError)
-        if is_refused and self._on_lost is not None:
+        if is_refused and not is_denied and self._on_lost is not None:
             self._on_lost()
         self._fail_waiting(error)
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from ottla.network.errors import AuthenticationRefused, ConnectFailed, SecuritySettingError
 from ottla.network.sasl import SaslSource
-from ottla.security import oauthbearer, plain, scram
+from ottla.security import jaas, oauthbearer, plain, scram
 from ottla.security.mechanism import SaslClient, SaslError
 from ottla.security.oauthbearer import OAuthToken, TokenCache
 
@@ -30,19 +30,12 @@ TOKEN_ENDPOINT_TIMEOUT_S: Final = 10.0
 LARGEST_TOKEN_ANSWER_BYTES: Final = 256 * 1024
 NONCE_BYTES: Final = 24
 _CLAIM = re.compile(r"unsecuredLogin(?P<kind>String|Number|List)Claim_(?P<name>.+)")
-_QUOTED = r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'"
-_JAAS = re.compile(
-    rf"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)"
-    rf"(?P<options>(?:\s+[\w.]+\s*=\s*(?:{_QUOTED}|[^\s;\"']+))*)\s*;?\s*",
-    re.IGNORECASE,
-)
-_JAAS_OPTION = re.compile(rf"([\w.]+)\s*=\s*({_QUOTED}|[^\s;\"']+)")
 _MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginModule": "OAUTHBEARER"}
 
 
 def sasl_source(options: Mapping[str, Any]) -> SaslSource:
     """Return the source of exchanges for these settings. Raises SecuritySettingError."""
-    module, jaas = parse_jaas(options["sasl_jaas_config"]) if options["sasl_jaas_config"] else ("", {})
+    module, login = parse_jaas(options["sasl_jaas_config"]) if options["sasl_jaas_config"] else ("", {})
     mechanism = options["sasl_mechanism"] or _MECHANISM_OF_MODULE.get(module)
     if mechanism is None:
         raise SecuritySettingError(
@@ -52,13 +45,13 @@ def sasl_source(options: Mapping[str, Any]) -> SaslSource:
     if module and module != expected:
         raise SecuritySettingError(f"sasl.jaas.config has {module}, but {mechanism} needs {expected}")
     if mechanism == oauthbearer.NAME:
-        return _token_source(options, jaas)
-    username, password = options["sasl_username"] or jaas.get("username"), options["sasl_password"]
-    password = jaas.get("password") if password is None else password
+        return _token_source(options, login)
+    username, password = options["sasl_username"] or login.get("username"), options["sasl_password"]
+    password = login.get("password") if password is None else password
     if not username or password is None:
         what = "sasl.username" if not username else "sasl.password"
         raise SecuritySettingError(f"{mechanism} needs {what} (or a sasl.jaas.config that has it)")
-    token_auth = jaas.get("tokenauth", "").lower() == "true"
+    token_auth = login.get("tokenauth", "").lower() == "true"
 
     def exchange() -> SaslClient:
         if mechanism == plain.NAME:
@@ -83,29 +76,27 @@ def _module_of(mechanism: str) -> str:
 
 def parse_jaas(line: str) -> tuple[str, dict[str, str]]:
     """Parse a sasl.jaas.config into login module (without its package) and options. Raises SecuritySettingError."""
-    match = _JAAS.fullmatch(line)
-    if match is None:
+    text = line.strip()
+    try:
+        module = jaas.parse(text if text.endswith(";") else f"{text};")
+    except SaslError:
         raise SecuritySettingError(
             "sasl.jaas.config is not of the form: "
             'org.apache.kafka.common.security.scram.ScramLoginModule required username="..." password="...";'
-        )
-    module = match["module"].rpartition(".")[2]
-    if module not in {*_MECHANISM_OF_MODULE, "ScramLoginModule"}:
+        ) from None
+    name = module.short_name
+    if name not in {*_MECHANISM_OF_MODULE, "ScramLoginModule"}:
         raise SecuritySettingError(
-            f"sasl.jaas.config has {module}; known are PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule"
+            f"sasl.jaas.config has {name}; known are PlainLoginModule, ScramLoginModule and OAuthBearerLoginModule"
         )
-    return module, {name: _unquoted(value) for name, value in _JAAS_OPTION.findall(match["options"])}
-
-
-def _unquoted(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+    return name, module.options
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------
 
 
-def _token_source(options: Mapping[str, Any], jaas: Mapping[str, str]) -> SaslSource:
-    provider, where = _token_provider(options, jaas)
+def _token_source(options: Mapping[str, Any], login: Mapping[str, str]) -> SaslSource:
+    provider, where = _token_provider(options, login)
     cache = TokenCache()
     asking = asyncio.Lock()
 
@@ -137,19 +128,19 @@ def _ask(provider: TokenProvider, where: str) -> OAuthToken:
     return token
 
 
-def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tuple[TokenProvider, str]:
+def _token_provider(options: Mapping[str, Any], login: Mapping[str, str]) -> tuple[TokenProvider, str]:
     provider, url = options["sasl_oauth_token_provider"], options["sasl_oauthbearer_token_endpoint_url"]
     extensions = dict(_pair(item) for item in options["sasl_oauthbearer_extensions"])
-    extensions |= {k.removeprefix("extension_"): v for k, v in jaas.items() if k.startswith("extension_")}
+    extensions |= {k.removeprefix("extension_"): v for k, v in login.items() if k.startswith("extension_")}
     if provider is not None:
         if not callable(provider):
             raise SecuritySettingError("sasl.oauth.token.provider must be a function without arguments")
         return provider, "sasl.oauth.token.provider"
     if url is not None:
         prefix = "sasl_oauthbearer_client_credentials_client"
-        name = options[f"{prefix}_id"] or jaas.get("clientId")
-        secret = options[f"{prefix}_secret"] or jaas.get("clientSecret")
-        scope = options["sasl_oauthbearer_scope"] or jaas.get("scope")
+        name = options[f"{prefix}_id"] or login.get("clientId")
+        secret = options[f"{prefix}_secret"] or login.get("clientSecret")
+        scope = options["sasl_oauthbearer_scope"] or login.get("scope")
         if not name or not secret:
             raise SecuritySettingError(
                 "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
@@ -157,14 +148,14 @@ def _token_provider(options: Mapping[str, Any], jaas: Mapping[str, str]) -> tupl
         if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
             raise SecuritySettingError(f"sasl.oauthbearer.token.endpoint.url is {url!r}; it must be an http(s) address")
         return lambda: ask_token_endpoint(url, name, secret, scope, extensions), f"The token endpoint {url}"
-    claims = _unsecured_claims(jaas)
+    claims = _unsecured_claims(login)
     subject = claims.pop("sub", None)
     if subject is None:
         raise SecuritySettingError(
             "OAUTHBEARER needs sasl.oauth.token.provider, or sasl.oauthbearer.token.endpoint.url with a client's id "
             'and secret, or (for tests) a sasl.jaas.config with unsecuredLoginStringClaim_sub="..."'
         )
-    lifetime_s = _number(jaas.get("unsecuredLoginLifetimeSeconds", "3600"))
+    lifetime_s = _number(login.get("unsecuredLoginLifetimeSeconds", "3600"))
 
     def unsecured() -> OAuthToken:
         token = oauthbearer.unsecured_jws(str(subject), now_s=time.time(), lifetime_s=lifetime_s, claims=claims)
@@ -187,9 +178,9 @@ def _number(text: str) -> float:
         raise SecuritySettingError(f"sasl.jaas.config has {text!r} where a number belongs") from None
 
 
-def _unsecured_claims(jaas: Mapping[str, str]) -> dict[str, object]:
+def _unsecured_claims(login: Mapping[str, str]) -> dict[str, object]:
     claims: dict[str, object] = {}
-    for option, text in jaas.items():
+    for option, text in login.items():
         match = _CLAIM.fullmatch(option)
         if match is None:
             continue

@@ -33,7 +33,12 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
         return given
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = options["ssl_endpoint_identification_algorithm"] == "https"
+    algorithm = options["ssl_endpoint_identification_algorithm"].lower()
+    if algorithm not in {"", "https"}:
+        raise SecuritySettingError(
+            f"ssl.endpoint.identification.algorithm is {algorithm!r}; it must be https, or empty for no check"
+        )
+    context.check_hostname = algorithm == "https"
     if not options["enable_ssl_certificate_verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

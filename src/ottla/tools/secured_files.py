@@ -140,7 +140,7 @@ class SecuredFiles:
         return created
 
     def _password(self, admin: str) -> str:
-        """Return the administrator's password: the one in the file, or a new one."""
+        """Return the administrator's password from the file, or a new password."""
         if not self.admin_properties.exists():
             return secrets.token_urlsafe(_PASSWORD_BYTES)
         _, login = parse_jaas(load_properties(self.admin_properties).get("sasl.jaas.config", ""))
@@ -224,7 +224,7 @@ def security_properties(
     listeners: Sequence[str], node_ids: Sequence[int], admin: str, password: str, home: str
 ) -> dict[str, str]:
     """Return the settings of a node's security for these of its listeners. Certificates are in `home`."""
-    # A broker that is no controller connects to the listener CONTROLLER of others.
+    # A broker without the role of a controller connects to the listener CONTROLLER of other nodes.
     protocols = {name: PROTOCOLS[name] for name in (*listeners, *([CONTROLLER] if len(node_ids) > 1 else []))}
     settings = {
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),

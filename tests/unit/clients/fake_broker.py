@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable
 from typing import Self
 
@@ -31,9 +32,10 @@ def api_versions(highest: int | None = None) -> ApiVersionsResponse:
 class FakeBroker:
     """Listens on a free port; `seen` are the received requests. With `handshake`, it answers ApiVersions itself."""
 
-    def __init__(self, handler: Handler, *, handshake: bool = True) -> None:
+    def __init__(self, handler: Handler, *, handshake: bool = True, tls: ssl.SSLContext | None = None) -> None:
         self._handler = handler
         self._handshake = handshake
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,7 +53,7 @@ class FakeBroker:
         return self
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def __aexit__(self, *_: object) -> None:

@@ -63,7 +63,7 @@ class Membership:
     def __init__(self, ports: MemberPorts) -> None:
         config, metadata, call_later = ports.settings.static, ports.metadata, ports.call_later
         self._ports = ports
-        self._channels = NodeChannels(f"broker-{config.node_id}-heartbeat")
+        self._channels = NodeChannels(f"broker-{config.node_id}-heartbeat", options=ports.settings.peers.controllers)
         # Heartbeats must not wait behind other requests to the controller.
         self._heartbeats = ControllerChannel(metadata, ports.clock, call_later, self._channels)
         self._prober = Prober()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.cluster.node.peer_security import PeerSecurity
 from ottla.config import TopicResolver
 from ottla.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, served_level
 from ottla.metadata.image import BROKER, TOPIC
@@ -25,6 +26,8 @@ class NodeSettings:
     def __init__(self, static: BrokerConfig, metadata: MetadataShell) -> None:
         self.static = static
         self.current = static
+        self.peers = PeerSecurity(static, lambda: self.current)
+        """How this node connects to other nodes."""
         self._metadata = metadata
         self._topic_resolver: TopicResolver | None = None
 

@@ -14,7 +14,7 @@ from ottla.coordination.peers.share_states import REQUEST_TYPES, ShareStateKind
 from ottla.coordination.peers.transaction_partitions import AddPartitionsKind
 from ottla.coordinators.share.events import Result
 from ottla.coordinators.transaction.events import AddPartitions
-from ottla.network.node_channel import NodeChannels
+from ottla.network.node_channel import DEFAULT_OPTIONS, ChannelOptions, NodeChannels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,16 +59,22 @@ class PeerRequests:
 class PeerConnections:
     """The connections of all purposes. `endpoint(node_id)` is the address of a broker that is alive, or None."""
 
-    def __init__(self, node_id: int, endpoint: Callable[[int], Endpoint | None]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        endpoint: Callable[[int], Endpoint | None],
+        options: ChannelOptions = DEFAULT_OPTIONS,
+    ) -> None:
         self._node_id = node_id
         self._endpoint = endpoint
+        self._options = options
         self._channels: dict[str, PeerChannels] = {}
 
     def connect(self, purpose: str) -> Peers:
         """The brokers, on connections for this purpose."""
         channels = self._channels.get(purpose)
         if channels is None:
-            nodes = NodeChannels(f"broker-{self._node_id}-{purpose}")
+            nodes = NodeChannels(f"broker-{self._node_id}-{purpose}", options=self._options)
             channels = self._channels[purpose] = PeerChannels(nodes, self._endpoint)
         return channels
 

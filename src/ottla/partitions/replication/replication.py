@@ -57,7 +57,8 @@ class Replication:
         config, call_later = ports.settings.static, ports.schedulers.call_later
         cluster = ports.partitions.cluster
         cluster.lag_time_max_ms = config.int("replica.lag.time.max.ms")
-        self._channels = NodeChannels(f"broker-{config.node_id}-alter-partition")
+        to_controllers = ports.settings.peers.controllers
+        self._channels = NodeChannels(f"broker-{config.node_id}-alter-partition", options=to_controllers)
         self._controller = ControllerChannel(ports.metadata, ports.clock, call_later, self._channels)
         self._alter_partitions = AlterPartitions(self._controller, cluster, call_later)
         context = FetcherContext(
@@ -95,7 +96,10 @@ class Replication:
     def _connect(self, node_id: int, client_id: str) -> Channel | None:
         node = self._ports.metadata.image.brokers.get(node_id)
         endpoint = node.endpoint(self._ports.settings.static.inter_broker_listener) if node is not None else None
-        return None if endpoint is None else NodeChannel(endpoint.host, endpoint.port, client_id=client_id)
+        if endpoint is None:
+            return None
+        options = self._ports.settings.peers.brokers
+        return NodeChannel(endpoint.host, endpoint.port, client_id=client_id, options=options)
 
     def _schedule_check(self) -> None:
         # Twice in replica.lag.time.max.ms, as `Leader.check_lag` requires.
