@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.context import DELEGATED
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
@@ -389,6 +390,9 @@ class SaslDispatch:
         """Give the connection its user once the client is authenticated."""
         if session.state is State.AUTHENTICATED and session.identity is not None:
             connection.principal = f"User:{session.identity.name}"
+            connection.state.pop(DELEGATED, None)
+            if session.identity.by_token:
+                connection.state[DELEGATED] = True
             connection.limit_frames(None)
 
     def _fail(self, connection: Connection, session: SaslSession, failure: LogInFailed) -> Completion[Frames]:

@@ -16,6 +16,7 @@ from ottla.cluster.lost_brokers import LostBrokers
 from ottla.cluster.node.endpoints import NodeEndpoints
 from ottla.cluster.node.membership import MemberPorts, Membership
 from ottla.cluster.node.settings import NodeSettings
+from ottla.controller.state import SECRET_KEY
 from ottla.coordination.coordinators import Coordinators
 from ottla.coordination.ports import CoordinatorPorts
 from ottla.network.closing_order import ClosedFirst
@@ -26,6 +27,7 @@ from ottla.partitions.replication.directory_moves import DirectoryMoves, MovePor
 from ottla.partitions.replication.quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
+    from ottla.broker.delegation_tokens import DelegationTokens
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
     from ottla.cluster.node.schedulers import Schedulers
@@ -89,8 +91,16 @@ def create_broker(
         caches=Caches(
             FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
         ),
-        security=Security(),
+        security=Security(tokens=_tokens(config, metadata, clock)),
     )
+
+
+def _tokens(config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> DelegationTokens | None:
+    if not config.text(SECRET_KEY):
+        return None
+    from ottla.broker.delegation_tokens import DelegationTokens  # noqa: PLC0415 - few brokers need it
+
+    return DelegationTokens.from_config(config, metadata, clock)
 
 
 def _session_id() -> int:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
+# The key in `Connection.state` of clients that have logged in by a delegation token (KIP-48).
+DELEGATED = "delegated"
+
 
 class RequestContext:
     """The header of one request, and its connection."""
@@ -39,6 +42,11 @@ class RequestContext:
     def listener(self) -> str:
         """The name of the listener that received the request; responses contain endpoints of the same listener."""
         return self.connection.listener
+
+    @property
+    def is_by_token(self) -> bool:
+        """Whether the client has logged in by a delegation token."""
+        return DELEGATED in self.connection.state
 
     @property
     def principal(self) -> str:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.context import DELEGATED
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.values import value
 from ottla.protocol import frames
@@ -50,7 +51,7 @@ def encode(context: RequestContext, request: Message) -> EnvelopeRequest:
     parts = frames.encode_request(request, context.api_version, context.correlation_id, context.client_id)
     return EnvelopeRequest(
         request_data=b"".join(parts)[4:],
-        request_principal=encode_principal(context.principal),
+        request_principal=encode_principal(context.principal, context.is_by_token),
         client_host_address=_address(context.client_host),
     )
 
@@ -81,17 +82,19 @@ def client_of(request: EnvelopeRequest, listener: str) -> Client:
         host = socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address from envelope") from error
-    return Client(decode_principal(request.request_principal), host.removeprefix("::ffff:"), listener, False, {})
+    principal, by_token = decode_principal(request.request_principal)
+    state: dict[str, object] = {DELEGATED: True} if by_token else {}
+    return Client(principal, host.removeprefix("::ffff:"), listener, False, state)
 
 
-def encode_principal(principal: str) -> bytes:
-    """Encode `Type:name` as DefaultPrincipalData, version 0."""
+def encode_principal(principal: str, by_token: bool = False) -> bytes:
+    """Encode `Type:name`, and whether the client logged in by delegation token, as DefaultPrincipalData, version 0."""
     kind, _, name = principal.partition(":")
-    return _PRINCIPAL_VERSION + _text(kind) + _text(name) + b"\0" + _NO_TAGS
+    return _PRINCIPAL_VERSION + _text(kind) + _text(name) + (b"\1" if by_token else b"\0") + _NO_TAGS
 
 
-def decode_principal(data: bytes | None) -> str:
-    """Return `Type:name`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
+def decode_principal(data: bytes | None) -> tuple[str, bool]:
+    """Return `Type:name`, and whether the client logged in by token. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
     problem = KafkaError(
         ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, "Failed to deserialize client principal from envelope"
     )
@@ -100,9 +103,10 @@ def decode_principal(data: bytes | None) -> str:
     try:
         kind, position = _read_text(data, 2)
         name, position = _read_text(data, position)
-    except (DecodeError, UnicodeDecodeError) as error:
+        by_token = data[position] != 0
+    except (DecodeError, UnicodeDecodeError, IndexError) as error:
         raise problem from error
-    return f"{kind}:{name}"
+    return f"{kind}:{name}", by_token
 
 
 def _text(value: str) -> bytes:

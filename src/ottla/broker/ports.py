@@ -189,6 +189,14 @@ class ConfigPorts(DecisionPorts, HasSettings, Protocol):
     """For handlers that change settings."""
 
 
+class TokenPorts(DecisionPorts, HasSecurity, HasSettings, HasClock, Protocol):
+    """For the handlers that create, renew and expire delegation tokens."""
+
+
+class DescribeTokenPorts(HasSecurity, HasSettings, Protocol):
+    """For `handlers/describe_delegation_token.py`."""
+
+
 class DeleteRecordsPorts(HasPartitions, HasLogs, HasSchedulers, Protocol):
     """For `handlers/delete_records.py`."""
 

@@ -142,7 +142,10 @@ def _in_thread(function: Callable[[str, str], object]) -> plain.Verify:
 def _prepare_scram(name: str, _config: BrokerConfig) -> Start:
     def start(broker: Broker) -> SaslServer:
         def find(username: str, by_token: bool) -> scram.Account | None:
-            return None if by_token else scram_account(broker.metadata.image, name, username)
+            if not by_token:
+                return scram_account(broker.metadata.image, name, username)
+            tokens = broker.security.tokens
+            return None if tokens is None else tokens.account(name, username)
 
         return scram.ScramExchange(name, find, secrets.token_urlsafe(_NONCE_BYTES))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.delegation_tokens import DelegationTokens
     from ottla.security.authorizer import Authorizer
 
 
@@ -15,3 +16,5 @@ class Security:
 
     authorizer: Authorizer | None = None
     """Decides about each request; None allows everything."""
+    tokens: DelegationTokens | None = None
+    """Delegation tokens; None without `delegation.token.secret.key`."""

@@ -191,6 +191,7 @@ class Node:
         metadata.subscribe(self._publish)
         self._started = True
         self._housekeeping.every("metadata snapshots", 1_000, metadata.tick, first_ms=0)
+        self._expire_tokens()
 
     def _start_broker(self, logs: LogManager, metadata: MetadataShell) -> None:
         """Start the broker of the only voter, which registers itself without waiting."""
@@ -246,7 +247,14 @@ class Node:
         self._started = True
         self._maintenance = MaintenanceTasks(self.broker, self._housekeeping)
         self._maintenance.start()
+        self._expire_tokens()
         ReservedFiles.divide(self.broker.logs, self._server)
+
+    def _expire_tokens(self) -> None:
+        """Delete expired delegation tokens at intervals, while this node is the active controller."""
+        if self.broker.security.tokens is not None and self.config.roles.is_controller:
+            interval_ms = self.config.int("delegation.token.expiry.check.interval.ms")
+            self._housekeeping.every("expired tokens", interval_ms, self.broker.security.tokens.delete_expired)
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:

@@ -29,6 +29,9 @@ CLUSTER_DEFAULT_VALUES = DEFAULT_VALUES | {name: BROKER_SETTINGS[name].default f
 # Kafka also only warns about unknown names, because files contain settings of plug-ins.
 _FOREIGN_PREFIXES = ("confluent.", "listener.name.", "broker.quota.", "rsm.config.", "rlmm.config.")
 
+# Kafka 4.0 removed the old name. A properties file for Kafka 3 must not silently disable delegation tokens.
+_NEW_NAMES = {"delegation.token.master.key": "delegation.token.secret.key"}
+
 
 class ConfigError(ValueError):
     """An unsupported configuration; the message is one line with the setting and the remedy."""
@@ -38,8 +41,9 @@ class BrokerConfig:
     """The settings of one broker. `properties` are the configured values, by Kafka's names."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.static: dict[str, str] = {name: trim(text) for name, text in properties.items()}
         self.warnings: list[str] = []
+        properties = _renamed(properties, self.warnings)
+        self.static: dict[str, str] = {name: trim(text) for name, text in properties.items()}
         self._values: dict[str, Value] = dict(DEFAULT_VALUES)
         self._overrides: dict[str, Value] = {}
         """The values of `listener.name.<listener>.<setting>`, by their full names."""
@@ -348,6 +352,13 @@ _LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 # Inside the class these names are its methods, so they need another name.
 _Int = int
 _Float = float
+
+
+def _renamed(properties: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
+    """Replace old names of settings whose new name is not given."""
+    old = [name for name in _NEW_NAMES if name in properties and _NEW_NAMES[name] not in properties]
+    warnings += [f"{name} is the old name of {_NEW_NAMES[name]}, which Kafka 4 removed: rename it" for name in old]
+    return {_NEW_NAMES[name] if name in old else name: text for name, text in properties.items()}
 
 
 def _check_encodable(name: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings of a broker that concern security, as in `broker_rows.py`. None of them has an effect yet."""
+"""Settings of a broker that concern security, as in `broker_rows.py`."""
 
 from ottla.config.server_setting import (
     BOOLEAN,
@@ -33,16 +33,16 @@ ROWS = (
         MEDIUM, WORKS, READ_ONLY),
     ServerSetting("delegation.token.expiry.check.interval.ms", LONG, 3_600_000,
         "How often expired delegation tokens are deleted.",
-        LOW, REPORTED, READ_ONLY, low=1),
+        LOW, WORKS, READ_ONLY, low=1),
     ServerSetting("delegation.token.expiry.time.ms", LONG, 86_400_000,
         "Time within which a delegation token must be renewed.",
-        MEDIUM, REPORTED, READ_ONLY, low=1),
+        MEDIUM, WORKS, READ_ONLY, low=1),
     ServerSetting("delegation.token.max.lifetime.ms", LONG, 604_800_000,
         "Maximum lifetime of a delegation token, after which it cannot be renewed.",
-        MEDIUM, REPORTED, READ_ONLY, low=1),
+        MEDIUM, WORKS, READ_ONLY, low=1),
     ServerSetting("delegation.token.secret.key", PASSWORD, None,
         "Key that signs delegation tokens; setting it enables them.",
-        MEDIUM, REFUSED, READ_ONLY),
+        MEDIUM, WORKS, READ_ONLY),
     ServerSetting("principal.builder.class", CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         "Java class that determines the principal (user) of a connection.",

@@ -5,7 +5,8 @@ records, passes them to `Controller.replay`, and sends the response once they ar
 from an injected source. Only the brokers' sessions change at once: they are not in the image.
 
 Reading order: state, controller, topics, placement, partition_change, leaders, brokers, sessions, heartbeats,
-balancing, alter_partition, directories, configs, features, reassignment.
+balancing, alter_partition, directories, configs, features, reassignment,
+delegation_tokens.
 """
 
 from ottla.controller.controller import Controller

@@ -51,10 +51,18 @@ if TYPE_CHECKING:
         ControllerRegistrationRequest,
         ControllerRegistrationResponse,
     )
+    from ottla.protocol.messages.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.protocol.messages.expire_delegation_token import (
+        ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse,
+    )
     from ottla.protocol.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
@@ -62,6 +70,10 @@ if TYPE_CHECKING:
     from ottla.protocol.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,
+    )
+    from ottla.protocol.messages.renew_delegation_token import (
+        RenewDelegationTokenRequest,
+        RenewDelegationTokenResponse,
     )
     from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
     from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -167,6 +179,30 @@ class Controller:
     def check_features(self) -> dict[str, tuple[int, int]]:
         """Features finalized above what is served: name to (finalized, served). Raises UNSUPPORTED_VERSION."""
         return features.check(self._state)
+
+    # -- delegation tokens -------------------------------------------------------------------------------------
+
+    def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, requester: str, now_ms: int
+    ) -> Outcome[CreateDelegationTokenResponse]:
+        """Create a token for the requester, or for the owner in the request. Times are ms of the wall clock."""
+        return late.delegation_tokens.create(self._state, request, requester, now_ms)
+
+    def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, principal: str, now_ms: int
+    ) -> Outcome[RenewDelegationTokenResponse]:
+        """Move the expiry of a token that `principal` owns or may renew."""
+        return late.delegation_tokens.renew(self._state, request, principal, now_ms)
+
+    def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, principal: str, now_ms: int
+    ) -> Outcome[ExpireDelegationTokenResponse]:
+        """Set the expiry of a token that `principal` owns or may renew, or delete it."""
+        return late.delegation_tokens.expire(self._state, request, principal, now_ms)
+
+    def delete_expired_tokens(self, now_ms: int) -> Outcome[bool]:
+        """Delete expired tokens; True if the caller must call again."""
+        return late.delegation_tokens.delete_expired(self._state, now_ms)
 
     # -- brokers and leaders -----------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
 from ottla.controller import alter_partition as alter_partition
 from ottla.controller import balancing as balancing
 from ottla.controller import configs as configs
+from ottla.controller import delegation_tokens as delegation_tokens
 from ottla.controller import directories as directories
 from ottla.controller import heartbeats as heartbeats
 from ottla.controller import quotas as quotas
 from ottla.controller import reassignment as reassignment
 from ottla.controller import scram as scram
 from ottla.controller import topics as topics
+from ottla.security.delegation_token import SecretKey as SecretKey
+from ottla.security.delegation_token import TokensByHmac as TokensByHmac

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import Uuid, uuid_to_text
 from ottla.common.values import value
+from ottla.controller import late
 from ottla.controller.rules import ConfigRules
 from ottla.controller.sessions import Sessions
 from ottla.metadata.image import MetadataImage, PartitionImage
@@ -15,9 +17,12 @@ from ottla.protocol.message import Message
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.metadata.image import TopicImage
+    from ottla.protocol.metadata_records import DelegationTokenRecord
+    from ottla.security.delegation_token import SecretKey, TokensByHmac
 
 R = TypeVar("R")
 
+SECRET_KEY = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
 # Kafka's limits for one request to the controller.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 MAX_RECORDS_PER_REQUEST = 10_000
@@ -36,6 +41,30 @@ class RandomSource(Protocol):
 
 
 @value
+class TokenSettings:
+    """The settings of delegation tokens, which are disabled without a key."""
+
+    key: SecretKey | None = None
+    max_lifetime_ms: int = 604_800_000
+    expiry_time_ms: int = 86_400_000
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> TokenSettings:
+        """Read the settings of this node."""
+        return cls(
+            secret_key(config),
+            config.int("delegation.token.max.lifetime.ms"),
+            config.int("delegation.token.expiry.time.ms"),
+        )
+
+
+def secret_key(config: BrokerConfig) -> SecretKey | None:
+    """The key that signs delegation tokens; None if they are disabled."""
+    text = config.text(SECRET_KEY)
+    return late.SecretKey(text) if text else None
+
+
+@value
 class ControllerSettings:
     """The node's own settings. `topic_policy` may raise POLICY_VIOLATION."""
 
@@ -44,6 +73,7 @@ class ControllerSettings:
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
     topic_policy: Callable[[str, int, int, dict[str, str]], None] | None = None
+    tokens: TokenSettings = TokenSettings()
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ControllerSettings:
@@ -53,13 +83,14 @@ class ControllerSettings:
             default_replication_factor=config.int("default.replication.factor"),
             delete_topic_enable=config.bool("delete.topic.enable"),
             broker_session_timeout_ms=config.int("broker.session.timeout.ms"),
+            tokens=TokenSettings.from_config(config),
         )
 
 
 class State:
     """The latest image, which includes records that are not committed yet, and the controller's identity."""
 
-    __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "sessions", "settings")
+    __slots__ = ("cluster_id", "image", "next_offset", "node_id", "random", "rules", "sessions", "settings", "tokens")
 
     def __init__(
         self,
@@ -77,6 +108,8 @@ class State:
         self.random = random
         self.settings = settings
         self.sessions = Sessions(settings.broker_session_timeout_ms)
+        key = settings.tokens.key
+        self.tokens: TokensByHmac[DelegationTokenRecord] | None = None if key is None else late.TokensByHmac(key)
         # The offset of the next record, which becomes the epoch of a broker's registration.
         self.next_offset = 0
 
@@ -96,6 +129,17 @@ class State:
         if topic is None:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return topic
+
+
+def random_uuid(random: RandomSource) -> Uuid:
+    """Return a random id that is not reserved and whose text does not begin with '-', like a command-line option."""
+    while True:
+        raw = bytearray(random.randbytes(16))
+        raw[6] = (raw[6] & 0x0F) | 0x40  # version 4, variant 2, as in java.util.UUID
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        uuid = bytes(raw)
+        if not uuid_to_text(uuid).startswith("-"):
+            return uuid
 
 
 @value

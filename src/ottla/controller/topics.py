@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, uuid_to_text, validate_topic_name
+from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, validate_topic_name
 from ottla.common.slices import Slices
 from ottla.controller import configs
 from ottla.controller.placement import place
@@ -18,6 +18,7 @@ from ottla.controller.state import (
     check_assignment,
     check_size,
     new_partition,
+    random_uuid,
     refuse,
 )
 from ottla.metadata.image import BROKER, TOPIC, PartitionImage, collision_name
@@ -244,13 +245,10 @@ def _place(state: State, count: int, replication_factor: int) -> list[PartitionI
 
 
 def new_topic_id(state: State) -> bytes:
-    """Return a random id that is not reserved and whose text does not begin with '-', like a command-line option."""
+    """Return the id of a new topic."""
     while True:
-        raw = bytearray(state.random.randbytes(16))
-        raw[6] = (raw[6] & 0x0F) | 0x40  # version 4, variant 2, as in java.util.UUID
-        raw[8] = (raw[8] & 0x3F) | 0x80
-        topic_id = bytes(raw)
-        if topic_id not in state.image.topics_by_id and not uuid_to_text(topic_id).startswith("-"):
+        topic_id = random_uuid(state.random)
+        if topic_id not in state.image.topics_by_id:
             return topic_id
 
 

@@ -178,7 +178,7 @@ class BrokerHarness:
             self.loop,
             MetadataOptions(
                 files=HastyFiles(),
-                controller_settings=ControllerSettings(num_partitions=config.int("num.partitions")),
+                controller_settings=ControllerSettings.from_config(config),
             ),
         )
         schedulers = Schedulers(self.threads, self.loop.call_later, Worker(self.loop))  # type: ignore[arg-type]

@@ -1,20 +1,31 @@
-"""RenewDelegationToken (39), versions 1-2: refused, as by Kafka on listeners without authentication. KIP-48."""
+"""RenewDelegationToken (39), versions 1-2: move the expiry of a token. KIP-48.
+
+Only the owner and the renewers may do this, which the controller checks.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.forwarding import decide_or_forward
+from ottla.broker.token_requests import may_manage_tokens
+from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.ports import TokenPorts
 
 
 def handle(
-    _broker: object, _context: RequestContext, _request: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
-    """Return DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+    broker: TokenPorts, context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse | Completion[RenewDelegationTokenResponse]:
+    """Return the new expiry once it is durable."""
+    if not may_manage_tokens(broker, context):
+        return RenewDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, -1)
+    principal, now_ms = context.principal, broker.clock.wall_ms()
+    decided = decide_or_forward(
+        broker, context, request, lambda controller: controller.renew_delegation_token(request, principal, now_ms)
     )
+    return decided.otherwise(lambda error: RenewDelegationTokenResponse(error.code))

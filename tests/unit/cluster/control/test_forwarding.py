@@ -27,6 +27,10 @@ from ottla.protocol.messages.alter_client_quotas import (
     RequestEntryData,
 )
 from ottla.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -171,9 +175,12 @@ def test_every_other_forwarded_api_is_answered_by_the_controller(world: World) -
     quota = AlterClientQuotasRequest([RequestEntryData(user, [OpData("producer_byte_rate", 5.0)])])
     assert [entry.error_code for entry in world.node.ask(quota).entries] == [0]
     assert world.image.client_quotas == {(("user", "a"),): {"producer_byte_rate": 5.0}}
-    keys = {request.API_KEY for request in (*requests, *voters, quota)} | {19, 20, 37, 64}
+    users = AlterUserScramCredentialsRequest(upsertions=[ScramCredentialUpsertion("a", 1, 4096, b"s", b"p")])
+    assert [result.error_code for result in world.node.ask(users).results] == [0]
+    assert world.image.scram_credentials.keys() == {("a", 1)}
+    keys = {request.API_KEY for request in (*requests, *voters, quota, users)} | {19, 20, 37, 64}
     assert keys == FORWARDED & SERVED.keys()
-    assert len(world.channels.sent) == len(requests) + len(voters) + 2
+    assert len(world.channels.sent) == len(requests) + len(voters) + 3
 
 
 def test_client_gets_the_error_of_its_request_if_no_controller_answers(world: World) -> None:
@@ -263,4 +270,6 @@ def test_clients_cannot_send_envelopes(tmp_path: Path) -> None:
 
 def test_principal_is_encoded_as_kafka_does() -> None:
     assert encode_principal("User:ANONYMOUS") == b"\0\0\5User\x0aANONYMOUS\0\0"
-    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\0\0") == "User:ANONYMOUS"
+    assert encode_principal("User:ANONYMOUS", True) == b"\0\0\5User\x0aANONYMOUS\1\0"
+    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\0\0") == ("User:ANONYMOUS", False)
+    assert decode_principal(b"\0\0\5User\x0aANONYMOUS\1\0") == ("User:ANONYMOUS", True)
