@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.loggers import AUDIT, TRACE
 from ottla.protocol.registry import API
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.ports import HasSecurity
     from ottla.security.authorizer import Authorizer, Decision
 
-audit_logger = logging.getLogger("kafka.authorizer.logger")
-TRACE = 5
+audit_logger = logging.getLogger(AUDIT)
 
 
 class Audit(NamedTuple):

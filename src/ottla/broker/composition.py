@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers
 from ottla.broker.controller_client import ControllerClient
 from ottla.broker.response_cache import ResponseCache
-from ottla.broker.security import Security
+from ottla.broker.security import Security, create_authorization
 from ottla.cluster.control.connections import BrokerConnections
 from ottla.cluster.controller_channel import ControllerChannel
 from ottla.cluster.lost_brokers import LostBrokers
@@ -91,7 +91,7 @@ def create_broker(
         caches=Caches(
             FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
         ),
-        security=Security(tokens=_tokens(config, metadata, clock)),
+        security=Security(*create_authorization(config), tokens=_tokens(config, metadata, clock)),
     )
 
 

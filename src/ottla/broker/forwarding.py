@@ -15,6 +15,7 @@ from ottla.protocol.message import Message
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.security import Security
     from ottla.cluster.controller_channel import ControllerChannel
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.operations import Operation
@@ -60,6 +61,9 @@ class DecisionPorts(Protocol):
     @property
     def node_id(self) -> int: ...
 
+    @property
+    def security(self) -> Security: ...
+
 
 def handled_by_controller(handle: Handle) -> Handle:
     """Return a handler that forwards the request, unless this node is the active controller or was asked as one."""
@@ -102,6 +106,7 @@ class _Unreachable:
     def __init__(self, broker: DecisionPorts, error: KafkaError) -> None:
         self.node_id = broker.node_id
         self.endpoints = broker.endpoints
+        self.security = broker.security
         self.metadata = _FailingMetadata(broker.metadata.image, error)
 
 

@@ -1,7 +1,7 @@
 """Log levels of the running process, as the resource BROKER_LOGGER (KIP-412): Kafka's names for Python's levels.
 
-A changed level takes effect at once and is lost at the next start. Only Ottla's own loggers and the root logger exist
-as resources.
+A changed level takes effect at once and is lost at the next start. Only Ottla's own loggers, the audit log
+and the root logger exist as resources.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LEVELS = {
     "TRACE": TRACE,
 }
 # These modules are imported when they are first needed, but their levels may be set before that.
-for _name in ("ottla.coordinators.group", "ottla.log.cleaner", "ottla.log.retention"):
+AUDIT = "kafka.authorizer.logger"
+"""The logger of decisions about requests, with Kafka's name."""
+for _name in ("ottla.coordinators.group", "ottla.log.cleaner", "ottla.log.retention", AUDIT):
     logging.getLogger(_name)
 _NAMES = {level: name for name, level in LEVELS.items()}
 
@@ -41,7 +43,7 @@ class Change(NamedTuple):
 
 def levels() -> dict[str, str]:
     """The effective level of each logger, by name."""
-    names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] == "ottla"]
+    names = [name for name in logging.Logger.manager.loggerDict if name.split(".")[0] == "ottla" or name == AUDIT]
     found = {name: logging.getLogger(name).getEffectiveLevel() for name in sorted(names)}
     found[ROOT] = logging.getLogger().level
     return {name: _NAMES.get(level, "INFO") for name, level in found.items()}

@@ -197,6 +197,14 @@ class DescribeTokenPorts(HasSecurity, HasSettings, Protocol):
     """For `handlers/describe_delegation_token.py`."""
 
 
+class AclPorts(DecisionPorts, HasSchedulers, Protocol):
+    """For handlers that change access control lists."""
+
+
+class DescribeAclsPorts(HasMetadata, HasSecurity, Protocol):
+    """For `handlers/describe_acls.py`."""
+
+
 class DeleteRecordsPorts(HasPartitions, HasLogs, HasSchedulers, Protocol):
     """For `handlers/delete_records.py`."""
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.acl_view import AclView
     from ottla.broker.delegation_tokens import DelegationTokens
+    from ottla.config import BrokerConfig
+    from ottla.metadata.image import MetadataImage
     from ottla.security.authorizer import Authorizer
 
 
@@ -16,5 +19,29 @@ class Security:
 
     authorizer: Authorizer | None = None
     """Decides about each request; None allows everything."""
+    acl_view: AclView | None = None
+    """The published access control lists, if there is an authorizer."""
     tokens: DelegationTokens | None = None
     """Delegation tokens; None without `delegation.token.secret.key`."""
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Notify the parts of a new image."""
+        if self.acl_view is not None and (old is None or old.acls is not new.acls):
+            self.acl_view.publish({} if old is None else old.acls, new.acls)
+
+    def finish_loading(self) -> None:
+        """Note that the published image contains everything that was committed when the node started."""
+        if self.acl_view is not None:
+            self.acl_view.finish_loading()
+
+
+def create_authorization(config: BrokerConfig) -> tuple[Authorizer | None, AclView | None]:
+    """Create the authorizer that the settings ask for, and the rules that it follows. Raises INVALID_CONFIG."""
+    if config.authorizer is None:
+        return None, None
+    # Without an authorizer, a start need not load this code.
+    from ottla.broker.acl_view import AclView  # noqa: PLC0415
+    from ottla.broker.authorizers import create_authorizer  # noqa: PLC0415
+
+    authorizer = create_authorizer(config.authorizer, config.static)
+    return authorizer, AclView(authorizer)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from ottla.common.errors import KafkaError
+from ottla.config.authorization import OF_THE_AUTHORIZER, AuthorizerSettings, authorizer_settings
 from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
 from ottla.config.defaults import OTTLA_DEFAULTS, SINGLE_NODE_DEFAULTS
 from ottla.config.listener_settings import PREFIX, broker_setting, listener_setting, prefix_of
@@ -125,6 +126,11 @@ class BrokerConfig:
         return self._values
 
     @property
+    def authorizer(self) -> AuthorizerSettings | None:
+        """The authorizer and its settings; None allows everything."""
+        return authorizer_settings(self.static)
+
+    @property
     def rack(self) -> str | None:
         """`broker.rack`."""
         return self.text("broker.rack") or None
@@ -195,7 +201,8 @@ class BrokerConfig:
     def _take(self, name: str, text: str) -> None:
         setting = broker_setting(name)
         if setting is None:
-            self.warnings.append(_unknown(name))
+            if name not in OF_THE_AUTHORIZER or not self.static.get("authorizer.class.name"):
+                self.warnings.append(_unknown(name))
             return
         try:
             value = parse_value(setting, text)
@@ -329,6 +336,10 @@ class BrokerConfig:
         return [*directories]
 
     def _check_together(self) -> None:
+        try:
+            authorizer_settings(self.static)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
         if problem:
             raise ConfigError(problem)
@@ -396,6 +407,8 @@ def suggest(name: str) -> str | None:
 
 
 def _unknown(name: str) -> str:
+    if name in OF_THE_AUTHORIZER:
+        return f"{name} has no effect here: authorizer.class.name is empty, and everything is allowed"
     if name.lower() != name and listener_setting(name.lower()) is not None:
         return f"{name} has no effect: write the name of the listener in lower case, {name.lower()}"
     if name.startswith(_FOREIGN_PREFIXES):

@@ -152,7 +152,7 @@ ROWS = (
         HIGH, WORKS, READ_ONLY),
     ServerSetting("early.start.listeners", LIST, None,
         "Listeners that open before the authorizer is ready.",
-        HIGH, REFUSED, READ_ONLY),
+        HIGH, REPORTED, READ_ONLY),
     ServerSetting("fetch.max.bytes", INT, 57_671_680,
         "Maximum size of the records in a fetch response.",
         MEDIUM, WORKS, READ_ONLY, low=1024),

@@ -23,8 +23,9 @@ from ottla.config.server_setting import (
 
 ROWS = (
     ServerSetting("authorizer.class.name", STRING, "",
-        "Java class that authorizes requests; empty allows every request.",
-        LOW, REFUSED, READ_ONLY),
+        "Authorizer of requests: Kafka's StandardAuthorizer, `module:attribute` or an entry point of the group"
+        " `ottla.security`; empty allows every request.",
+        LOW, WORKS, READ_ONLY),
     ServerSetting("connection.failed.authentication.delay.ms", INT, 100,
         "Pause before a connection that failed to authenticate is closed.",
         LOW, WORKS, READ_ONLY, low=0),

@@ -4,7 +4,7 @@ A setting's `status` ensures that no setting is ignored silently:
 
 - works: it does what Kafka's documentation says;
 - reported: it is accepted and has no effect; a value other than the default logs a warning (e.g. a number of threads);
-- refused: a value other than the default needs unsupported behaviour, and is an error (e.g. an authorizer).
+- refused: a value other than the default needs unsupported behaviour, and is an error (e.g. tiered storage).
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
         _JAVA,
     ),
     (("remote.", "log.local.", "local.retention.", "follower.fetch.last.tiered."), "there is no tiered storage"),
-    (("early.start.listeners",), "there is no authorizer to wait for"),
+    (
+        ("early.start.listeners",),
+        "listeners of controllers open at once, and listeners of clients once the metadata is loaded",
+    ),
     (
         ("group.coordinator.", "offsets.load.", "share.coordinator.", "transaction.state.log.load."),
         "the coordinator runs on the event loop and sizes its own buffers",

@@ -51,12 +51,14 @@ if TYPE_CHECKING:
         ControllerRegistrationRequest,
         ControllerRegistrationResponse,
     )
+    from ottla.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from ottla.protocol.messages.create_delegation_token import (
         CreateDelegationTokenRequest,
         CreateDelegationTokenResponse,
     )
     from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from ottla.protocol.messages.expire_delegation_token import (
@@ -203,6 +205,16 @@ class Controller:
     def delete_expired_tokens(self, now_ms: int) -> Outcome[bool]:
         """Delete expired tokens; True if the caller must call again."""
         return late.delegation_tokens.delete_expired(self._state, now_ms)
+
+    # -- access control lists ------------------------------------------------------------------------------------
+
+    def create_acls(self, request: CreateAclsRequest) -> Slices[Outcome[CreateAclsResponse]]:
+        """Create access control lists. Raises POLICY_VIOLATION for too many."""
+        return late.acls.create(self._state, request)
+
+    def delete_acls(self, request: DeleteAclsRequest) -> Slices[Outcome[DeleteAclsResponse]]:
+        """Delete the access control lists that filters select. Raises INVALID_REQUEST for too many."""
+        return late.acls.delete(self._state, request)
 
     # -- brokers and leaders -----------------------------------------------------------------------------------
 

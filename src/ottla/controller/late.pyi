@@ -1,3 +1,4 @@
+from ottla.controller import acls as acls
 from ottla.controller import alter_partition as alter_partition
 from ottla.controller import balancing as balancing
 from ottla.controller import configs as configs

@@ -1,0 +1,81 @@
+"""The rules of the published metadata on this node: the authorizer follows them, and requests wait for changes of them.
+
+Every node has one if it has an authorizer. `publish` applies the difference of two images, so that a change of one rule
+does not rebuild the index. The metadata log orders the changes, and a node publishes images in that order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.common.completion import Completion
+from ottla.metadata.acls import acl_of
+from ottla.security.acl import Acl
+from ottla.security.authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from ottla.common.ids import Uuid
+    from ottla.protocol.metadata_records import AccessControlEntryRecord
+    from ottla.security.authorizer import Authorizer
+
+logger = logging.getLogger(__name__)
+
+Records = Mapping["Uuid", "AccessControlEntryRecord"]
+Condition = Callable[[Container[Acl]], bool]
+
+
+class AclView:
+    """The rules in the order of their records; `authorizer` receives each change if it decides by rules."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._standard = authorizer if isinstance(authorizer, StandardAuthorizer) else None
+        # Two records may have the same rule; it ends with the last of them.
+        self._count: dict[Acl, int] = {}
+        self._waiting: list[tuple[Condition, Completion[None]]] = []
+
+    def publish(self, old: Records, new: Records) -> None:
+        """Apply the difference of two images; cached decisions are dropped before any later request."""
+        added = [record for acl_id, record in new.items() if old.get(acl_id) is not record]
+        removed = [record for acl_id, record in old.items() if new.get(acl_id) is not record]
+        # Added rules come first: a rule that is replaced by an equal one is in force all the time.
+        for record in added:
+            self._add(acl_of(record))
+        for record in removed:
+            self._remove(acl_of(record))
+        waiting, self._waiting = self._waiting, []
+        for condition, completion in waiting:
+            if completion.done:
+                continue
+            if condition(self._count):
+                completion.complete(None)
+            else:
+                self._waiting.append((condition, completion))
+
+    def finish_loading(self) -> None:
+        """Decide by the rules from now on: the image contains everything that was committed at the start."""
+        if self._standard is not None and not self._standard.is_loaded:
+            self._standard.finish_loading()
+            logger.info("[StandardAuthorizer] Completed initial ACL load process with %d rules.", len(self._count))
+
+    def when(self, condition: Condition) -> Completion[None]:
+        """Complete once the condition holds for the published rules. The caller limits the wait."""
+        completion: Completion[None] = Completion()
+        if condition(self._count):
+            completion.complete(None)
+        else:
+            self._waiting.append((condition, completion))
+        return completion
+
+    def _add(self, acl: Acl) -> None:
+        self._count[acl] = self._count.get(acl, 0) + 1
+        if self._standard is not None:
+            self._standard.add(acl)
+
+    def _remove(self, acl: Acl) -> None:
+        left = self._count.pop(acl, 0) - 1
+        if left > 0:
+            self._count[acl] = left
+        elif self._standard is not None:
+            self._standard.remove(acl)
