@@ -17,8 +17,9 @@ from ottla.clients import Admin, Consumer
 from ottla.spark import transactional_writer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import read_sink_options
-from ottla.spark.sink import StreamWriter, Written
+from ottla.spark.sink import StreamWriter
 from ottla.spark.transactional_writer import SinkProducer
+from ottla.spark.write_plan import Written
 from tests.clients.support import WAIT_S, unique
 from tests.conftest import RunningBroker
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla.clients import Admin
 from ottla.spark.offsets import positions
 from ottla.spark.options import read_source_options
-from ottla.spark.source import StreamReader
+from ottla.spark.readers import StreamReader
 from ottla.testing import Ottla
 
 SEEDS = 24

@@ -13,7 +13,7 @@ from ottla.clients import Admin, Producer
 from ottla.clients.admin import ConfigResource, TransactionState
 from ottla.spark import transactional_writer
 from ottla.spark.exactly_once import ExactlyOnceError
-from ottla.spark.sink import WriteFailed, Written
+from ottla.spark.write_plan import WriteFailed, Written
 from tests.clients.proxy import Proxy
 from tests.clients.support import WAIT_S, unique
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.clients import Admin
 from ottla.clients.admin import Acl, AclOperation, AclResource, TransactionState
 from ottla.spark.exactly_once import MARKERS, ExactlyOnceError
-from ottla.spark.sink import WriteFailed
+from ottla.spark.write_plan import WriteFailed
 from tests.clients.proxy import Proxy
 from tests.clients.secured import sasl
 from tests.clients.support import wait_until

@@ -16,7 +16,7 @@ from ottla.clients.producer.transaction_requests import Identity
 from ottla.spark import transactional_writer
 from ottla.spark.exactly_once import ExactlyOnceError, Marker
 from ottla.spark.left_producers import Left, Places
-from ottla.spark.sink import WriteFailed
+from ottla.spark.write_plan import WriteFailed
 from tests.clients.proxy import Proxy
 
 from .tasks import Cut, Query, Worker, fail, rows

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla.spark.cluster import ClusterError, CommitError
 from ottla.spark.offsets import OFFSET_MAX
 from ottla.spark.options import read_source_options
-from ottla.spark.source import DataLossError, StreamReader
+from ottla.spark.readers import DataLossError, StreamReader
 from ottla.testing import Ottla
 from tests import deadlines
 

@@ -20,7 +20,7 @@ from ottla.spark.cluster import ClusterError, CommitError
 from ottla.spark.offsets import OFFSET_MAX, OffsetRange
 from ottla.spark.options import OptionError, read_source_options
 from ottla.spark.range_reader import read_range
-from ottla.spark.source import BatchReader, DataLossError, RangePartition, StreamReader
+from ottla.spark.readers import BatchReader, DataLossError, RangePartition, StreamReader
 from tests import deadlines
 from tests.clients.secured import sasl
 from tests.clients.support import FIRST_TIMESTAMP, unique

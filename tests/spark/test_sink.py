@@ -29,7 +29,8 @@ from ottla.clients.producer import Producer
 from ottla.spark import batch_writer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import SinkOptions
-from ottla.spark.sink import BatchWriter, SinkError, StreamWriter, WriteFailed, Written
+from ottla.spark.sink import BatchWriter, StreamWriter
+from ottla.spark.write_plan import SinkError, WriteFailed, Written
 from tests.clients.proxy import Proxy
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import RunningBroker

@@ -18,7 +18,8 @@ from ottla.spark.client_pool import ClientPool
 from ottla.spark.options import OptionError
 from ottla.spark.table_copy import Copies
 from ottla.spark.table_ends import Claim, MicroBatch, TableError, TablePlace, find_extent, metadata
-from ottla.spark.table_source import TableDataSource, TablePartition, read_table_options
+from ottla.spark.table_options import read_table_options
+from ottla.spark.table_source import TableDataSource, TablePartition
 from tests import deadlines
 from tests.clients.support import unique
 from tests.conftest import RunningBroker

@@ -94,14 +94,6 @@ TYPE_CIRCLES = [
         "ottla.protocol.message",
         "ottla.protocol.plans",
     },
-    {
-        "ottla.spark.batch_writer",
-        "ottla.spark.markers",
-        "ottla.spark.sink",
-        "ottla.spark.transactional_writer",
-    },
-    {"ottla.spark.idle", "ottla.spark.source"},
-    {"ottla.spark.table_reader", "ottla.spark.table_source"},
 ]
 # The fixture for streams is given the broker of the fixture in `ottla.testing`.
 TYPES_FROM_ABOVE = {

@@ -6,7 +6,7 @@ Kafka source (docs/spark.md). Names here are imported on first use, because impo
 Reading order:
 
 1. Pure functions: options (with the tables in names) and offsets (positions, ranges).
-2. On the driver: source, cluster (requests to the brokers), sink.
+2. On the driver: source, readers, cluster (requests to the brokers), sink.
 3. In the tasks: range_reader, batch_writer, client_pool, workers.
 4. Typed columns: formats, json_columns, avro_values, protobuf_values, columns. Their part without pyspark and pyarrow,
    which lookups of tables use, too: ddl, json_schema, avro_options, protobuf_messages, format_errors.

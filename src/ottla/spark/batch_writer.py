@@ -14,7 +14,7 @@ from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
 from ottla.spark.client_pool import ClientPool
 from ottla.spark.exactly_once import BATCH_ID, QUERY_ID
-from ottla.spark.sink import Plan, SinkError, WriteFailed, Written
+from ottla.spark.write_plan import Plan, SinkError, WriteFailed, Written
 
 if TYPE_CHECKING:
     from ottla.clients.producer.delivery import BlockingBatches

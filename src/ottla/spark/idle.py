@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
     from ottla.spark.options import SourceOptions
-    from ottla.spark.source import StreamReader
+    from ottla.spark.readers import StreamReader
 
 TICK: Final = "ottla.tick"
 """The header of a record that only moves the event time. Its value is the time in ISO format."""

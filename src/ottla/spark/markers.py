@@ -12,7 +12,7 @@ from ottla.spark.exactly_once import MARKERS, Attempt, ExactlyOnceError, Marker,
 from ottla.spark.options import common_settings
 
 if TYPE_CHECKING:
-    from ottla.spark.sink import Written
+    from ottla.spark.write_plan import Written
 
 PLACE: Final = TopicPartition(MARKERS, 0)
 

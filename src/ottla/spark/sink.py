@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -34,55 +34,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.clients.errors import ClientError
 from ottla.spark.workers import tune_worker
+from ottla.spark.write_plan import Encode, Plan, SinkError, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
-    from ottla.spark.exactly_once import ExactlyOnce
     from ottla.spark.options import SinkOptions
 
 logger = logging.getLogger("ottla.spark")
-
-
-class SinkError(ValueError):
-    """A column cannot be written; the message names it and the allowed types."""
-
-
-class WriteFailed(ClientError):
-    """Some rows were not written, or their state is unknown. The cause is the producer's error."""
-
-
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
-    """The result of one task: for each topic and partition the number of records, and the offset after the last one."""
-
-    partition_id: int = -1
-    batch_id: int | None = None
-    query_id: str | None = None
-    records: int = 0
-    by_partition: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """(topic, partition): (records, offset after the last; -1 if unknown)."""
-    write_name: str | None = None
-    """With exactlyOnce, if the task has rows: the query and the sink."""
-    is_first_of_run: bool = False
-    """Whether the task had not written in this run of the query, so that another run may have written the batch."""
-
-
-Encode = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The settings with which the workers write."""
-
-    client: Mapping[str, object]
-    topic: str | None
-    """The topic of all rows, which overrides the column `topic`."""
-    encode: Encode | None = None
-    """Encodes typed columns to key and value bytes."""
-    exactly_once: ExactlyOnce | None = None
 
 
 class _Writer:

@@ -15,7 +15,7 @@ from ottla.spark.options import SourceOptions
 from ottla.spark.range_reader import read_range
 from ottla.spark.table_copy import Copies, Decode, PartitionCopy, TableCopy
 from ottla.spark.table_ends import Extent, MicroBatch, TablePlace, find_extent
-from ottla.spark.table_source import COLUMNS, TableOptions
+from ottla.spark.table_options import COLUMNS, TableOptions
 
 GATHERED_BYTES: Final = 32 * 1024 * 1024
 """Records are added to a copy in pieces of about this size: each piece is compared with the keys of the copy."""

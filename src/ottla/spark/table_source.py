@@ -16,8 +16,7 @@ key are skipped. Tasks need memory for their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -27,44 +26,18 @@ from pyspark.taskcontext import TaskContext
 from ottla.spark.offsets import Positions
 from ottla.spark.options import (
     Latest,
-    OptionError,
     SourceOptions,
-    Subscribe,
     common_settings,
-    read_source_options,
 )
-from ottla.spark.source import resolve_place, source_schema
+from ottla.spark.readers import resolve_place
+from ottla.spark.source import source_schema
+from ottla.spark.table_options import COLUMNS, TableOptions, read_table_options
 from ottla.spark.workers import tune_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 NAME: Final = "ottla-table"
-COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
-_PREFIX: Final = "groupprefix"
-_TASKS: Final = "tasks"
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The options of a table."""
-
-    source: SourceOptions
-    topic: str
-    prefix: str | None = None
-    tasks: int = 1
-
-
-def read_table_options(given: Mapping[str, str]) -> TableOptions:
-    """Read and check the options. Raises OptionError."""
-    options = {name.lower(): value for name, value in given.items()}
-    prefix, tasks = options.pop(_PREFIX, None), options.pop(_TASKS, "1")
-    source = read_source_options(options, streaming=False)
-    if not isinstance(source.subscription, Subscribe) or len(source.subscription.topics) != 1:
-        raise OptionError("A table is one topic: set subscribe to its name")
-    if not tasks.isdecimal() or int(tasks) < 1:
-        raise OptionError(f"tasks is {tasks!r}; it must be at least 1")
-    return TableOptions(source, source.subscription.topics[0], prefix, int(tasks))
 
 
 class TableDataSource(DataSource):

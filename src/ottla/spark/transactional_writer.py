@@ -33,7 +33,7 @@ from ottla.spark.exactly_once import (
 from ottla.spark.left_producers import Left, Place, Places
 from ottla.spark.markers import PLACE, begin_run, read_marker
 from ottla.spark.options import common_settings
-from ottla.spark.sink import Plan, WriteFailed, Written
+from ottla.spark.write_plan import Plan, WriteFailed, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
