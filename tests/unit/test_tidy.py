@@ -62,30 +62,16 @@ LARGE_CLASSES = {
     "Cluster": 20,
     "Columns": 20,
     "Connection": 19,
-    "Group": 19,
     "ShareCore": 19,
     "QuorumState": 18,
     "RecordAccumulator": 18,
     "Step": 18,
-    "Core": 16,
     "Follower": 16,
     "Sender": 16,
 }
 # Modules that import each other for type checking. Remove a circle that is cut.
 TYPE_CIRCLES = [
     {"ottla.clients.producer._encoder", "ottla.clients.producer.batch", "ottla.clients.producer.partition_queue"},
-    {
-        "ottla.coordinators.group.consumer.change",
-        "ottla.coordinators.group.consumer.matching",
-        "ottla.coordinators.group.core",
-        "ottla.coordinators.group.errors",
-        "ottla.coordinators.group.join",
-        "ottla.coordinators.group.membership",
-        "ottla.coordinators.group.modern.change",
-        "ottla.coordinators.group.offsets",
-        "ottla.coordinators.group.rebalance",
-        "ottla.coordinators.group.unserved",
-    },
     {
         "ottla.protocol._decoding",
         "ottla.protocol._encoding",

@@ -24,11 +24,10 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRespon
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.coordinators.group.consumer.group import ConsumerGroup
-    from ottla.coordinators.group.consumer.matching import MatchingJob
+    from ottla.coordinators.group.consumer.group import ConsumerGroup, MatchingJob
     from ottla.coordinators.group.share.group import ShareGroup
     from ottla.coordinators.group.streams.group import StreamsGroup
-    from ottla.coordinators.group.unserved import UnservedGroup
+    from ottla.coordinators.group.unserved_group import UnservedGroup
 
 R = TypeVar("R")
 
@@ -39,17 +38,39 @@ NULLABLE_PROTOCOL_NAME = 7
 MOST_RECORDS_IN_BATCH = 1_000
 
 
+class Appends:
+    """The appends whose outcome has not been reported."""
+
+    __slots__ = ("_next_id", "in_flight")
+
+    def __init__(self) -> None:
+        self.in_flight: dict[int, InFlight] = {}
+        self._next_id = 0
+
+    def begin(
+        self, records: Sequence[RecordBytes], follow_up: FollowUp | None, producer_id: int, producer_epoch: int
+    ) -> Append:
+        """Create the effect, with an id of its own."""
+        append = Append(self._next_id, tuple(records), producer_id, producer_epoch)
+        self._next_id += 1
+        self.in_flight[append.id] = InFlight(append.records, follow_up, producer_id)
+        return append
+
+    def take(self, append_id: int) -> InFlight:
+        """Remove an append whose outcome is known."""
+        return self.in_flight.pop(append_id)
+
+
 class Core:
     """State of one shard; `random_bytes(count)` makes member ids."""
 
     __slots__ = (
-        "_next_append_id",
+        "appends",
         "changing_shares",
         "config",
         "consumer_groups",
         "groups",
         "image",
-        "in_flight",
         "matching",
         "offsets",
         "random_bytes",
@@ -80,9 +101,7 @@ class Core:
         self.changing_shares: dict[str, Call[Any]] = {}
         self.offsets = OffsetStore()
         self.timers: Timers[TimerKey] = Timers()
-        # Appends whose outcome has not been reported, by their ids.
-        self.in_flight: dict[int, InFlight] = {}
-        self._next_append_id = 0
+        self.appends = Appends()
 
     def has_group(self, group_id: str) -> bool:
         """Whether there is a group of any type with this id."""
@@ -101,11 +120,7 @@ class Core:
         self, records: Sequence[RecordBytes], follow_up: FollowUp | None, producer_id: int, producer_epoch: int
     ) -> Append:
         """Like `append`, as part of the transaction of a producer."""
-        append_id = self._next_append_id
-        self._next_append_id += 1
-        append = Append(append_id, tuple(records), producer_id, producer_epoch)
-        self.in_flight[append_id] = InFlight(append.records, follow_up, producer_id)
-        return append
+        return self.appends.begin(records, follow_up, producer_id, producer_epoch)
 
     def append_split(self, records: Sequence[RecordBytes], follow_up: FollowUp | None = None) -> Effects:
         """Like `append`, but in several batches if there are many records; `follow_up` belongs to the last batch."""

@@ -83,6 +83,6 @@ def _is_over(core: Core, group: Group | ModernGroup[Any], committed: Committed, 
     start_ms = committed.commit_timestamp_ms
     if isinstance(group, ModernGroup):
         return now.wall_ms - start_ms >= core.config.offsets_retention_ms
-    if group.protocol_type is not None and group.is_empty and group.state_timestamp_ms is not None:
-        start_ms = group.state_timestamp_ms
+    if group.protocol_type is not None and group.is_empty and group.lifecycle.entered_ms is not None:
+        start_ms = group.lifecycle.entered_ms
     return now.wall_ms - start_ms >= core.config.offsets_retention_ms

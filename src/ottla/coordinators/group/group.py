@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.group.member import Member, Protocols
-from ottla.coordinators.group.states import CAN_REBALANCE, MOVES, State
+from ottla.coordinators.group.states import CAN_REBALANCE, MOVES, Lifecycle, State
 from ottla.coordinators.group.subscription import subscribed_topics
 
 if TYPE_CHECKING:
@@ -23,6 +23,29 @@ if TYPE_CHECKING:
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
+class InitialDelay:
+    """The delay of the join phase of a group's first rebalance, which grows while members join (KIP-134)."""
+
+    __slots__ = ("delay_ms", "has_new_member", "remaining_ms")
+
+    def __init__(self, delay_ms: int, rebalance_timeout_ms: int) -> None:
+        self.delay_ms = delay_ms
+        self.remaining_ms = max(rebalance_timeout_ms - delay_ms, 0)
+        """By how much the delay can grow."""
+        self.has_new_member = False
+        """Whether a member joined since the delay began."""
+
+    def extend(self, most_ms: int) -> int | None:
+        """Begin another delay, which is returned, of at most `most_ms`. None if the join phase ends."""
+        if not self.remaining_ms or not self.has_new_member:
+            return None
+        self.has_new_member = False
+        delay_ms = min(most_ms, self.remaining_ms)
+        self.remaining_ms = max(self.remaining_ms - self.delay_ms, 0)
+        self.delay_ms = delay_ms
+        return delay_ms
+
+
 class Group:
     """A group and its members. Times in milliseconds."""
 
@@ -30,19 +53,15 @@ class Group:
         "awaiting_join",
         "generation",
         "group_id",
-        "initial_delay_ms",
-        "initial_remaining_ms",
+        "initial_delay",
         "leader",
-        "member_added",
+        "lifecycle",
         "members",
         "pending_joins",
         "pending_syncs",
-        "previous_state",
         "protocol_name",
         "protocol_type",
         "rebalance_is_due",
-        "state",
-        "state_timestamp_ms",
         "static_ids",
         "subscribed_topics",
         "supported",
@@ -50,9 +69,7 @@ class Group:
 
     def __init__(self, group_id: str, wall_ms: int | None) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
-        self.state_timestamp_ms = wall_ms
+        self.lifecycle = Lifecycle(wall_ms)
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -73,12 +90,15 @@ class Group:
         self.rebalance_is_due = False
         # None if unknown: the group is not a consumer group, or its metadata cannot be read.
         self.subscribed_topics: frozenset[str] | None = None
-        # During the first rebalance: whether a member joined since the delay began, and by how much the delay can grow.
-        self.member_added = False
-        self.initial_delay_ms = 0
-        self.initial_remaining_ms: int | None = None
+        # Only during the first rebalance.
+        self.initial_delay: InitialDelay | None = None
 
     # -- queries -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self.lifecycle.state
 
     @property
     def is_empty(self) -> bool:
@@ -165,8 +185,7 @@ class Group:
         """Enter `state`; the move must be in the table."""
         if state not in MOVES[self.state]:
             raise AssertionError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
-        self.previous_state, self.state = self.state, state
-        self.state_timestamp_ms = wall_ms
+        self.lifecycle.move(state, wall_ms)
 
     def add(self, member: Member, protocol_type: str, joining: Call[JoinGroupRequest] | None = None) -> None:
         """Add a member. The first member sets the protocol type and becomes the leader."""
@@ -244,7 +263,7 @@ class Group:
         """End the join phase with the present members."""
         self.generation += 1
         self.pending_syncs.clear()
-        self.initial_remaining_ms = None
+        self.initial_delay = None
         self.protocol_name = self.select_protocol() if self.members else None
         self.refresh_subscription()
         self.move(State.COMPLETING if self.members else State.EMPTY, wall_ms)
@@ -287,7 +306,7 @@ class Group:
             )
             group.add(member, value.protocol_type)
         if group.members:
-            group.state = State.STABLE
+            group.lifecycle.state = State.STABLE
             group.rebalance_is_due = value.leader is None
         if group.leader not in group.members:
             group.leader = next(iter(group.members), None)

@@ -161,8 +161,8 @@ def _add(core: Core, group: Group, joining: _Joining, member_id: str, now: Momen
         protocols=joining.protocols,
         is_new=True,
     )
-    if group.initial_remaining_ms is not None:
-        group.member_added = True
+    if group.initial_delay is not None:
+        group.initial_delay.has_new_member = True
     group.add(member, request.protocol_type, call)
     core.expect_heartbeat(group, member, now, core.config.new_member_join_timeout_ms)
     reason = (

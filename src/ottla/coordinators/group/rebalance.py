@@ -18,7 +18,7 @@ from __future__ import annotations
 from ottla.common.errors import ErrorCode
 from ottla.coordinators.events import Effects, LogLine, Moment, log_line
 from ottla.coordinators.group.core import Core, accept_join, refuse_join, refuse_sync
-from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.group import Group, InitialDelay
 from ottla.coordinators.group.member import Member
 from ottla.coordinators.group.records import group_record
 from ottla.coordinators.group.states import State
@@ -49,12 +49,10 @@ def prepare(core: Core, group: Group, now: Moment, reason: str) -> Effects:
     )  # fmt: skip
     if initial:
         delay_ms = core.config.initial_rebalance_delay_ms
-        group.member_added = False
-        group.initial_delay_ms = delay_ms
-        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.initial_delay = InitialDelay(delay_ms, group.rebalance_timeout_ms)
         core.timers.set((Kind.JOIN, group.group_id, ""), now.monotonic_ms + delay_ms)
         return effects
-    group.initial_remaining_ms = None
+    group.initial_delay = None
     if group.all_joined:
         return effects + complete_join(core, group, now)
     _await_joins(core, group, now)
@@ -63,7 +61,7 @@ def prepare(core: Core, group: Group, now: Moment, reason: str) -> Effects:
 
 def complete_if_all_joined(core: Core, group: Group, now: Moment) -> Effects:
     """Begin the sync phase if all members have joined. The first rebalance always waits for its delay."""
-    if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
+    if group.state is State.PREPARING and group.lifecycle.previous is not State.EMPTY and group.all_joined:
         return complete_join(core, group, now)
     return []
 
@@ -72,12 +70,9 @@ def join_timer_elapsed(core: Core, group: Group, now: Moment) -> Effects:
     """Complete the join phase, or extend it in the first rebalance if members joined since the last extension."""
     if group.state is not State.PREPARING:
         return []
-    remaining_ms = group.initial_remaining_ms
-    if remaining_ms and group.member_added:
-        group.member_added = False
-        delay_ms = min(core.config.initial_rebalance_delay_ms, remaining_ms)
-        group.initial_remaining_ms = max(remaining_ms - group.initial_delay_ms, 0)
-        group.initial_delay_ms = delay_ms
+    initial = group.initial_delay
+    delay_ms = None if initial is None else initial.extend(core.config.initial_rebalance_delay_ms)
+    if delay_ms is not None:
         core.timers.set((Kind.JOIN, group.group_id, ""), now.monotonic_ms + delay_ms)
         return []
     return complete_join(core, group, now)
@@ -97,7 +92,7 @@ def complete_join(core: Core, group: Group, now: Moment) -> Effects:
         )
     if group.members and not group.elect_joined_leader():
         # Only static members that have not rejoined are left. They remain until their sessions expire.
-        group.initial_remaining_ms = None
+        group.initial_delay = None
         _await_joins(core, group, now)
         message = "Group %s could not complete rebalance because no members rejoined."
         return [*effects, LogLine(message, (group.group_id,), is_error=True)]

@@ -52,7 +52,7 @@ def group_record(
         generation=group.generation,
         protocol=group.protocol_name,
         leader=leader,
-        current_state_timestamp=-1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        current_state_timestamp=-1 if group.lifecycle.entered_ms is None else group.lifecycle.entered_ms,
         members=rows,
     )
     return group_key(group.group_id), encode_value(value, GROUP_VALUE_VERSION)

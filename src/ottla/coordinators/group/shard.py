@@ -80,6 +80,7 @@ from ottla.coordinators.group.streams.group import StreamsGroup
 from ottla.coordinators.group.streams.heartbeat import heartbeat as streams_heartbeat
 from ottla.coordinators.group.sync import assignment_appended, sync
 from ottla.coordinators.group.timer_keys import Kind, TimerKey
+from ottla.coordinators.group.unserved_group import UnservedGroup
 from ottla.metadata.image import MetadataImage
 from ottla.protocol.group_records import (
     RECORD_TYPES,
@@ -172,7 +173,7 @@ class GroupShard:
         return self._core.groups
 
     @property
-    def unserved(self) -> Mapping[str, unserved.UnservedGroup]:
+    def unserved(self) -> Mapping[str, UnservedGroup]:
         """The groups of unsupported types, by id."""
         return self._core.unserved
 
@@ -216,7 +217,7 @@ class GroupShard:
 
     def handle_appended(self, event: Appended, now: Moment) -> Effects:
         """Replay the records of an append that succeeded, then do what follows from its outcome."""
-        records, follow_up, producer_id = self._core.in_flight.pop(event.append_id)
+        records, follow_up, producer_id = self._core.appends.take(event.append_id)
         if event.error is ErrorCode.NONE:
             for position, (key, value) in enumerate(records):
                 self.replay(key, value, event.base_offset + position, producer_id=producer_id, now=now)
@@ -335,7 +336,7 @@ class GroupShard:
             group = core.groups.pop(group_id, None)
             if group is not None:
                 core.forget_group(group)
-                group.state = State.DEAD
+                group.lifecycle.state = State.DEAD
             return
         known = core.groups.get(group_id)
         # A conversion creates a classic group, if only in place of a simple group, which has no members.
@@ -405,7 +406,7 @@ class GroupShard:
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""
-        assert not self._core.in_flight, "the outcome of an append was not reported"
+        assert not self._core.appends.in_flight, "the outcome of an append was not reported"
         timers = self._core.timers
         for group in self._core.groups.values():
             group.validate()

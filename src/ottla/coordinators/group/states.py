@@ -29,3 +29,19 @@ MOVES: dict[State, frozenset[State]] = {
 }
 
 CAN_REBALANCE = frozenset(state for state, targets in MOVES.items() if State.PREPARING in targets)
+
+
+class Lifecycle:
+    """The state of a group, the previous state, and when the group entered the state (wall clock; None: unknown)."""
+
+    __slots__ = ("entered_ms", "previous", "state")
+
+    def __init__(self, wall_ms: int | None) -> None:
+        self.state = State.EMPTY
+        self.previous = State.DEAD
+        self.entered_ms = wall_ms
+
+    def move(self, state: State, wall_ms: int) -> None:
+        """Enter `state`."""
+        self.previous, self.state = self.state, state
+        self.entered_ms = wall_ms

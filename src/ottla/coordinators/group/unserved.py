@@ -11,6 +11,7 @@ from ottla.coordinators.events import Call, Effects, Moment, Reply
 from ottla.coordinators.group.core import Core, refuse_join
 from ottla.coordinators.group.events import DeleteGroup
 from ottla.coordinators.group.group import Group
+from ottla.coordinators.group.unserved_group import UnservedGroup
 from ottla.protocol.messages.delete_groups import DeletableGroupResult
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.list_groups import ListedGroup
@@ -20,17 +21,6 @@ UNKNOWN = "unknown"
 # repeat what they say.
 _OBSOLETE_TYPES = frozenset({9, 18})
 UNKNOWN_STATE = "Unknown"
-
-
-class UnservedGroup:
-    """The keys of a group's records without a tombstone."""
-
-    __slots__ = ("group_id", "keys")
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        # Invariant: never empty while the group is in `Core.unserved`.
-        self.keys: set[bytes] = set()
 
 
 def _type(key: bytes) -> int:

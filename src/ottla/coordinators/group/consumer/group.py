@@ -6,8 +6,10 @@ Only replay changes it, with `put`, `remove`, `put_expression` and `remove_expre
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ottla.common.expressions import Matcher
 from ottla.common.ids import Uuid
 from ottla.coordinators.group.assignors import Partitions
 from ottla.coordinators.group.consumer.member import ConsumerMember
@@ -22,6 +24,18 @@ class ResolvedExpression(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp_ms: int
+
+
+class MatchingJob:
+    """The progress of matching the expressions of one group with the names of topics, by `matching`."""
+
+    __slots__ = ("matched", "matchers", "names", "version")
+
+    def __init__(self, names: Iterable[str], version: int, matchers: dict[str, Matcher]) -> None:
+        self.names: Iterator[str] = iter(names)
+        self.version = version
+        self.matchers = matchers
+        self.matched: dict[str, set[str]] = {regex: set() for regex in matchers}
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember]):

@@ -7,7 +7,6 @@ match than before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ottla.common.errors import KafkaError
@@ -15,7 +14,7 @@ from ottla.common.expressions import Matcher, compile_expression
 from ottla.coordinators.events import Effects, LogLine, Moment
 from ottla.coordinators.group.consumer import records as encode
 from ottla.coordinators.group.consumer.change import Change
-from ottla.coordinators.group.consumer.group import ConsumerGroup, ResolvedExpression
+from ottla.coordinators.group.consumer.group import ConsumerGroup, MatchingJob, ResolvedExpression
 from ottla.coordinators.group.consumer.member import ConsumerMember
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.timer_keys import Kind
@@ -26,18 +25,6 @@ LEAST_REFRESH_INTERVAL_MS = 10_000
 MOST_NAMES_AT_ONCE = 500
 NOTHING_MATCHED: frozenset[str] = frozenset()
 FIELD = "SubscribedTopicRegex"
-
-
-class MatchingJob:
-    """The progress of one group's job."""
-
-    __slots__ = ("matched", "matchers", "names", "version")
-
-    def __init__(self, names: Iterable[str], version: int, matchers: dict[str, Matcher]) -> None:
-        self.names: Iterator[str] = iter(names)
-        self.version = version
-        self.matchers = matchers
-        self.matched: dict[str, set[str]] = {regex: set() for regex in matchers}
 
 
 def update_expression(change: Change, before: ConsumerMember, after: ConsumerMember) -> tuple[bool, bool]:
