@@ -71,7 +71,6 @@ LARGE_CLASSES = {
 }
 # Modules that import each other for type checking. Remove a circle that is cut.
 TYPE_CIRCLES = [
-    {"ottla.clients.producer._encoder", "ottla.clients.producer.batch", "ottla.clients.producer.partition_queue"},
     {
         "ottla.protocol._decoding",
         "ottla.protocol._encoding",

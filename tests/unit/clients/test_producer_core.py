@@ -454,7 +454,7 @@ def test_acknowledged_records_are_written_once_in_order_despite_faults(seed: int
 def test_acknowledged_records_are_written_once_in_order_despite_timeouts_and_refusals(seed: int) -> None:
     """As above, with delivery timeouts and non-retriable errors: there are gaps, but no record is written twice.
 
-    Requests of a lost connection arrive within two seconds, or never (see `partition_queue`).
+    Requests of a lost connection arrive within two seconds, or never (see `batch`).
     """
     world = World(
         seed, partitions=2, nodes=2, batch_size=200, linger_ms=2, retry_backoff_ms=10, delivery_timeout_ms=1500

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.clients.producer import _encoder as installed
-from ottla.clients.producer.batch import COMPILED, Batch, Event, Runtime
-from ottla.clients.producer.partition_queue import PartitionQueue
+from ottla.clients.producer.batch import COMPILED, Batch, Event, PartitionQueue
+from ottla.clients.producer.runtime import Runtime
 from ottla.records import EncodedRecords, Record, kernels
 
 

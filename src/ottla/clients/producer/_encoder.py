@@ -24,7 +24,7 @@ from ottla.records.kernels import append_record, murmur2
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ottla.clients.producer.batch import Runtime
+    from ottla.clients.producer.runtime import Runtime
 
 Headers = Sequence[tuple[str, bytes | None]]
 # The result of the record kernels: 61 free bytes and the records, count, base and max timestamp, last offset delta.

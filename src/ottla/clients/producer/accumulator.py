@@ -24,11 +24,11 @@ from ottla.clients.errors import (
     error_for,
 )
 from ottla.clients.producer._encoder import Delivery, Encoded, Headers, RecordEncoder, size_limit
-from ottla.clients.producer.batch import Batch, Runtime
+from ottla.clients.producer.batch import Batch, PartitionQueue
 from ottla.clients.producer.effects import Effect, Wake
 from ottla.clients.producer.metadata import MetadataRefresh, TopicPartitions
-from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
+from ottla.clients.producer.runtime import Runtime
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.transactions import Transactions
 from ottla.common.errors import ErrorCode

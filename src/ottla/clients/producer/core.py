@@ -31,7 +31,7 @@ from ottla.clients.errors import (
     UnsupportedByBroker,
 )
 from ottla.clients.producer.accumulator import RecordAccumulator
-from ottla.clients.producer.batch import Batch
+from ottla.clients.producer.batch import Batch, PartitionQueue
 from ottla.clients.producer.effects import (
     NO_ID,
     Effect,
@@ -46,7 +46,6 @@ from ottla.clients.producer.effects import (
 )
 from ottla.clients.producer.metadata import FOREVER_MS, MetadataRefresh
 from ottla.clients.producer.outcomes import BatchOutcomes, expired_after
-from ottla.clients.producer.partition_queue import PartitionQueue
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.settings import ProducerSettings
 from ottla.clients.producer.transaction_states import State

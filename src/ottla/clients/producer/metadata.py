@@ -14,8 +14,8 @@ from random import Random
 from ottla.clients.cluster import ClusterView
 from ottla.clients.errors import ClientError
 from ottla.clients.producer._encoder import Partitions
-from ottla.clients.producer.batch import Runtime
-from ottla.clients.producer.partition_queue import NO_LIMIT, PartitionQueue
+from ottla.clients.producer.batch import NO_LIMIT, PartitionQueue
+from ottla.clients.producer.runtime import Runtime
 from ottla.common.ids import ZERO_UUID, Uuid
 
 FOREVER_MS = 1 << 62
