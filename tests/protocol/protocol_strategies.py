@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from ottla.common.errors import ErrorCode
-from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.declaration import MISSING
+from ottla.protocol.message import Message, Struct
 from ottla.protocol.plans import Plan, plans_of
 
 EXAMPLES = int(os.environ.get("OTTLA_EXAMPLES", "4"))

@@ -21,7 +21,7 @@ try:
 except ImportError:
     from ottla.common import cython_stub as cython
 
-from ottla.protocol.message import Message
+from ottla.protocol.declaration import DeclaredMessage
 from ottla.protocol.wire import (
     MAX_ARRAY,
     MAX_STRING,
@@ -343,7 +343,7 @@ class Decoder:
     flexible: bool
     title: str
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[DeclaredMessage], version: int) -> None:
         self.shape = shape_of(cls, version)
         self.flexible = version >= cls.FLEXIBLE_FROM
         self.title = f"{cls.__name__} version {version}"

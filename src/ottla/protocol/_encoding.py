@@ -19,7 +19,7 @@ try:
 except ImportError:
     from ottla.common import cython_stub as cython
 
-from ottla.protocol.message import Message, Struct, has_tagged_head
+from ottla.protocol.declaration import DeclaredMessage, DeclaredStruct, has_tagged_head
 from ottla.protocol.wire import COPY_BELOW, MAX_STRING, Buffer, EncodeError
 
 if not cython.compiled:
@@ -360,7 +360,7 @@ def _differs(field: Field, value: Any) -> bool:
     return False
 
 
-def _part_of(shape: Shape, cls: type[Struct]) -> Shape | None:
+def _part_of(shape: Shape, cls: type[DeclaredStruct]) -> Shape | None:
     """The shape of a struct within a message's; None if the message does not contain it."""
     if shape.cls is cls:
         return shape
@@ -381,7 +381,7 @@ class Encoder:
     # The bytes of a response's frame before the message: size, correlation id and, if flexible, no tagged fields.
     head_size: int
 
-    def __init__(self, cls: type[Message], version: int, part: type[Struct] | None = None) -> None:
+    def __init__(self, cls: type[DeclaredMessage], version: int, part: type[DeclaredStruct] | None = None) -> None:
         shape = _part_of(shape_of(cls, version), part or cls)
         if shape is None:
             raise TypeError(f"{cls.__name__} does not contain {part}")

@@ -14,7 +14,7 @@ try:
 except ImportError:
     from ottla.common import cython_stub as cython
 
-from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.declaration import MISSING, DeclaredMessage, DeclaredStruct
 from ottla.protocol.plans import WIDTHS, Plan, plans_of
 
 # The kinds of fields.
@@ -59,20 +59,20 @@ class Shape:
     `fields` has the fields of all versions, `tagged` the tagged fields of this version in the order of their tags.
     """
 
-    cls: type[Struct]
+    cls: type[DeclaredStruct]
     fields: list[Field]
     tagged: list[Field]
     count: int
 
 
-def shape_of(cls: type[Message], version: int) -> Shape:
+def shape_of(cls: type[DeclaredMessage], version: int) -> Shape:
     """The declaration of a message in one of its versions."""
     shape = _shape_of(cls, version, {})
     _measure(shape, version >= cls.FLEXIBLE_FROM)
     return shape
 
 
-def _shape_of(cls: type[Struct], version: int, known: dict[type[Struct], Shape]) -> Shape:
+def _shape_of(cls: type[DeclaredStruct], version: int, known: dict[type[DeclaredStruct], Shape]) -> Shape:
     if cls in known:
         return known[cls]
     shape = Shape.__new__(Shape)
@@ -90,7 +90,7 @@ def _shape_of(cls: type[Struct], version: int, known: dict[type[Struct], Shape])
     return shape
 
 
-def _field_of(cls: type[Struct], plan: Plan, version: int, known: dict[type[Struct], Shape]) -> Field:
+def _field_of(cls: type[DeclaredStruct], plan: Plan, version: int, known: dict[type[DeclaredStruct], Shape]) -> Field:
     field = Field.__new__(Field)
     field.name = plan.name
     if cython.compiled:

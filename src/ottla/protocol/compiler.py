@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.protocol._decoding import Decoder
 from ottla.protocol._encoding import Encoder
-from ottla.protocol.message import MISSING, Message, Struct
+from ottla.protocol.declaration import MISSING, DeclaredMessage, DeclaredStruct
 from ottla.protocol.plans import ZERO, Plan, plans_of
 
 Encode = Callable[[Any, list[Any]], None]
@@ -20,7 +20,7 @@ Frame = Callable[[Any, int], list[Any]]
 Decode = Callable[..., tuple[Any, int]]
 
 
-def build_init(cls: type[Struct]) -> Callable[..., None]:
+def build_init(cls: type[DeclaredStruct]) -> Callable[..., None]:
     """`__init__` of a declaration."""
     names: dict[str, Any] = {"MISSING": MISSING, "ZERO_UUID": ZERO["Uuid"]}
     arguments = ["self"]
@@ -44,7 +44,7 @@ def _default_text(plan: Plan) -> str:
     return "ZERO_UUID" if plan.default == ZERO["Uuid"] else repr(plan.default)
 
 
-def build_eq(cls: type[Struct]) -> Callable[..., bool]:
+def build_eq(cls: type[DeclaredStruct]) -> Callable[..., bool]:
     """`__eq__` of a declaration."""
     same = " and ".join(f"self.{plan.name} == other.{plan.name}" for plan in plans_of(cls)) or "True"
     lines = ["if type(other) is not cls:", "    return NotImplemented", f"return {same}"]
@@ -52,7 +52,7 @@ def build_eq(cls: type[Struct]) -> Callable[..., bool]:
     return equal
 
 
-def _function(cls: type[Struct], signature: str, lines: list[str], names: dict[str, Any]) -> Any:
+def _function(cls: type[DeclaredStruct], signature: str, lines: list[str], names: dict[str, Any]) -> Any:
     """Compile a method of a class from its source, in which `names` are the globals."""
     name = signature.partition("(")[0]
     text = "\n    ".join([f"def {signature}:", *lines])
@@ -61,16 +61,16 @@ def _function(cls: type[Struct], signature: str, lines: list[str], names: dict[s
     return namespace[name]
 
 
-def build_encoder(cls: type[Message], version: int, part: type[Struct] | None = None) -> Encode:
+def build_encoder(cls: type[DeclaredMessage], version: int, part: type[DeclaredStruct] | None = None) -> Encode:
     """The encoder of one version; of one of the message's structs if `part` names it."""
     return Encoder(cls, version, part).encode
 
 
-def build_framer(cls: type[Message], version: int) -> Frame:
+def build_framer(cls: type[DeclaredMessage], version: int) -> Frame:
     """The encoder of whole frames of one version of a response."""
     return Encoder(cls, version).encode_frame
 
 
-def build_decoder(cls: type[Message], version: int) -> Decode:
+def build_decoder(cls: type[DeclaredMessage], version: int) -> Decode:
     """The decoder of one version."""
     return Decoder(cls, version).decode

@@ -11,7 +11,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol._decoding import read_request_header
-from ottla.protocol.message import API_VERSIONS, Message, has_tagged_head
+from ottla.protocol.declaration import API_VERSIONS, has_tagged_head
+from ottla.protocol.message import Message
 from ottla.protocol.registry import API
 from ottla.protocol.wire import Buffer, DecodeError, EncodeError, read_uvarint, skip_tags
 

@@ -21,10 +21,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias, dataclass_transform
 
+from ottla.protocol.declaration import MISSING, field, has_tagged_head, since, tagged, version_range
 from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS, Buffer, VersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = [
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Message",
+    "Records",
+    "Struct",
+    "UInt16",
+    "UInt32",
+    "Uuid",
+    "field",
+    "has_tagged_head",
+    "since",
+    "tagged",
+]
 
 Int8: TypeAlias = Annotated[int, "int8"]
 Int16: TypeAlias = Annotated[int, "int16"]
@@ -38,51 +57,6 @@ Uuid: TypeAlias = Annotated[bytes, "16 bytes"]
 Records: TypeAlias = Buffer
 
 PRODUCE: Final = 0
-API_VERSIONS: Final = 18
-NEVER: Final = 32767  # as FLEXIBLE_FROM: above every version
-MISSING: Final[Any] = type("_Missing", (), {"__repr__": lambda _: "MISSING"})()
-
-
-def has_tagged_head(cls: type[Message], version: int) -> bool:
-    """Whether a response's header has tagged fields: in flexible versions, except for ApiVersions (KIP-511)."""
-    return version >= cls.FLEXIBLE_FROM and cls.API_KEY != API_VERSIONS
-
-
-class Field:
-    """The declaration of one field, without its type."""
-
-    __slots__ = ("default", "nullable", "tag", "versions")
-
-    def __init__(self, versions: str, default: Any, nullable: str | None, tag: int | None) -> None:
-        self.versions = versions
-        self.default = default
-        self.nullable = nullable
-        self.tag = tag
-
-
-def field(versions: str = "0+", *, default: Any = MISSING, nullable: str | None = None, tag: int | None = None) -> Any:
-    """A field of the given versions: "3+", "0-12" or "4"."""
-    return Field(versions, default, nullable, tag)
-
-
-def since(version: int, *, default: Any = MISSING, nullable: str | None = None) -> Any:
-    """A field of this and all later versions."""
-    return Field(f"{version}+", default, nullable, None)
-
-
-def tagged(tag: int, since: int, *, default: Any = MISSING, nullable: str | None = None) -> Any:
-    """A tagged field of the version `since` and all later ones. It is omitted if it has its default."""
-    return Field(f"{since}+", default, nullable, tag)
-
-
-def version_range(text: str) -> tuple[int, int]:
-    """First and last version of "3+", "0-12", "4" or "none" (an empty range)."""
-    if text == "none":
-        return NEVER, -1
-    if text.endswith("+"):
-        return int(text[:-1]), NEVER
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
 
 
 class _Codecs(dict[int, Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from ottla.protocol.message import MISSING, Field, Struct, version_range
+from ottla.protocol.declaration import MISSING, DeclaredStruct, Field, version_range
 
 # The bytes of values of fixed size.
 WIDTHS = {
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
     name: str
     kind: str
-    struct: type[Struct] | None
+    struct: type[DeclaredStruct] | None
     is_list: bool
     versions: tuple[int, int]
     nullable: tuple[int, int]
@@ -48,10 +48,10 @@ class Plan(NamedTuple):
         return self.nullable[0] <= version <= self.nullable[1]
 
 
-_plans: dict[type[Struct], list[Plan]] = {}
+_plans: dict[type[DeclaredStruct], list[Plan]] = {}
 
 
-def plans_of(cls: type[Struct]) -> list[Plan]:
+def plans_of(cls: type[DeclaredStruct]) -> list[Plan]:
     """The resolved fields of a declaration, in wire order."""
     plans = _plans.get(cls)
     if plans is None:
@@ -59,7 +59,7 @@ def plans_of(cls: type[Struct]) -> list[Plan]:
     return plans
 
 
-def _resolve(cls: type[Struct], name: str, annotation: str, declared: Any) -> Plan:
+def _resolve(cls: type[DeclaredStruct], name: str, annotation: str, declared: Any) -> Plan:
     if not isinstance(annotation, str):
         raise TypeError(f"{cls.__module__} lacks `from __future__ import annotations`")
     spec = declared if isinstance(declared, Field) else Field("0+", declared, None, None)

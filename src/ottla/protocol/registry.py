@@ -11,7 +11,8 @@ import re
 from typing import Final
 
 from ottla.common.values import value
-from ottla.protocol.message import NEVER, Message
+from ottla.protocol.declaration import NEVER
+from ottla.protocol.message import Message
 
 
 @value

@@ -3,8 +3,8 @@
 Reading order: asynchronous and producer (public classes; base has what they share), _encoder (a record into its open
 batch, and its future; compiled if possible), accumulator (topics, queues, memory), batch (the life of a batch, and the
 order and sequence numbers of its partition), core and outcomes (what is sent when, and what a response means),
-transaction_states and transactions (KIP-98, KIP-890), effects and sender (I/O), requests, metadata, runtime and delivery
-(futures), columns (Arrow).
+transaction_states and transactions (KIP-98, KIP-890), effects and sender (I/O), requests, metadata, runtime,
+delivery (futures), columns (Arrow).
 """
 
 from ottla.common.lazy import lazy_names

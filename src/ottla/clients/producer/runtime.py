@@ -1,4 +1,4 @@
-"""What the core of a producer asks of the thread that runs it."""
+"""The functions of the sender's thread and of the producer that the core of a producer calls."""
 
 from __future__ import annotations
 
