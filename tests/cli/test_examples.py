@@ -191,6 +191,7 @@ def test_first_example_works_on_a_fresh_broker(
 def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
     with Shell(fresh) as shell, contextlib.ExitStack() as producers:
+        (fresh.directory / "secret.txt").write_text("a password for the examples of `ottla security`\n")
         shell.run("ottla topic create invoices")  # the examples of `ottla txn` show transactions in this topic
         hang(fresh.bootstrap, "invoices")
         producers.callback(open_transaction(fresh.bootstrap, "billing-1", "invoices").close, 1)

@@ -6,7 +6,10 @@ $OTTLA_BOOTSTRAP, the current profile (`ottla profile use`), 127.0.0.1:9092.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -19,12 +22,16 @@ from ottla.clients import admin as api
 from ottla.clients.errors import BrokerUnavailable
 from ottla.common.failure import Failure
 from ottla.tools import client_kinds, profile_file
+from ottla.tools.file_modes import exposure
 from ottla.tools.values import read_properties
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9092
 LOOPBACK = "127.0.0.1"
 DEFAULT_BOOTSTRAP = f"{LOOPBACK}:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
+_VARIABLE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 # Texts of connection errors that a retry will not change.
 _DEFINITE = ("refused", "TLS handshake", "at the first request")
 
@@ -78,7 +85,8 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     warn_of_clients()
     shared = _of_profile(options)
     if options.command_config:
-        shared.update(read_properties(options.command_config))
+        shared.update(_of_file(os.fsdecode(options.command_config)))
+    shared = {name: _from_environment(name, value) for name, value in shared.items()}
     settings = client_kinds.shared(shared, kind)
     if options.bootstrap_server is not None:
         if not options.bootstrap_server.strip(" ,"):
@@ -148,9 +156,30 @@ def connect(options: Options) -> api.Admin:
 
 def _of_profile(options: Options) -> dict[str, object]:
     name = options.profile or os.environ.get("OTTLA_PROFILE")
-    if name:
-        return profile_file.settings_of(name)
     bootstrap = os.environ.get("OTTLA_BOOTSTRAP")
-    if bootstrap:
+    if bootstrap and not name:
         return {"bootstrap.servers": bootstrap}
-    return profile_file.settings_in_use()
+    settings = profile_file.settings_of(name) if name else profile_file.settings_in_use()
+    profile_file.refuse_exposed(settings)
+    return settings
+
+
+def _of_file(path: str) -> dict[str, str]:
+    settings = read_properties(path)
+    problem = exposure(path, settings)
+    if problem:
+        # Kafka's tools accept these files.
+        logger.warning("%s. Let only its owner read it: chmod 600 %s", problem, shlex.quote(path))
+    return settings
+
+
+def _from_environment(name: str, value: object) -> object:
+    """Replace `${env:NAME}`, the value of an environment variable (KIP-887). Raises Failure without the variable."""
+    match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return value
+    try:
+        return os.environ[match[1]]
+    except KeyError:
+        problem = f"{name} is ${{env:{match[1]}}}, but the environment has no variable {match[1]}"
+        raise Failure(problem, exit_code=2) from None

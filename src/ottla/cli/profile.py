@@ -20,6 +20,7 @@ from ottla.clients.options import Option as ClientOption
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.failure import Failure, failing_on
 from ottla.tools import profile_file
+from ottla.tools.file_modes import looks_secret
 from ottla.tools.suggestions import did_you_mean
 from ottla.tools.values import name_and_value, read_properties
 
@@ -74,7 +75,7 @@ def _show(options: Options) -> None:
     if not name:
         raise Failure("no profile is in use", "`ottla profile list` shows the existing profiles.", exit_code=2)
     shown = {
-        setting: "(hidden)" if profile_file.looks_secret(setting) else _text(value)
+        setting: "(hidden)" if looks_secret(setting) else _text(value)
         for setting, value in sorted(profile_file.settings_of(name).items())
     }
     if output.json:

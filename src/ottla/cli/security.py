@@ -18,7 +18,7 @@ COMMAND = Group(
     __doc__,
     """
     ottla security init                      a node on this machine
-    ottla security user add ann --generate   prints the new password
+    ottla security user add dan --generate   prints the new password
     ottla security user list
     """,
 )

@@ -62,7 +62,7 @@ def _password_options() -> list[Option]:
     examples="""
     ottla security user add eve --generate
     cat secret.txt | ottla security user add ann
-    ottla security user add ann --password-file secret.txt
+    ottla security user add cid --password-file secret.txt
     """,
     aliases=("create",),
 )

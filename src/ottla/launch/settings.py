@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from ottla.common.failure import Failure, failing_on
 from ottla.config import BrokerConfig, ConfigError, parse_address
 from ottla.launch.storage import default_data_directory, known_node_id
+from ottla.tools.file_modes import exposure
 from ottla.tools.values import name_and_value, read_properties
 
 # --listen replaces these settings of the file, which describe other listeners.
@@ -23,6 +24,7 @@ LOOPBACK = "127.0.0.1"
 def broker_config(options: SimpleNamespace) -> BrokerConfig:
     """Return the settings of the broker; raises Failure with exit code 2 if one is invalid."""
     properties = read_properties(options.config) if options.config else {}
+    exposed = exposure(options.config, properties) if options.config else None
     listen = getattr(options, "listen", None)
     if listen:
         for name in _LISTENER_SETTINGS:
@@ -41,6 +43,8 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
             node_id = known_node_id(config.metadata_log_dir)
             if node_id is not None and node_id != config.node_id:
                 config = BrokerConfig({**properties, "node.id": str(node_id)})
+    if exposed is not None:
+        config.warnings.append(exposed)
     return config
 
 

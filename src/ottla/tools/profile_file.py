@@ -5,17 +5,21 @@
     [profiles.staging]
     "bootstrap.servers" = "broker1:9092,broker2:9092"
 
-It may contain passwords: it is written atomically, with mode 0600. Other content, such as comments, is preserved,
+It may contain passwords: it is written atomically, with mode 0600, and a profile with passwords is refused if other
+users can read the file, as ssh refuses its keys. Other content, such as comments, is preserved,
 except in the profile that changes.
 """
 
 import json
 import os
 import re
+import shlex
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.common.failure import Failure, failing_on, reading
+from ottla.tools.file_modes import exposure
 from ottla.tools.suggestions import did_you_mean
 
 
@@ -48,6 +52,14 @@ def settings_of(name: str) -> dict[str, object]:
     return flat(found[name])
 
 
+def refuse_exposed(settings: Iterable[str]) -> None:
+    """Raise Failure if one of these settings of a profile is secret, and other users can read the file."""
+    with reading(path()):
+        problem = exposure(path(), settings)
+    if problem:
+        raise Failure(problem, f"Let only its owner read it: chmod 600 {shlex.quote(path())}", exit_code=2)
+
+
 def settings_in_use() -> dict[str, object]:
     """Return the settings of the current profile; empty if there is none."""
     current = load().get("current")
@@ -65,13 +77,7 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, object]:
     return settings
 
 
-_SECRET = re.compile(r"password|secret|jaas|token$|keystore\.key|credential", re.IGNORECASE)
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
-
-
-def looks_secret(setting: str) -> bool:
-    """Whether the name of a setting says that its value must not be printed."""
-    return _SECRET.search(setting) is not None
 
 
 def store(name: str, settings: dict[str, object] | None) -> None:
