@@ -6,10 +6,12 @@ controller; others join it), --initial-controllers (the same list on each) and -
 quorum). A directory that is formatted already is an error, or skipped with --ignore-formatted; it is not changed.
 """
 
+import secrets
 import sys
 
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Command, Option, Options, section
+from ottla.cluster.first_credentials import first_credentials
 from ottla.cluster.formatting import NodeFormat, feature_levels, format_node, parse_controllers, voter
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
@@ -27,6 +29,7 @@ ottla format --data ./data
 ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 ottla format --config c.properties -t MkU3OEVBNTcwNTJENDM2Qk --standalone
 ottla format --config c.properties -t MkU3O... -I 1@a:9093:JEXY6...
+ottla format --data ./data --add-scram 'SCRAM-SHA-512=[name=alice,password=alice-secret]'
 """
 
 
@@ -44,6 +47,12 @@ _PARAMETERS = [
         Option("-N, --no-initial-controllers", "this node joins a quorum that has its voters elsewhere"),
         Option("-r, --release-version VERSION", "the metadata.version, such as 4.1 or 4.1-IV0; default: the latest"),
         Option("-f, --feature NAME=LEVEL", "the level of a feature; may be repeated", name="features", multiple=True),
+        Option(
+            "-S, --add-scram CREDENTIAL",
+            "a user, as 'SCRAM-SHA-256=[name=alice,password=...]', also with iterations=, salt= and saltedpassword= in"
+            " place of the password; may be repeated",
+            multiple=True,
+        ),
     ),
 ]
 
@@ -77,13 +86,15 @@ def _node_format(config: BrokerConfig, options: Options) -> NodeFormat:
     else:
         advice = f"For a new cluster, use this one on each node: --cluster-id {uuid_to_text(random_uuid())}"
         raise Failure("--cluster-id is missing: all nodes of a cluster need the same", advice, exit_code=2)
+    levels = feature_levels(options.release_version, options.features)
     return NodeFormat(
         config.node_id,
         cluster_id,
         config.directories,
         config.metadata_log_dir,
-        feature_levels(options.release_version, options.features),
+        levels,
         _first_voters(config, options),
+        first_credentials(options.add_scram, levels, secrets.token_bytes),
     )
 
 

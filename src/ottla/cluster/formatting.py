@@ -29,6 +29,7 @@ from ottla.metadata.features import (
     feature_dependency,
     metadata_version_of,
 )
+from ottla.protocol.message import Message
 from ottla.raft import Endpoint, ReplicaKey, Voter, VoterSet, control
 from ottla.raft.voters import DYNAMIC_VOTERS, VersionRange
 
@@ -52,6 +53,8 @@ class NodeFormat:
     """Level of each feature; the leader of a new quorum writes the levels of its own directory."""
     voters: VoterSet | None = None
     """The first voters; None if the settings or other nodes name them."""
+    records: Sequence[Message] = ()
+    """Records of the first metadata besides the levels, such as credentials."""
 
 
 def feature_levels(release: str | None, features: Sequence[str]) -> dict[str, int]:
@@ -143,7 +146,8 @@ def _format(
     own = node.voters.get(node.node_id) if is_metadata and node.voters is not None else None
     directory_id = own.key.directory_id if own is not None else random_uuid()
     files.make_directory(directory)
-    bootstrap = SnapshotWriter(_FIRST, ((r, 0) for r in bootstrap_records(node.levels)), {}, now_ms, 0)
+    records = [*bootstrap_records(node.levels), *node.records]
+    bootstrap = SnapshotWriter(_FIRST, ((record, 0) for record in records), {}, now_ms, 0)
     snapshots.write(files, directory, snapshots.BOOTSTRAP_FILE, _finished(bootstrap))
     if is_metadata and node.voters is not None:
         _write_voters(files, directory, node.voters, now_ms)
