@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.conftest import RunningBroker
 
 from .secured import secured  # noqa: F401 - a fixture
+from .secured_ottla import secured_ottla  # noqa: F401 - a fixture
 from .support import WAIT_S, unique, wait_until
 from .wire import serves
 

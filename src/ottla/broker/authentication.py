@@ -29,7 +29,8 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
 from ottla.protocol import frames, registry
-from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.message import Message
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.wire import Buffer, DecodeError
@@ -296,15 +297,25 @@ class SaslSession:
         return LogInFailed(text, frames.encode_response(header, answer))
 
     def _unexpected(self, header: frames.RequestHeader, frame: memoryview, position: int) -> LogInFailed:
-        """Reject a request where a token belongs; SaslHandshake and ApiVersions have responses with the error."""
+        """Reject a request where a token belongs.
+
+        Kafka answers any request with the error. Here only SaslHandshake and ApiVersions have an answer, so that a
+        client that is not authenticated does not reach the decoders of the other requests.
+        """
         key, version = header.api_key, header.api_version
         text = f"Unexpected Kafka request of type {_name(key)} during SASL authentication."
+        error: Message
         if key == SASL_HANDSHAKE:
             _check_version(key, version)
             SaslHandshakeRequest.decode_request(frame, position, version)
             error = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-            return LogInFailed(text, frames.encode_response(header, error))
-        return LogInFailed(text)
+        elif key == API_VERSIONS:
+            _check_version(key, version)
+            ApiVersionsRequest.decode_request(frame, position, version)
+            error = ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        else:
+            return LogInFailed(text)
+        return LogInFailed(text, frames.encode_response(header, error))
 
 
 def _name(key: int) -> str:
