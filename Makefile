@@ -82,6 +82,7 @@ spark-versions: dev-environment ## Test the adapter to private API of Spark with
 
 docs: dev-environment ## Regenerate the generated tables in docs/ and the types of the clients' settings
 	@$(BIN)/python -m ottla.broker.protocol_table > docs/protocol.md
+	@$(BIN)/python -m ottla.broker.authorization_page > docs/authorization.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
 

@@ -11,14 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ottla.broker.config_authorization import check_authorized
 from ottla.broker.envelope import Client
-from ottla.broker.forwarding import decide_or_forward
+from ottla.broker.forwarding import decide_or_forward, decides_here
 from ottla.cluster.config_rules import check_changes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.config import BrokerConfig, check_cordoned
 from ottla.controller.configs import CORDONED
 from ottla.metadata.image import BROKER
+from ottla.security.acl import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -61,6 +63,8 @@ def alter(broker: ConfigPorts, context: RequestContext, alteration: Alteration) 
     node_id = None if broker.endpoints.is_controller_listener(context.listener) else broker.node_id
     is_direct = node_id is None and not isinstance(context.connection, Client)
     request.resources, answered = yield from _separate(node_id, alteration)
+    if decides_here(broker, context):
+        answered += yield from _take_forbidden(broker, context, alteration)
     try:
         decided = decide_or_forward(
             broker, context, request, lambda controller: alteration.decide(controller, is_direct)
@@ -97,6 +101,21 @@ def _separate(node_id: int | None, alteration: Alteration) -> Slices[tuple[list[
         except KafkaError as error:
             answers.append(_answer(alteration, resource, error))
     return left, answers
+
+
+def _take_forbidden(broker: ConfigPorts, context: RequestContext, alteration: Alteration) -> Slices[list[Any]]:
+    """Remove the resources that the client may not alter; returns their errors."""
+    left: list[Any] = []
+    answers: list[Any] = []
+    for resource in alteration.request.resources:
+        try:
+            check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)
+            left.append(resource)
+        except KafkaError as error:
+            answers.append(_answer(alteration, resource, error))
+        yield
+    alteration.request.resources = left
+    return answers
 
 
 def _answer(alteration: Alteration, resource: Resource, error: KafkaError | None) -> Any:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.broker.authorization_guard import guarded
 from ottla.broker.context import RequestContext
 from ottla.broker.envelope import FORWARDABLE, FORWARDED, Client
 from ottla.broker.forwarding import handled_by_controller
@@ -167,7 +168,10 @@ def _load(served: Mapping[int, tuple[int, int]], handlers: Mapping[int, str], ke
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     module = importlib.import_module(f"ottla.broker.handlers.{handlers[key]}")
     request_class = registry.request_class(key)
-    handle = handled_by_controller(module.handle) if key in FORWARDED else module.handle
+    # The active controller authorizes forwarded requests, by the principal of the client.
+    handle = guarded(key, module.handle, is_controller=served is CONTROLLER_ANSWERED)
+    if key in FORWARDED:
+        handle = handled_by_controller(handle)
     return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle
 
 

@@ -153,19 +153,35 @@ class HasPeers(Protocol):
     def peers(self) -> PeerRequests: ...
 
 
-class ConsumerGroupPorts(HasGroups, HasSettings, Protocol):
+class GroupPorts(HasGroups, HasSecurity, Protocol):
+    """The group coordinator, and the rights of clients."""
+
+
+class TransactionPorts(HasTransactions, HasSecurity, Protocol):
+    """The transaction coordinator, and the rights of clients."""
+
+
+class PartitionPorts(HasPartitions, HasSecurity, Protocol):
+    """The partitions that this node leads, and the rights of clients."""
+
+
+class AdminPorts(HasMetadata, HasSecurity, Protocol):
+    """The metadata log, and the rights of clients."""
+
+
+class ConsumerGroupPorts(GroupPorts, HasSettings, Protocol):
     """The group coordinator, and whether it serves groups of the consumer protocol."""
 
 
-class ShareGroupPorts(HasGroups, HasShares, HasSettings, Protocol):
+class ShareGroupPorts(GroupPorts, HasShares, HasSettings, Protocol):
     """The group coordinator, what this node does for share groups, and whether it serves them."""
 
 
-class StreamsGroupPorts(HasGroups, HasSettings, HasController, HasClock, Protocol):
+class StreamsGroupPorts(GroupPorts, HasSettings, HasController, HasClock, Protocol):
     """The group coordinator, whether it serves streams groups, and the creation of their internal topics."""
 
 
-class ShareLeaderPorts(ShareGroupPorts, HasPartitions, HasEndpoints, Protocol):
+class ShareLeaderPorts(ShareGroupPorts, HasMetadata, HasPartitions, HasEndpoints, Protocol):
     """For the requests of members to the leaders of their partitions."""
 
 
@@ -181,11 +197,11 @@ class BrokerSessionPorts(BrokerRequestPorts, HasConnections, Protocol):
     """For `handlers/broker_registration.py` and `handlers/broker_heartbeat.py`."""
 
 
-class ControllerPorts(HasMetadata, HasNodeId, Protocol):
+class ControllerPorts(AdminPorts, HasNodeId, Protocol):
     """For handlers that change topics."""
 
 
-class ConfigPorts(DecisionPorts, HasSettings, Protocol):
+class ConfigPorts(DecisionPorts, HasSettings, HasSecurity, Protocol):
     """For handlers that change settings."""
 
 
@@ -205,15 +221,15 @@ class DescribeAclsPorts(HasMetadata, HasSecurity, Protocol):
     """For `handlers/describe_acls.py`."""
 
 
-class DeleteRecordsPorts(HasPartitions, HasLogs, HasSchedulers, Protocol):
+class DeleteRecordsPorts(PartitionPorts, HasLogs, HasSchedulers, Protocol):
     """For `handlers/delete_records.py`."""
 
 
-class DescribeClusterPorts(HasMetadata, HasNodeId, HasIdentity, HasEndpoints, Protocol):
+class DescribeClusterPorts(AdminPorts, HasNodeId, HasIdentity, HasEndpoints, Protocol):
     """For `handlers/describe_cluster.py`."""
 
 
-class DescribeConfigsPorts(HasMetadata, HasNodeId, HasSettings, Protocol):
+class DescribeConfigsPorts(AdminPorts, HasNodeId, HasSettings, Protocol):
     """For `handlers/describe_configs.py`."""
 
 
@@ -232,11 +248,13 @@ class DescribeQuorumPorts(HasMetadata, HasEndpoints, Protocol):
     """For `handlers/describe_quorum.py`."""
 
 
-class DescribeTopicPartitionsPorts(HasMetadata, HasSettings, HasEndpoints, Protocol):
+class DescribeTopicPartitionsPorts(AdminPorts, HasSettings, HasEndpoints, Protocol):
     """For `handlers/describe_topic_partitions.py`."""
 
 
-class FetchPorts(HasPartitions, HasClock, HasSettings, HasEndpoints, HasConnections, HasSchedulers, Protocol):
+class FetchPorts(
+    PartitionPorts, HasMetadata, HasClock, HasSettings, HasEndpoints, HasConnections, HasSchedulers, Protocol
+):
     """For `handlers/fetch.py`."""
 
     @property
@@ -246,7 +264,7 @@ class FetchPorts(HasPartitions, HasClock, HasSettings, HasEndpoints, HasConnecti
     def replication_quotas(self) -> ReplicationQuotas: ...
 
 
-class AddPartitionsPorts(HasTransactions, HasMetadata, Protocol):
+class AddPartitionsPorts(TransactionPorts, HasMetadata, Protocol):
     """For `handlers/add_partitions_to_txn.py`."""
 
 
@@ -254,11 +272,11 @@ class GroupTransactionPorts(HasGroups, HasTransactions, Protocol):
     """For `handlers/add_offsets_to_txn.py`."""
 
 
-class TxnOffsetCommitPorts(HasGroups, HasTransactions, HasMetadata, HasPartitions, HasSettings, Protocol):
+class TxnOffsetCommitPorts(GroupPorts, HasTransactions, HasMetadata, HasPartitions, HasSettings, Protocol):
     """For `handlers/txn_offset_commit.py`."""
 
 
-class InitProducerIdPorts(HasTransactions, Protocol):
+class InitProducerIdPorts(TransactionPorts, Protocol):
     """For `handlers/init_producer_id.py`."""
 
     @property
@@ -270,7 +288,7 @@ class FindCoordinatorPorts(ShareGroupPorts, HasTransactions, HasEndpoints, Proto
 
 
 class MetadataPorts(
-    HasMetadata,
+    AdminPorts,
     HasNodeId,
     HasIdentity,
     HasSettings,
@@ -283,7 +301,7 @@ class MetadataPorts(
     """For `handlers/metadata.py`."""
 
 
-class OffsetPorts(HasGroups, HasMetadata, Protocol):
+class OffsetPorts(GroupPorts, HasMetadata, Protocol):
     """For the handlers of committed offsets."""
 
 
@@ -291,5 +309,5 @@ class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, HasPeers, Pr
     """For the handlers of the start offsets of share groups."""
 
 
-class ProducePorts(HasPartitions, HasClock, HasSettings, HasTransactions, HasEndpoints, Protocol):
+class ProducePorts(PartitionPorts, HasMetadata, HasClock, HasSettings, HasTransactions, HasEndpoints, Protocol):
     """For `handlers/produce.py`."""

@@ -1,8 +1,7 @@
 """Common parts of the five requests to the share coordinator: ask for each share partition, and collect results.
 
 As in Kafka, a request that names no group, no topic, or a topic without partitions gets an empty response. A partition
-that is named twice is asked twice, in order, and has one result: the last. There is no authorizer yet; Kafka requires
-ClusterAction.
+that is named twice is asked twice, in order, and has one result: the last.
 """
 
 from __future__ import annotations

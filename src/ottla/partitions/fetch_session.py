@@ -107,6 +107,7 @@ class FetchSession:
         "partitions",
         "replica_epoch",
         "replica_id",
+        "topics",
         "unreported",
         "uses_topic_ids",
     )
@@ -122,6 +123,8 @@ class FetchSession:
         """The fetching follower and its broker epoch; -1 for a consumer."""
         self.replica_epoch = -1
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
+        self.topics: dict[str | Uuid, set[int]] = {}
+        """The indexes of the partitions of each topic."""
         # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}
         # Partitions without data whose offsets the client does not know yet.
@@ -137,6 +140,10 @@ class FetchSession:
         state = self.partitions.get(key)
         if state is None:
             state = self.partitions[key] = FetchPartitionState(self, key)
+            indexes = self.topics.get(key[0])
+            if indexes is None:
+                indexes = self.topics[key[0]] = set()
+            indexes.add(key[1])
         self.dirty[key] = state
         return state
 
@@ -147,6 +154,16 @@ class FetchSession:
         state = self.partitions.pop(key, None)
         if state is not None:
             state.unwatch()
+            self.topics[key[0]].discard(key[1])
+            if not self.topics[key[0]]:
+                del self.topics[key[0]]
+
+    def hide(self, topic: str | Uuid) -> None:
+        """Look for the partitions of a topic again at the next look, which refuses them: its client has no right."""
+        for index in self.topics[topic]:
+            state = self.state((topic, index))
+            state.unwatch()
+            state.high_watermark = NOT_REPORTED
 
     def follow_replica(self, replica_id: int, replica_epoch: int) -> None:
         """Note which follower fetches. With a new broker epoch it reports all its positions again (KIP-903)."""
@@ -173,6 +190,7 @@ class FetchSession:
         for state in self.partitions.values():
             state.unwatch()
         self.partitions.clear()
+        self.topics.clear()
         self.dirty.clear()
         self.unreported.clear()
 

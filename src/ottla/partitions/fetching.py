@@ -48,7 +48,11 @@ TOPIC_IDS_SINCE_VERSION = 13
 # A session with more changed partitions is read in slices of `SLICE_PARTITIONS`.
 MOST_AT_ONCE = 200
 SLICE_PARTITIONS = 100
-_NOT_FOUND = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_REFUSED = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -64,6 +68,8 @@ class FetchLimits(NamedTuple):
     isolation_level: int
     reads_followers: bool = False
     """Whether a replica that this node follows may be read (KIP-392)."""
+    hidden: frozenset[str | bytes] = frozenset()
+    """The topics, by name or id, that the client may not read."""
 
 
 class FetchNodes(NamedTuple):
@@ -255,8 +261,8 @@ class Fetch:
                     error_code=error.code,
                     high_watermark=-1,
                     records=b"",
-                    # As in Kafka: empty for an unknown partition, null for one that cannot be read.
-                    aborted_transactions=[] if error.code in _NOT_FOUND else None,
+                    # As in Kafka: null for a partition that exists but cannot be read.
+                    aborted_transactions=[] if error.code in _REFUSED else None,
                 )
                 if error.code in _MOVED:
                     leader, epoch = self._partitions.leader_of(*key)
@@ -351,6 +357,8 @@ class Fetch:
 
     def _find(self, state: FetchPartitionState) -> Partition | FollowedPartition:
         topic, index = state.key
+        if topic in self._limits.hidden:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self._limits.reads_followers:
             return self._partitions.readable(topic, index)
         if isinstance(topic, str):

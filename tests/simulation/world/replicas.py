@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import fetch, list_offsets
+from ottla.broker.security import Security
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
@@ -159,6 +160,7 @@ class ReplicaNode:
         self.logs.load(lambda _: config)
         self.schedulers = SimpleNamespace(worker=Worker(world.loop))
         self.settings = SimpleNamespace(current=self.config)
+        self.security = Security()
         self.endpoints = SimpleNamespace(address=lambda _node_id, _listener: None)
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
         self.connections = SimpleNamespace(followers=ClosedFirst())

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.broker.handlers.describe_topic_partitions import handle
 from ottla.broker.operations import TOPIC_OPERATIONS
+from ottla.broker.security import Security
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import finish
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -26,6 +27,7 @@ def test_pages_cover_every_partition_once(tmp_path: Path) -> None:
     for name, partitions in (("a", 3), ("b", 1), ("c", 7)):
         create(shell, name, partitions)
     broker: Any = SimpleNamespace(
+        security=Security(),
         metadata=shell,
         settings=SimpleNamespace(current=SimpleNamespace(int=lambda _: 4)),
         endpoints=SimpleNamespace(available=lambda _: [(1, "localhost", 9092, None)]),

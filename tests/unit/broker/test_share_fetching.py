@@ -54,7 +54,9 @@ class Member:
             **(defaults | fields),
         )
         requests = self.harness.broker.coordinators.shares.requests
-        answer = self.harness.broker.schedulers.worker.submit(requests.fetch(request, version, self.connection))  # type: ignore[arg-type]
+        answer = self.harness.broker.schedulers.worker.submit(
+            requests.fetch(request, version, self.connection, lambda _: True)
+        )  # type: ignore[arg-type]
         self.harness.loop.run()
         self.epoch += 1
         return answer
@@ -91,7 +93,7 @@ class Member:
             ],
         )
         requests = self.harness.broker.coordinators.shares.requests
-        answer = self.harness.broker.schedulers.worker.submit(requests.acknowledge(request, version))
+        answer = self.harness.broker.schedulers.worker.submit(requests.acknowledge(request, version, lambda _: True))
         self.harness.loop.run()
         response = answer.result()
         if not response.error_code:

@@ -107,7 +107,12 @@ def test_each_setting_has_a_description_and_a_reason_if_it_has_no_effect() -> No
 
 
 @pytest.mark.parametrize(
-    ("page", "module"), [("configuration.md", "ottla.config.table"), ("protocol.md", "ottla.broker.protocol_table")]
+    ("page", "module"),
+    [
+        ("authorization.md", "ottla.broker.authorization_page"),
+        ("configuration.md", "ottla.config.table"),
+        ("protocol.md", "ottla.broker.protocol_table"),
+    ],
 )
 def test_page_is_what_its_generator_prints(page: str, module: str) -> None:
     generated = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, check=True, timeout=30)

@@ -22,6 +22,7 @@ from ottla.broker.handlers import (
     sync_group,
 )
 from ottla.broker.request_batches import MOST_ROWS
+from ottla.broker.security import Security
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.work import Worker
@@ -87,6 +88,7 @@ class Client:
         self.node = node
         topic = SimpleNamespace(name="t", topic_id=TOPIC_ID, partitions={0: None, 1: None})
         self.broker: Any = SimpleNamespace(
+            security=Security(),
             groups=node.runtime,
             node_id=1,
             metadata=SimpleNamespace(

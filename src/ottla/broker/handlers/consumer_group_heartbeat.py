@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization_guard import refused
 from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
@@ -27,4 +28,7 @@ def handle(
     """Pass the request to the group's shard."""
     if not broker.settings.serves_consumer_groups():
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    refusal: ConsumerGroupHeartbeatResponse | None = refused(broker, context, request)
+    if refusal is not None:
+        return refusal
     return submit(broker.groups, context, request.group_id, request)

@@ -7,25 +7,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.common.errors import KafkaError
+from ottla.broker.authorization import allowed
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import HasMetadata
+    from ottla.broker.ports import AdminPorts
 
 
 def handle(
-    broker: HasMetadata, context: RequestContext, request: CreatePartitionsRequest
+    broker: AdminPorts, context: RequestContext, request: CreatePartitionsRequest
 ) -> Slices[CreatePartitionsResponse]:
     """Add the partitions; respond when they are durable and their logs are open."""
+    answers: list[CreatePartitionsTopicResult] = []
+    if broker.security.authorizer is not None:
+        answers = yield from _take_forbidden(broker, context, request)
     try:
-        return (yield from result_of(broker.metadata.submit(lambda controller: controller.create_partitions(request))))
+        response: CreatePartitionsResponse = yield from result_of(
+            broker.metadata.submit(lambda controller: controller.create_partitions(request))
+        )
     except KafkaError as error:
         results = []
         for topic in request.topics:
@@ -33,4 +40,22 @@ def handle(
                 CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
             )
             yield
-        return CreatePartitionsResponse(results=results)
+        return CreatePartitionsResponse(results=results + answers)
+    response.results += answers
+    return response
+
+
+def _take_forbidden(
+    broker: AdminPorts, context: RequestContext, request: CreatePartitionsRequest
+) -> Slices[list[CreatePartitionsTopicResult]]:
+    """Remove the topics that the client may not alter; returns their errors."""
+    allowed_topics, answers = [], {}
+    for topic in request.topics:
+        if allowed(broker, context, Operation.ALTER, ResourceType.TOPIC, topic.name):
+            allowed_topics.append(topic)
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answers[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=None)
+        yield
+    request.topics = allowed_topics
+    return list(answers.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS
@@ -21,6 +22,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.security.acl import Operation, ResourceType
 
 LONGEST_TIMEOUT_MS = 300_000
 
@@ -36,8 +38,12 @@ def handle(
     topics = []
     for topic in request.topics:
         results = []
+        may_delete = allowed(broker, context, Operation.DELETE, ResourceType.TOPIC, topic.name)
         for wanted in topic.partitions:
-            results.append(_delete(broker, topic.name, wanted))
+            if may_delete:
+                results.append(_delete(broker, topic.name, wanted))
+            else:
+                results.append(_refused(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             yield
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         yield
@@ -102,5 +108,9 @@ def _delete(broker: DeleteRecordsPorts, topic: str, wanted: DeleteRecordsPartiti
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         start = partition.delete_records_before(wanted.offset)
     except KafkaError as error:
-        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
+        return _refused(index, error.code)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
+
+
+def _refused(index: int, error: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error)

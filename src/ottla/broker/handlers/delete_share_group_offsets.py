@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed_names
+from ottla.broker.authorization_guard import refused
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.share.events import DeleteShareOffsets
@@ -13,12 +15,14 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import ShareOffsetPorts
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(
@@ -27,16 +31,19 @@ def handle(
     """Pass the topics that exist to the group's shard."""
     if not broker.settings.serves_share_groups():
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    refusal: DeleteShareGroupOffsetsResponse | None = refused(broker, context, request)
+    if refusal is not None:
+        return refusal
     if not request.group_id:
         return DeleteShareGroupOffsetsResponse(
             error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is invalid."
         )
     topics = broker.metadata.image.topics_by_name
-    names = []
+    names = [topic.topic_name for topic in request.topics]
+    readable = allowed_names(broker, context, Operation.READ, ResourceType.TOPIC, names)
     topic_ids = set()
     for topic in request.topics:
-        names.append(topic.topic_name)
-        if topic.topic_name in topics:
+        if topic.topic_name in topics and topic.topic_name in readable:
             topic_ids.add(topics[topic.topic_name].topic_id)
         yield
     deletion = DeleteShareOffsets(request.group_id, frozenset(topic_ids))
@@ -50,7 +57,9 @@ def handle(
     for name in names:
         row = DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=UNKNOWN, error_message=UNKNOWN.text)
         found = topics.get(name)
-        if found is not None:
+        if name not in readable:
+            row.error_code, row.error_message = FORBIDDEN, FORBIDDEN.text
+        elif found is not None:
             row.error_code = error = outcome.topics[found.topic_id]
             row.error_message = None if error is ErrorCode.NONE else error.text
             if error is UNKNOWN:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
+from ottla.broker.config_authorization import check_authorized
 from ottla.broker.response_size import check_response_size
 from ottla.cluster.config_rules import check_describes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
@@ -26,6 +27,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.security.acl import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -54,6 +56,7 @@ def handle(
             resource_name=resource.resource_name,
         )
         try:
+            check_authorized(broker, context, Operation.DESCRIBE_CONFIGS, resource)
             configs = describer.describe(resource)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or ""

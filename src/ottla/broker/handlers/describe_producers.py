@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.broker.response_size import check_response_size
-from ottla.common.errors import KafkaError
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
 from ottla.protocol.elements import as_list, encode_element
@@ -16,14 +17,15 @@ from ottla.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import HasPartitions
+    from ottla.broker.ports import PartitionPorts
 
 
 def handle(
-    broker: HasPartitions, context: RequestContext, request: DescribeProducersRequest
+    broker: PartitionPorts, context: RequestContext, request: DescribeProducersRequest
 ) -> Slices[DescribeProducersResponse]:
     """Describe each partition. If it is named several times, it is described once and its encoding is repeated."""
     described: dict[tuple[str, int], bytes] = {}
@@ -34,7 +36,7 @@ def handle(
         for index in topic.partition_indexes:
             encoded = described.get((topic.name, index))
             if encoded is None:
-                answer = _describe(broker, topic.name, index)
+                answer = _describe(broker, context, topic.name, index)
                 encoded = encode_element(DescribeProducersResponse, context.api_version, answer)
                 described[topic.name, index] = encoded
             size += len(encoded)
@@ -46,9 +48,11 @@ def handle(
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(broker: HasPartitions, topic: str, index: int) -> PartitionResponse:
+def _describe(broker: PartitionPorts, context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         validate_topic_name(topic)
+        if not allowed(broker, context, Operation.READ, ResourceType.TOPIC, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text)
         partition = broker.partitions.readable(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

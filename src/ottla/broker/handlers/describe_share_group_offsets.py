@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.broker.response_size import check_response_size
 from ottla.broker.share_state_requests import UNAVAILABLE
 from ottla.common.completion import Completion
@@ -28,6 +29,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -50,7 +52,7 @@ def handle(
         yield
         encoded = complete.get(wanted.group_id) if wanted.topics is None else None
         if encoded is None:
-            row = yield from _Description(broker, wanted.group_id, version).describe(wanted.topics)
+            row = yield from _Description(broker, context, wanted.group_id).describe(wanted.topics)
             encoded = encode_element(DescribeShareGroupOffsetsResponse, version, row)
         if wanted.topics is None:
             complete[wanted.group_id] = encoded
@@ -63,10 +65,11 @@ def handle(
 class _Description:
     """The description of one group."""
 
-    def __init__(self, broker: ShareOffsetPorts, group_id: str, version: int) -> None:
+    def __init__(self, broker: ShareOffsetPorts, context: RequestContext, group_id: str) -> None:
         self._broker = broker
+        self._context = context
         self._group_id = group_id
-        self._version = version
+        self._version = version = context.api_version
         self._has_state = broker.shares.coordinator.shards.topic.partition_count() > 0
         self._topics: Elements[DescribeShareGroupOffsetsResponseTopic] = Elements(
             DescribeShareGroupOffsetsResponse, version
@@ -80,11 +83,18 @@ class _Description:
         if not self._broker.settings.serves_share_groups():
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
             return row
+        if not allowed(self._broker, self._context, Operation.DESCRIBE, ResourceType.GROUP, self._group_id):
+            row.error_code = error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            row.error_message = error.text
+            return row
         try:
             if wanted is None:
                 yield from self._add_all()
             else:
                 for topic in wanted:
+                    if not self._may_describe(topic.topic_name):
+                        yield from self._refuse(topic)
+                        continue
                     found = self._broker.metadata.image.topics_by_name.get(topic.topic_name)
                     topic_id = ZERO_UUID if found is None else found.topic_id
                     yield from self._add(topic.topic_name, topic_id, topic.partitions)
@@ -94,13 +104,32 @@ class _Description:
         row.topics = self._topics.as_list()
         return row
 
+    def _may_describe(self, topic: str) -> bool:
+        return allowed(self._broker, self._context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    def _refuse(self, topic: DescribeShareGroupOffsetsRequestTopic) -> Slices[None]:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        rows: Elements[DescribeShareGroupOffsetsResponsePartition] = Elements(
+            DescribeShareGroupOffsetsResponse, self._version
+        )
+        for index in topic.partitions:
+            rows.append(
+                DescribeShareGroupOffsetsResponsePartition(
+                    partition_index=index, error_code=error, error_message=error.text
+                )
+            )
+            yield
+        self._topics.append(
+            DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=rows.as_list())
+        )
+
     def _add_all(self) -> Slices[None]:
         listed = yield from result_of(self._broker.groups.submit(self._group_id, ListShares(self._group_id)))
         if listed.error is not ErrorCode.NONE:
             raise KafkaError(listed.error)
         topics = self._broker.metadata.image.topics_by_id
         for topic_id, partitions in listed.partitions.items():
-            if topic_id in topics:
+            if topic_id in topics and self._may_describe(topics[topic_id].name):
                 yield from self._add(topics[topic_id].name, topic_id, sorted(partitions))
 
     def _add(self, name: str, topic_id: Uuid, indexes: Iterable[int]) -> Slices[None]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker import operations
+from ottla.broker.authorization import allowed
 from ottla.cluster.availability import leadership
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import INTERNAL_TOPICS, validate_topic_name
@@ -17,6 +18,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -31,8 +33,8 @@ def handle(
 ) -> Slices[DescribeTopicPartitionsResponse]:
     """Describe topics in the order of their names, from the cursor on, up to the limit of partitions."""
     if _is_invalid(request):
-        code, allowed = ErrorCode.INVALID_REQUEST, operations.NOT_REQUESTED
-        return _page([_failed(topic.name, code, allowed) for topic in request.topics], None)
+        code = ErrorCode.INVALID_REQUEST
+        return _page([_failed(topic.name, code, operations.NOT_REQUESTED) for topic in request.topics], None)
     image = broker.metadata.image
     available = frozenset(node_id for node_id, _, _, _ in broker.endpoints.available(context.listener))
     fetch_all = not request.topics
@@ -45,21 +47,33 @@ def handle(
     names = yield from sort_in_slices(asked)
     left = max(1, min(request.response_partition_limit, broker.settings.current.int(LIMIT_SETTING)))
     topics = []
+    hidden: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield
+        if not allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not fetch_all:
+                hidden.append(_hidden(name))
+            continue
+        allowed_operations = operations.authorized_operations(broker, context, ResourceType.TOPIC, name)
         topic = image.topics_by_name.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(name, allowed_operations))
             continue
         if left == 0:
-            return _page(topics, ResponseCursor(topic_name=name, partition_index=first_index))
+            return _page(topics + hidden, ResponseCursor(topic_name=name, partition_index=first_index))
         indexes = [index for index in topic.partitions if index >= first_index]
         first_index = 0
-        topics.append(_topic(image, available, topic, indexes[:left]))
+        described = _topic(image, available, topic, indexes[:left])
+        described.topic_authorized_operations = allowed_operations
+        topics.append(described)
         if len(indexes) > left:
-            return _page(topics, ResponseCursor(topic_name=name, partition_index=indexes[left]))
+            return _page(topics + hidden, ResponseCursor(topic_name=name, partition_index=indexes[left]))
         left -= len(indexes)
-    return _page(topics, None)
+    return _page(topics + hidden, None)
+
+
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _is_invalid(request: DescribeTopicPartitionsRequest) -> bool:
@@ -77,13 +91,13 @@ def _page(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, allowed: int) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
-    return _failed(name, code, operations.TOPIC_OPERATIONS)
+    return _failed(name, code, allowed)
 
 
 def _failed(name: str, code: ErrorCode, allowed: int) -> DescribeTopicPartitionsResponseTopic:
@@ -104,7 +118,6 @@ def _topic(
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(image, available, index, topic.partitions[index]) for index in indexes],
-        topic_authorized_operations=operations.TOPIC_OPERATIONS,
     )
 
 

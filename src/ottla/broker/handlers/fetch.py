@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.authorization import allowed, allowed_on_cluster
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
@@ -26,6 +27,7 @@ from ottla.partitions.fetching import (
 from ottla.partitions.reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.partitions.replication.selector import RackAwareSelector
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, NodeEndpoint
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
 _WAITING = "fetch"
+_NOTHING: frozenset[str | Uuid] = frozenset()
 RACK_SINCE_VERSION = 11
 REPLICA_STATE_SINCE_VERSION = 15
 
@@ -115,6 +118,7 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         max_bytes=max_bytes,
         isolation_level=_isolation_level(request, session),
         reads_followers=session.replica_id < 0 and context.api_version >= RACK_SINCE_VERSION,
+        hidden=_NOTHING if broker.security.authorizer is None else _hidden_topics(broker, context, session),
     )
     listener = context.listener
 
@@ -127,6 +131,30 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
     nodes, quota = FetchNodes(locate, select), broker.replication_quotas.leader
     return Fetch(broker.partitions, session, limits, broker.schedulers.worker, nodes=nodes, quota=quota)
+
+
+def _hidden_topics(broker: FetchPorts, context: RequestContext, session: FetchSession) -> frozenset[str | Uuid]:
+    """The topics of the session that the client may not read; unknown ids have another error.
+
+    Each request decides again for the whole session, since rights change, and since another client may know its id.
+    """
+    if session.replica_id >= 0:
+        may_replicate = allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION)
+        hidden = frozenset[str | Uuid]() if may_replicate else frozenset(session.topics)
+    else:
+        hidden = frozenset(topic for topic in session.topics if not _may_read(broker, context, topic))
+    for topic in hidden:
+        session.hide(topic)
+    return hidden
+
+
+def _may_read(broker: FetchPorts, context: RequestContext, topic: str | Uuid) -> bool:
+    if not isinstance(topic, str):
+        found = broker.metadata.image.topics_by_id.get(topic)
+        if found is None:
+            return True
+        topic = found.name
+    return allowed(broker, context, Operation.READ, ResourceType.TOPIC, topic)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ottla.broker.authorization import allowed, allowed_on_cluster
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.share.events import is_coordinator_key
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -50,6 +52,19 @@ _INVALID_KEY = _Node(error=ErrorCode.INVALID_REQUEST, message="The key is not gr
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
 
 
+def _refusal(error: ErrorCode) -> _Node:
+    return _Node(error=error, message=error.text)
+
+
+_DESCRIBED: dict[int, tuple[ResourceType, _Node]] = {
+    KeyType.GROUP: (ResourceType.GROUP, _refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
+    KeyType.TRANSACTION: (
+        ResourceType.TRANSACTIONAL_ID,
+        _refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ),
+}
+
+
 def handle(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[FindCoordinatorResponse]:
@@ -62,13 +77,17 @@ def handle(
         find = yield from _share_finder(broker, context, request)
     else:
         find = _always(_UNKNOWN_TYPE)
-    return (yield from _respond(context, request, find))
+    return (yield from _respond(context, request, _authorized(broker, context, request.key_type, find)))
 
 
 def _share_finder(
     broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest
 ) -> Slices[_Find]:
-    if context.api_version < SHARE_SINCE or not broker.settings.serves_share_groups():
+    if context.api_version < SHARE_SINCE:
+        return _always(_NO_SHARE_GROUPS)
+    if not allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION):
+        return _always(_refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    if not broker.settings.serves_share_groups():
         return _always(_NO_SHARE_GROUPS)
     invalid: set[str] = set()
     for key in request.coordinator_keys:
@@ -79,6 +98,18 @@ def _share_finder(
         return _always(_INVALID_KEY)
     find = yield from _finder(broker, context, broker.shares.coordinator.shards.topic)
     return lambda key: _INVALID_KEY if key in invalid else find(key)
+
+
+def _authorized(broker: FindCoordinatorPorts, context: RequestContext, key_type: int, find: _Find) -> _Find:
+    """Find only the coordinators of groups and transactions that the client may describe."""
+    if key_type not in _DESCRIBED:
+        return find
+    resource_type, refusal = _DESCRIBED[key_type]
+
+    def find_if_allowed(key: str) -> _Node:
+        return find(key) if allowed(broker, context, Operation.DESCRIBE, resource_type, key) else refusal
+
+    return find_if_allowed
 
 
 def _finder(broker: FindCoordinatorPorts, context: RequestContext, topic: InternalTopic) -> Slices[_Find]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.config_alteration import Alteration, alter, check_directories
+from ottla.broker.config_authorization import check_authorized
 from ottla.common.slices import Slices
 from ottla.controller.configs import APPEND, SET
 from ottla.metadata.image import BROKER_LOGGER
@@ -18,6 +19,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.security.acl import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -35,6 +37,8 @@ def handle(
                 added = [config for config in resource.configs if config.config_operation in (SET, APPEND)]
                 check_directories(broker.settings.static, resource, added)
             return False
+        operation = Operation.ALTER_CONFIGS if node_id is not None else Operation.CLUSTER_ACTION
+        check_authorized(broker, context, operation, resource)
         changes = [loggers.Change(config.name, config.config_operation, config.value) for config in resource.configs]
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import FILTERED, allowed, allowed_by_type, allowed_on_cluster
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -22,6 +24,10 @@ def handle(
     broker: InitProducerIdPorts, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
     """Return an id and an epoch. An idempotent producer that has an id also gets a new one: its sequence restarts."""
+    if broker.security.authorizer is not None:
+        refusal = _problem(broker, context, request)
+        if refusal is not None:
+            return _refuse(refusal)
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refuse(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
@@ -34,6 +40,18 @@ def handle(
         return _refuse(error.code)
 
     return broker.producer_ids.next_id().then(succeeded).otherwise(failed)
+
+
+def _problem(broker: InitProducerIdPorts, context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
+    """An idempotent producer needs IDEMPOTENT_WRITE of the cluster, or WRITE of any topic (KIP-679)."""
+    name = request.transactional_id
+    if name is not None:
+        may_write = allowed(broker, context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        return None if may_write else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    may_write = allowed_on_cluster(broker, context, Operation.IDEMPOTENT_WRITE, FILTERED) or allowed_by_type(
+        broker, context, Operation.WRITE, ResourceType.TOPIC
+    )
+    return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _refuse(error: ErrorCode) -> InitProducerIdResponse:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.partitions.partition import Partition
@@ -19,12 +20,14 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.ports import HasPartitions
+    from ottla.broker.ports import PartitionPorts
     from ottla.partitions.replication.followed import FollowedPartition
 
 CONSUMER, DEBUGGING = -1, -2
@@ -37,7 +40,7 @@ OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
 SLICE = 4
 
 
-def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
+def handle(broker: PartitionPorts, context: RequestContext, request: ListOffsetsRequest) -> Slices[ListOffsetsResponse]:
     """Return an offset or an error for each partition; timestamps are looked up in slices of segments."""
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -47,6 +50,9 @@ def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsR
     topics = []
     for topic in request.topics:
         partitions = []
+        if not allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            topics.append((yield from _refuse(topic)))
+            continue
         for wanted in topic.partitions:
             times = asked.pop((topic.name, wanted.partition_index), 0)
             if times:
@@ -57,8 +63,17 @@ def handle(broker: HasPartitions, context: RequestContext, request: ListOffsetsR
     return ListOffsetsResponse(topics=topics)
 
 
+def _refuse(topic: ListOffsetsTopic) -> Slices[ListOffsetsTopicResponse]:
+    partitions = []
+    for wanted in topic.partitions:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions.append(ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error))
+        yield
+    return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
+
+
 def _answer(
-    broker: HasPartitions,
+    broker: PartitionPorts,
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,

@@ -9,10 +9,11 @@ another: see `LostBrokers`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker import operations
+from ottla.broker.authorization import FILTERED, allowed, allowed_names, allowed_on_cluster
+from ottla.broker.operations import NOT_REQUESTED, authorized_operations, cluster_operations
 from ottla.broker.response_size import check_response_size
 from ottla.cluster.availability import LISTENER_ERROR_SINCE_VERSION, leadership
 from ottla.common.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -37,6 +39,16 @@ AUTO_CREATION_FLAG_SINCE_VERSION = 4
 TOPIC_IDS_SINCE_VERSION = 12
 # The response to a longer list of topics is not cached: the same list is rarely requested twice.
 MOST_TOPICS_CACHED = 100
+_FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class _Rights(NamedTuple):
+    """The topics that an authorizer hides from a client; without one the same for all clients."""
+
+    visible: frozenset[str] | None = None
+    """The topics that the client may describe; None for all."""
+    uncreatable: frozenset[str] = frozenset()
+    """The topics that would be created, if the client had the right."""
 
 
 class _View(NamedTuple):
@@ -45,7 +57,12 @@ class _View(NamedTuple):
     image: MetadataImage
     available: frozenset[int]
     version: int
-    operations: int
+    operations: Callable[[str], int]
+    rights: _Rights
+
+    def shows(self, name: str) -> bool:
+        """Whether the client may know whether the topic exists."""
+        return self.rights.visible is None or name in self.rights.visible
 
 
 def handle(
@@ -83,16 +100,48 @@ def _leaders(image: MetadataImage, request: MetadataRequest) -> set[int] | None:
 def _describe_now(
     broker: MetadataPorts, context: RequestContext, request: MetadataRequest
 ) -> Encoded | Slices[MetadataResponse | Encoded]:
-    question = _question(broker, context, request)
+    if broker.security.authorizer is not None:
+        return _describe_visible(broker, context, request)
+    question = _question(broker, context, request, _Rights())
     if question is not None:
         kept = broker.response_cache.get(broker.metadata.image, question)
         if kept is not None:
             return kept
-    return _answer(broker, context, request, question)
+    return _answer(broker, context, request, question, _Rights())
 
 
-def _question(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Hashable | None:
-    """The cache key of the response; None if it must not be cached."""
+def _describe_visible(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest
+) -> Slices[MetadataResponse | Encoded]:
+    """Describe the topics that the client may know. Clients that see the same topics share cached responses."""
+    image = broker.metadata.image
+    visible: set[str] = set()
+    if _asks_for_all(context, request):
+        for name in image.topics_by_name:
+            if allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, name, FILTERED):
+                visible.add(name)
+            yield
+    else:
+        for wanted in request.topics or ():
+            found = image.topics_by_id.get(wanted.topic_id) if wanted.topic_id != ZERO_UUID else None
+            name = wanted.name or "" if found is None else found.name
+            if allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+                visible.add(name)
+            yield
+    rights = _Rights(frozenset(visible))
+    question = _question(broker, context, request, rights)
+    kept = None if question is None else broker.response_cache.get(image, question)
+    return kept or (yield from _answer(broker, context, request, question, rights))
+
+
+def _question(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest, rights: _Rights
+) -> Hashable | None:
+    """The cache key of the response; None if it must not be cached, or depends on more rights of the client."""
+    if rights.visible is not None and (
+        request.include_topic_authorized_operations or request.include_cluster_authorized_operations
+    ):
+        return None
     asked = None
     if request.topics is not None:
         if len(request.topics) > MOST_TOPICS_CACHED:
@@ -105,21 +154,30 @@ def _question(broker: MetadataPorts, context: RequestContext, request: MetadataR
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
         broker.endpoints.lost_brokers.just_fenced,
+        rights.visible,
         asked,
     )
 
 
 def _answer(
-    broker: MetadataPorts, context: RequestContext, request: MetadataRequest, question: Hashable | None
+    broker: MetadataPorts,
+    context: RequestContext,
+    request: MetadataRequest,
+    question: Hashable | None,
+    rights: _Rights,
 ) -> Slices[MetadataResponse | Encoded]:
     if _is_invalid(context, request):
         return (yield from _refuse(request))
     image = broker.metadata.image
-    response = yield from _describe(broker, context, request)
-    missing = yield from _to_create(broker, context, request)
+    missing = yield from _to_create(broker, context, request, rights)
+    if missing and not allowed_on_cluster(broker, context, Operation.CREATE, FILTERED):
+        creatable = allowed_names(broker, context, Operation.CREATE, ResourceType.TOPIC, missing)
+        rights = rights._replace(uncreatable=frozenset(missing) - creatable)
+    response = yield from _describe(broker, context, request, rights)
     if missing:
         # Not cached: the next request has to begin the creation again if this one fails.
-        broker.controller.auto_topic_creation.begin(missing)
+        names = [name for name in missing if name not in rights.uncreatable and _is_valid(name)]
+        broker.controller.auto_topic_creation.begin(names)
         return response
     if question is None:
         return response
@@ -149,7 +207,10 @@ def _asks_for_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _to_create(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Slices[list[str]]:
+def _to_create(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest, rights: _Rights
+) -> Slices[list[str]]:
+    """The visible topics that do not exist, if they should be created; also those with invalid names."""
     if request.topics is None or not broker.settings.current.bool("auto.create.topics.enable"):
         return []
     if context.api_version >= AUTO_CREATION_FLAG_SINCE_VERSION and not request.allow_auto_topic_creation:
@@ -158,24 +219,38 @@ def _to_create(broker: MetadataPorts, context: RequestContext, request: Metadata
     missing: dict[str, None] = {}
     for topic in request.topics:
         yield
-        if topic.topic_id == ZERO_UUID and topic.name is not None and topic.name not in known:
-            try:
-                validate_topic_name(topic.name)
-            except KafkaError:
-                continue  # reported as INVALID_TOPIC_EXCEPTION
+        if topic.topic_id != ZERO_UUID or topic.name is None or topic.name in known:
+            continue
+        if rights.visible is None or topic.name in rights.visible:
             missing[topic.name] = None
     return list(missing)
 
 
-def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataRequest) -> Slices[MetadataResponse]:
+def _is_valid(name: str) -> bool:
+    try:
+        validate_topic_name(name)
+    except KafkaError:
+        return False  # reported as INVALID_TOPIC_EXCEPTION
+    return True
+
+
+def _describe(
+    broker: MetadataPorts, context: RequestContext, request: MetadataRequest, rights: _Rights
+) -> Slices[MetadataResponse]:
     image = broker.metadata.image
-    allowed = operations.TOPIC_OPERATIONS if request.include_topic_authorized_operations else operations.NOT_REQUESTED
+
+    def allowed_operations(name: str) -> int:
+        if not request.include_topic_authorized_operations:
+            return NOT_REQUESTED
+        return authorized_operations(broker, context, ResourceType.TOPIC, name)
+
     topics: Elements[MetadataResponseTopic] = Elements(MetadataResponse, context.api_version)
     available = frozenset(node_id for node_id, _, _, _ in broker.endpoints.available(context.listener))
-    view = _View(image, available, context.api_version, allowed)
+    view = _View(image, available, context.api_version, allowed_operations, rights)
     if _asks_for_all(context, request):
         for topic in image.topics_by_name.values():
-            topics.append(_topic(view, topic))
+            if view.shows(topic.name):
+                topics.append(_topic(view, topic))
             yield
     else:
         # Each topic once, however often it is requested; an id takes precedence over a name.
@@ -202,7 +277,7 @@ def _describe(broker: MetadataPorts, context: RequestContext, request: MetadataR
         topics=topics.as_list(),
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(broker, context)
     return response
 
 
@@ -210,10 +285,16 @@ def _by_id(view: _View, topic_id: bytes) -> MetadataResponseTopic:
     topic = view.image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not view.shows(topic.name):
+        return MetadataResponseTopic(error_code=_FORBIDDEN, name=None, topic_id=topic_id)
     return _topic(view, topic)
 
 
 def _by_name(view: _View, name: str) -> MetadataResponseTopic:
+    if not view.shows(name):
+        return MetadataResponseTopic(error_code=_FORBIDDEN, name=name)
+    if name in view.rights.uncreatable:
+        return MetadataResponseTopic(error_code=_FORBIDDEN, name=name, is_internal=name in INTERNAL_TOPICS)
     topic = view.image.topics_by_name.get(name)
     if topic is not None:
         return _topic(view, topic)
@@ -222,9 +303,11 @@ def _by_name(view: _View, name: str) -> MetadataResponseTopic:
         validate_topic_name(name)
     except KafkaError as error:
         code = error.code
-    # All operations are allowed on a topic that does not exist, too.
     return MetadataResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=view.operations
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=view.operations(name),
     )
 
 
@@ -234,7 +317,7 @@ def _topic(view: _View, topic: TopicImage) -> MetadataResponseTopic:
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(view, index, partition) for index, partition in topic.partitions.items()],
-        topic_authorized_operations=view.operations,
+        topic_authorized_operations=view.operations(topic.name),
     )
 
 

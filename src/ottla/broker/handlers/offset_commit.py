@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.broker.request_batches import in_parts
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
@@ -22,11 +23,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import OffsetPorts
-    from ottla.metadata.image import MetadataImage
 
 TOPIC_IDS_SINCE = 10
 # A request with more partitions is handled in slices: a client may send hundreds of requests at once.
@@ -48,7 +49,7 @@ def handle(
 def _commit(
     broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Completion[OffsetCommitResponse]:
-    known, refused = _split(broker.metadata.image, request, by_id=context.api_version >= TOPIC_IDS_SINCE)
+    known, refused = _split(broker, context, request)
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
     request.topics = known
@@ -88,12 +89,17 @@ def _with_partitions(
 
 
 def _split(
-    image: MetadataImage, request: OffsetCommitRequest, *, by_id: bool
+    broker: OffsetPorts, context: RequestContext, request: OffsetCommitRequest
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """Return (the partitions that exist, the errors of the others)."""
+    """Return (the partitions that exist and that the client may read, the errors of the others)."""
+    image, by_id = broker.metadata.image, context.api_version >= TOPIC_IDS_SINCE
     known, refused = [], []
     for topic in request.topics:
         found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
+        name = found.name if found is not None else topic.name
+        if (found is not None or not by_id) and not allowed(broker, context, Operation.READ, ResourceType.TOPIC, name):
+            refused.append(_refuse(topic, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if found is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refuse(topic, topic.partitions, error))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed, allowed_names
 from ottla.broker.request_batches import MOST_ROWS, in_parts
 from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode
@@ -28,6 +29,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -67,10 +69,15 @@ def handle(broker: OffsetPorts, context: RequestContext, request: OffsetFetchReq
 def _fetch(
     broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> Slices[OffsetFetchResponseGroup]:
-    """The committed offsets of one group."""
+    """The committed offsets of one group, of the topics that the client may describe."""
+    if not allowed(broker, context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     image = broker.metadata.image
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    unknown = (yield from _resolve_ids(image, group)) if by_id else []
+    wants_all = group.topics is None
+    refused = (yield from _resolve_ids(image, group)) if by_id else []
+    if broker.security.authorizer is not None:
+        refused += yield from _take_hidden(broker, context, group)
     answer = yield from _ask(broker, context, group, require_stable)
     if isinstance(answer, list):
         # Very many topics are requested by name, in parts. A topic that was deleted meanwhile is missing.
@@ -80,8 +87,15 @@ def _fetch(
         for topic in answer.topics:
             topic.partitions = [row for row in topic.partitions if row.committed_offset >= 0 or row.error_code]
             yield
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    if wants_all and broker.security.authorizer is not None:
+        names = (topic.name for topic in answer.topics)
+        visible = allowed_names(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, names)
+        answer.topics = [topic for topic in answer.topics if topic.name in visible]
     if by_id:
-        _fill_ids(image, answer, unknown)
+        _fill_ids(image, answer)
+    answer.topics += refused
     return answer
 
 
@@ -177,17 +191,32 @@ def _resolve_ids(image: MetadataImage, group: OffsetFetchRequestGroup) -> Slices
     return unknown
 
 
-def _fill_ids(image: MetadataImage, answer: OffsetFetchResponseGroup, unknown: list[OffsetFetchResponseTopics]) -> None:
+def _take_hidden(
+    broker: OffsetPorts, context: RequestContext, group: OffsetFetchRequestGroup
+) -> Slices[list[OffsetFetchResponseTopics]]:
+    """Remove the topics from `group` that the client may not describe; returns their errors."""
+    if group.topics is None:
+        return []
+    visible, hidden = [], []
+    for topic in group.topics:
+        yield
+        if allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            visible.append(topic)
+        else:
+            hidden.append((yield from _refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    group.topics = visible
+    return hidden
+
+
+def _fill_ids(image: MetadataImage, answer: OffsetFetchResponseGroup) -> None:
     """Set the id of each topic; a topic that was deleted meanwhile has no id and is omitted."""
-    if answer.error_code != ErrorCode.NONE:
-        return
     rows = []
     for topic in answer.topics:
         found = image.topics_by_name.get(topic.name)
         if found is not None:
             topic.topic_id = found.topic_id
             rows.append(topic)
-    answer.topics = rows + unknown
+    answer.topics = rows
 
 
 def _refuse(topic: OffsetFetchRequestTopics, error: ErrorCode) -> Slices[OffsetFetchResponseTopics]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from ottla.broker.authorization import allowed
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import Uuid
 from ottla.common.slices import Slices, result_of
 from ottla.coordination.transactions.verification import Batches, Verification, are_in_open_transaction
 from ottla.protocol.messages.produce import (
@@ -29,6 +31,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records import NotOneBatchError, RecordError, read_header
 from ottla.records.batch import HEADER_SIZE, TRANSACTIONAL
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -52,6 +55,8 @@ _NONE = int(ErrorCode.NONE)
 _NO_ERRORS: list[BatchIndexAndErrorMessage] = []
 _NO_LEADER = LeaderIdAndEpoch()
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_Hidden: TypeAlias = frozenset[str | Uuid]
+_NOTHING: _Hidden = frozenset()
 _Waiting: TypeAlias = list[tuple[Completion[None], PartitionProduceResponse]]
 _WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -69,11 +74,15 @@ _WITHOUT_LOG_START = {
 class _Order:
     """The state that all partitions of a request share."""
 
-    __slots__ = ("acks", "has_moved", "is_open", "verification", "waiting")
+    __slots__ = ("acks", "has_moved", "hidden", "is_open", "verification", "waiting")
 
-    def __init__(self, acks: int, verification: Verification | None, *, is_open: bool = False) -> None:
+    def __init__(
+        self, acks: int, verification: Verification | None, *, hidden: _Hidden = _NOTHING, is_open: bool = False
+    ) -> None:
         self.acks = acks
         self.verification = verification
+        self.hidden = hidden
+        """The topics, by name or id, that the client may not write."""
         self.is_open = is_open
         """Whether all transactional batches belong to an open transaction, so that there is no verification."""
         self.waiting: _Waiting = []
@@ -86,6 +95,11 @@ def handle(
     broker: ProducePorts, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Completion[ProduceResponse] | Slices[ProduceResponse | None] | None:
     """Append every batch; respond when the appended batches are committed."""
+    hidden = _NOTHING
+    if broker.security.authorizer is not None:
+        if not _may_write_transaction(broker, context, request):
+            return _refuse(context, request, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        hidden = _hidden_topics(broker, context, request)
     verification, is_open = None, False
     count = 0
     for topic in request.topic_data:
@@ -93,7 +107,7 @@ def handle(
     is_long = count > MOST_AT_ONCE or len(request.topic_data) > MOST_AT_ONCE
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        batches = _transactional_batches(broker, context, request)
+        batches = _transactional_batches(broker, context, request, hidden)
         adds = context.api_version >= ADDS_SINCE_VERSION
         # Only if nothing else happens between the answer and the appends.
         is_open = not is_long and are_in_open_transaction(batches, transactional_id, broker.transactions, adds=adds)
@@ -102,8 +116,9 @@ def handle(
             attempt = verification.attempt(broker.transactions, context.api_version)
             if not attempt.done or verification.unsettled:
                 _copy_batches(request)
-                return _produce_when_verified(broker, context, request, verification, attempt)
-    order = _Order(request.acks, verification, is_open=is_open)
+                order = _Order(request.acks, verification, hidden=hidden)
+                return _produce_when_verified(broker, context, request, order, attempt)
+    order = _Order(request.acks, verification, hidden=hidden, is_open=is_open)
     if is_long:
         _copy_batches(request)
         return _produce_in_slices(broker, context, request, order)
@@ -114,6 +129,49 @@ def handle(
     return _answer(broker, context, request, topics, order)
 
 
+def _may_write_transaction(broker: ProducePorts, context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the client may write with its transactional id, if one of the batches is transactional."""
+    name = request.transactional_id
+    if not any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data):
+        return True
+    return name is not None and allowed(broker, context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    records = data.records
+    if type(records) is not memoryview or len(records) < HEADER_SIZE:
+        return False
+    return bool(read_header(records).attributes & TRANSACTIONAL)
+
+
+def _hidden_topics(broker: ProducePorts, context: RequestContext, request: ProduceRequest) -> _Hidden:
+    """The topics that the client may not write; unknown ids have another error."""
+    hidden: set[str | Uuid] = set()
+    by_id = broker.metadata.image.topics_by_id if context.api_version >= TOPIC_IDS_SINCE_VERSION else None
+    for topic in request.topic_data:
+        name, key = topic.name, cast("str | Uuid", topic.name)
+        if by_id is not None:
+            found = by_id.get(topic.topic_id)
+            if found is None:
+                continue
+            name, key = found.name, topic.topic_id
+        if not allowed(broker, context, Operation.WRITE, ResourceType.TOPIC, name):
+            hidden.add(key)
+    return frozenset(hidden)
+
+
+def _refuse(context: RequestContext, request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    """The response with the same error for each partition."""
+    if request.acks == NO_ACKS:
+        context.connection.close()
+        return None
+    answer = ProduceResponse()
+    for topic in request.topic_data:
+        rows = [_failure(data.index, error, None) for data in topic.partition_data]
+        answer.responses.append(TopicProduceResponse(topic.name, topic.topic_id, rows))
+    return answer
+
+
 def _copy_batches(request: ProduceRequest) -> None:
     """Copy the batches of a request that is handled later: its frame is only valid now."""
     for topic in request.topic_data:
@@ -122,11 +180,15 @@ def _copy_batches(request: ProduceRequest) -> None:
                 data.records = memoryview(bytearray(data.records))
 
 
-def _transactional_batches(broker: ProducePorts, context: RequestContext, request: ProduceRequest) -> Batches:
+def _transactional_batches(
+    broker: ProducePorts, context: RequestContext, request: ProduceRequest, hidden: _Hidden
+) -> Batches:
     """The transactional batches of the request; without those that are rejected when they would be appended."""
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
     found: Batches = []
     for topic in request.topic_data:
+        if hidden and (topic.topic_id if by_id else topic.name) in hidden:
+            continue
         for data in topic.partition_data:
             records = data.records
             if type(records) is not memoryview or len(records) < HEADER_SIZE:
@@ -164,12 +226,14 @@ def _produce_when_verified(
     broker: ProducePorts,
     context: RequestContext,
     request: ProduceRequest,
-    verification: Verification,
+    order: _Order,
     attempt: Completion[None],
 ) -> Slices[ProduceResponse | None]:
+    verification = order.verification
+    assert verification is not None, "the attempt verifies"
     yield from result_of(attempt)
     yield from verification.settle(broker.transactions, broker.settings.current, context.api_version)
-    return (yield from _produce_in_slices(broker, context, request, _Order(request.acks, verification)))
+    return (yield from _produce_in_slices(broker, context, request, order))
 
 
 def _produce_in_slices(
@@ -199,6 +263,9 @@ def _append(
     """Append to partitions of a topic; responses that are not committed yet are added to `order.waiting`."""
     acks, verification = order.acks, order.verification
     by_id = context.api_version >= TOPIC_IDS_SINCE_VERSION
+    if order.hidden and (topic.topic_id if by_id else topic.name) in order.hidden:
+        refusal = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [_failure(data.index, refusal, None) for data in rows]
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
     partitions = broker.partitions
     now_ms = broker.clock.wall_ms()

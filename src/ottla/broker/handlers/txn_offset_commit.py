@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import allowed
 from ottla.broker.request_batches import in_parts
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import OFFSETS_TOPIC
@@ -26,6 +27,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -47,6 +49,10 @@ def handle(
         yield
         known = []
         for topic in topics:
+            if not allowed(broker, context, Operation.READ, ResourceType.TOPIC, topic.name):
+                refusals = ((row.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for row in topic.partitions)
+                response.append(_topic(topic.name, refusals))
+                continue
             fine, missing = _split(broker.metadata.image, topic)
             if missing:
                 response.append(_topic(topic.name, ((i, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for i in missing)))

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.completion import Completion
@@ -44,6 +44,8 @@ class _Topic(Protocol):
     def partitions(self) -> Iterable[_Partition]: ...
 
 
+MayRead = Callable[[Uuid], bool]
+"""Whether the client of a request may read a topic that exists."""
 Batches = dict[SharedTopicPartition, list[AcknowledgementBatch]]
 
 
@@ -78,12 +80,21 @@ def batches_of(topics: Iterable[_Topic]) -> Slices[Batches]:
 class Acknowledgements:
     """The acknowledgements of one request. `renews`: the request may have renewals."""
 
-    __slots__ = ("_batches", "_member", "_partitions", "_pending", "_renews")
+    __slots__ = ("_batches", "_may_read", "_member", "_partitions", "_pending", "_renews")
 
-    def __init__(self, partitions: SharedPartitions, member: SessionKey, batches: Batches, *, renews: bool) -> None:
+    def __init__(
+        self,
+        partitions: SharedPartitions,
+        member: SessionKey,
+        batches: Batches,
+        *,
+        may_read: MayRead,
+        renews: bool,
+    ) -> None:
         self._partitions = partitions
         self._member = member
         self._batches = batches
+        self._may_read = may_read
         self._renews = renews
         self._pending: dict[SharedTopicPartition, Completion[Refusal]] = {}
 
@@ -99,6 +110,8 @@ class Acknowledgements:
             return Completion.of(refusal)
         if not self._partitions.knows_topic(name.topic_id):
             return Completion.of(Refusal(ErrorCode.UNKNOWN_TOPIC_ID, ""))
+        if not self._may_read(name.topic_id):
+            return Completion.of(Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ""))
         shared = self._partitions.existing(ShareKey(self._member.group_id, *name))
         if shared is None:
             return Completion.of(Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""))

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
-from ottla.coordination.shares.acknowledging import Acknowledgements, Batches, batches_of, may_renew, session_key
+from ottla.coordination.shares.acknowledging import (
+    Acknowledgements,
+    Batches,
+    MayRead,
+    batches_of,
+    may_renew,
+    session_key,
+)
 from ottla.coordination.shares.partition import Delivery, SharedPartition
 from ottla.coordinators.share.acknowledgement import Refusal
 from ottla.coordinators.share.acquisition import Acquisition
@@ -123,7 +130,9 @@ class ShareRequests:
 
     # -- ShareAcknowledge ------------------------------------------------------------------------------------------
 
-    def acknowledge(self, request: ShareAcknowledgeRequest, version: int) -> Slices[ShareAcknowledgeResponse]:
+    def acknowledge(
+        self, request: ShareAcknowledgeRequest, version: int, may_read: MayRead
+    ) -> Slices[ShareAcknowledgeResponse]:
         """Acknowledge records; with the final epoch, release the others and end the session."""
         member = session_key(request.group_id, request.member_id)
         if isinstance(member, Refusal):
@@ -138,7 +147,7 @@ class ShareRequests:
             return ShareAcknowledgeResponse(error_code=error.code, error_message=str(error))
         batches = yield from batches_of(request.topics)
         renews = may_renew(version, is_renewal=request.is_renew_ack)
-        work = Acknowledgements(self._shares.partitions, member, batches, renews=renews)
+        work = Acknowledgements(self._shares.partitions, member, batches, may_read=may_read, renews=renews)
         yield from work.begin()
         outcomes = yield from work.outcomes()
         if request.share_session_epoch == FINAL_EPOCH:
@@ -167,7 +176,9 @@ class ShareRequests:
 
     # -- ShareFetch ------------------------------------------------------------------------------------------------
 
-    def fetch(self, request: ShareFetchRequest, version: int, connection: Connection) -> Slices[ShareFetchResponse]:
+    def fetch(
+        self, request: ShareFetchRequest, version: int, connection: Connection, may_read: MayRead
+    ) -> Slices[ShareFetchResponse]:
         """Acknowledge and acquire records; open, use or end the member's session."""
         member = session_key(request.group_id, request.member_id)
         if isinstance(member, Refusal):
@@ -185,9 +196,14 @@ class ShareRequests:
                 yield from self._idle(request.max_wait_ms, connection)
             return ShareFetchResponse(error_code=error.code, error_message=str(error))
         is_renewal = may_renew(version, is_renewal=request.is_renew_ack)
-        work = Acknowledgements(self._shares.partitions, member, acknowledged, renews=is_renewal)
+        work = Acknowledgements(self._shares.partitions, member, acknowledged, may_read=may_read, renews=is_renewal)
         yield from work.begin()
         outcome = _Outcome()
+        if session is not None and not is_renewal:
+            for name in tuple(session.partitions):
+                if not may_read(name.topic_id):
+                    outcome.errors[name] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                yield
         if session is not None and not is_renewal:
             yield from self._poll(session, request, connection, outcome)
         outcome.acknowledged = yield from work.outcomes()
@@ -295,6 +311,8 @@ class ShareRequests:
         found: dict[SharedTopicPartition, SharedPartition] = {}
         for name in (*names[start:], *names[:start]):
             yield
+            if name in outcome.errors:
+                continue
             try:
                 shared = self._shares.partitions.find(ShareKey(session.key.group_id, *name))
                 if isinstance(shared, Completion):
