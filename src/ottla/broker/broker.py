@@ -124,6 +124,8 @@ class Broker:
 
     def close(self) -> None:
         """Fail waiting requests and close the partitions; their logs stay open."""
+        for callback in self.security.on_close:
+            callback()
         self.coordinators.close()
         self.controller.close()
         self.partitions.close()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker import late
 from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers
 from ottla.broker.controller_client import ControllerClient
 from ottla.broker.response_cache import ResponseCache
@@ -96,11 +97,7 @@ def create_broker(
 
 
 def _tokens(config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> DelegationTokens | None:
-    if not config.text(SECRET_KEY):
-        return None
-    from ottla.broker.delegation_tokens import DelegationTokens  # noqa: PLC0415 - few brokers need it
-
-    return DelegationTokens.from_config(config, metadata, clock)
+    return late.DelegationTokens.from_config(config, metadata, clock) if config.text(SECRET_KEY) else None
 
 
 def _session_id() -> int:

@@ -6,15 +6,12 @@ a function that starts an exchange. Another mechanism is another entry of this t
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ottla.broker import plugins
+from ottla.broker import late, plugins
 from ottla.broker.authentication import Mechanism, SaslListener
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -28,35 +25,33 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Start: TypeAlias = "Callable[[Broker], SaslServer]"
-"""Starts an exchange with a client of a broker."""
-Prepare: TypeAlias = "Callable[[str, BrokerConfig], Start]"
+Open: TypeAlias = "Callable[[Broker], Callable[[], SaslServer]]"
+"""Opens the mechanism for a broker that starts; returns a function that starts an exchange with a client."""
+Prepare: TypeAlias = "Callable[[str, BrokerConfig], Open]"
 """Checks the settings of a mechanism, given its name; raises KafkaError (INVALID_CONFIG)."""
 
 CALLBACK_SETTING: Final = "sasl.server.callback.handler.class"
 KAFKAS_PLAIN_CALLBACK: Final = "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"
-# How long the function that checks a password may take.
-CALLBACK_TIMEOUT_S: Final = 30.0
 _NONCE_BYTES: Final = 24
 _NO_KERBEROS: Final = "GSSAPI (Kerberos) is not supported"
 
 
-def prepared(config: BrokerConfig, listener: str) -> dict[str, Start]:
+def prepared(config: BrokerConfig, listener: str) -> dict[str, Open]:
     """Return the enabled mechanisms of a listener, in their order. Raises KafkaError for a setting that is wrong."""
     enabled = config.for_listener(listener).items("sasl.enabled.mechanisms")
-    starts: dict[str, Start] = {}
+    found: dict[str, Open] = {}
     for name in enabled:
         prepare = MECHANISMS.get(name)
         if prepare is None:
             problem = _NO_KERBEROS if name == "GSSAPI" else f"{name} is not a known mechanism"
             raise _invalid(listener, f"{problem}: set sasl.enabled.mechanisms to some of {', '.join(MECHANISMS)}")
         try:
-            starts[name] = prepare(name, config.for_listener(listener, name))
+            found[name] = prepare(name, config.for_listener(listener, name))
         except KafkaError as error:
             raise _invalid(listener, f"{name}: {error.message}") from error
-    if not starts:
+    if not found:
         raise _invalid(listener, f"sasl.enabled.mechanisms is empty: set it to some of {', '.join(MECHANISMS)}")
-    return starts
+    return found
 
 
 def _invalid(listener: str, problem: str) -> KafkaError:
@@ -67,8 +62,8 @@ def sasl_listener(broker: Broker, config: BrokerConfig, listener: str) -> SaslLi
     """Return the mechanisms and limits of a SASL listener. Raises KafkaError for a setting that is wrong."""
     own = config.for_listener(listener)
     mechanisms = {
-        name: Mechanism(partial(start, broker), config.for_listener(listener, name).int("connections.max.reauth.ms"))
-        for name, start in prepared(config, listener).items()
+        name: Mechanism(open_mechanism(broker), config.for_listener(listener, name).int("connections.max.reauth.ms"))
+        for name, open_mechanism in prepared(config, listener).items()
     }
     delay_ms = own.int("connection.failed.authentication.delay.ms")
     return SaslListener(mechanisms, own.int("sasl.server.max.receive.size"), delay_ms)
@@ -77,7 +72,7 @@ def sasl_listener(broker: Broker, config: BrokerConfig, listener: str) -> SaslLi
 # -- PLAIN -----------------------------------------------------------------------------------------------------
 
 
-def _prepare_plain(_name: str, config: BrokerConfig) -> Start:
+def _prepare_plain(_name: str, config: BrokerConfig) -> Open:
     callback = config.text(CALLBACK_SETTING)
     if callback is not None and callback != KAFKAS_PLAIN_CALLBACK:
         found = plugins.load(CALLBACK_SETTING, callback)
@@ -85,10 +80,7 @@ def _prepare_plain(_name: str, config: BrokerConfig) -> Start:
     else:
         verify = plain.Users(_users(config))
 
-    def start(_broker: Broker) -> SaslServer:
-        return plain.PlainServer(verify)
-
-    return start
+    return lambda _broker: lambda: plain.PlainServer(verify)
 
 
 def _users(config: BrokerConfig) -> Mapping[str, str]:
@@ -114,23 +106,16 @@ def _in_thread(function: Callable[[str, str], object]) -> plain.Verify:
 
     def verify(username: str, password: str) -> Completion[bool]:
         verified: Completion[bool] = Completion()
-        loop = asyncio.get_running_loop()
 
-        def refuse(problem: str) -> None:
-            logger.warning("The function of %s %s", CALLBACK_SETTING, problem)
-            verified.fail(AuthenticationError("Authentication failed: credentials for user could not be verified"))
+        def decide(done: Completion[Any]) -> bool:
+            if done.error is None:
+                return done.result() is True
+            # The message of the exception may contain the password.
+            logger.warning("The function of %s failed: %s", CALLBACK_SETTING, plugins.failure(done.error))
+            raise AuthenticationError("Authentication failed: credentials for user could not be verified")
 
-        def finish(done: asyncio.Future[object] | Future[object]) -> None:
-            deadline.cancel()
-            error = None if done.cancelled() else done.exception()
-            if done.cancelled() or error is not None:
-                # The message of the exception may contain the password.
-                refuse(f"raised {type(error).__name__}" if error is not None else "was cancelled")
-            else:
-                verified.complete(done.result() is True)
-
-        deadline = loop.call_later(CALLBACK_TIMEOUT_S, refuse, f"took longer than {CALLBACK_TIMEOUT_S:g} s")
-        loop.run_in_executor(None, function, username, password).add_done_callback(finish)
+        called = plugins.call_in_thread(function, username, password)
+        called.on_done(lambda done: verified.complete_with(decide, done))
         return verified
 
     return verify
@@ -139,17 +124,17 @@ def _in_thread(function: Callable[[str, str], object]) -> plain.Verify:
 # -- SCRAM -----------------------------------------------------------------------------------------------------
 
 
-def _prepare_scram(name: str, _config: BrokerConfig) -> Start:
-    def start(broker: Broker) -> SaslServer:
+def _prepare_scram(name: str, _config: BrokerConfig) -> Open:
+    def open_for(broker: Broker) -> Callable[[], SaslServer]:
         def find(username: str, by_token: bool) -> scram.Account | None:
             if not by_token:
                 return scram_account(broker.metadata.image, name, username)
             tokens = broker.security.tokens
             return None if tokens is None else tokens.account(name, username)
 
-        return scram.ScramExchange(name, find, secrets.token_urlsafe(_NONCE_BYTES))
+        return lambda: scram.ScramExchange(name, find, secrets.token_urlsafe(_NONCE_BYTES))
 
-    return start
+    return open_for
 
 
 def scram_account(image: MetadataImage, mechanism: str, username: str) -> scram.Account | None:
@@ -165,4 +150,5 @@ MECHANISMS: Final[dict[str, Prepare]] = {
     "PLAIN": _prepare_plain,
     "SCRAM-SHA-256": _prepare_scram,
     "SCRAM-SHA-512": _prepare_scram,
+    "OAUTHBEARER": lambda _, config: late.oauthbearer.prepare(config),
 }

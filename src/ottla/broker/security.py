@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Security:
     """The published access control lists, if there is an authorizer."""
     tokens: DelegationTokens | None = None
     """Delegation tokens; None without `delegation.token.secret.key`."""
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the node stops."""
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of a new image."""

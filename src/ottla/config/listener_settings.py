@@ -27,6 +27,9 @@ _PER_MECHANISM = (
     "sasl.server.callback.handler.class",
 )
 
+# The settings of OAUTHBEARER may also have the mechanism in their name.
+_OAUTHBEARER = ("oauthbearer.sasl.oauthbearer.", "oauthbearer.sasl.login.")
+
 
 def prefix_of(listener: str, mechanism: str | None = None) -> str:
     """Return the prefix of the settings of a listener, or of one SASL mechanism of it."""
@@ -40,6 +43,8 @@ def base_name(name: str) -> str | None:
     if match is None or match[1] != match[1].lower():
         return None
     rest = match[2]
+    if rest.startswith(_OAUTHBEARER) and rest.partition(".")[2] in BROKER_SETTINGS:
+        return rest.partition(".")[2]
     for base in _PER_MECHANISM:
         if rest.endswith(f".{base}"):
             return base

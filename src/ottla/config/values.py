@@ -29,7 +29,8 @@ _DOUBLE = (
 )
 # The characters that `\s` matches in Java.
 _SPACES = " \t\n\x0b\f\r"
-_CLASS = r"(?!\d)[\w$]+(\.[\w$]+)*"
+# A Java class, or `module:attribute` of Python in its place.
+_CLASS = r"(?!\d)[\w$]+(\.[\w$]+)*(:[\w.]+)?"
 
 
 def trim(text: str) -> str:

@@ -1,7 +1,8 @@
 """OAUTHBEARER (RFC 7628, KIP-255): tokens that an authorization server signed, and unsecured tokens for tests.
 
-`OAuthBearerClient` sends a token and its extensions (KIP-342). `unsecured_jws` creates an unsigned token, for tests
-with brokers that have no validator. `TokenCache` determines when a new token must be requested.
+`OAuthBearerClient` sends a token and its extensions (KIP-342), `OAuthBearerServer` has it validated by a function of
+`jwt` or of an operator. `unsecured_jws` creates an unsigned token, for tests with brokers that have no validator.
+`TokenCache` determines when a new token must be requested.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from ottla.security.mechanism import SaslError
+from ottla.common.completion import Completion
+from ottla.security.jwt import TokenRejected, ValidToken
+from ottla.security.mechanism import AuthenticationError, Identity, SaslError
 
 NAME: Final = "OAUTHBEARER"
 # A token is replaced after this part of its lifetime, as in Kafka's clients.
@@ -78,13 +81,25 @@ class OAuthBearerClient:
         return self._problem
 
 
-def read_message(token: bytes) -> OAuthToken:
-    """Parse the token and extensions in a client's first message, for a server; raises SaslError."""
+class ClientMessage(NamedTuple):
+    """A client's first message."""
+
+    token: str
+    authorization_id: str
+    extensions: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"ClientMessage(authorization_id={self.authorization_id!r})"
+
+
+def read_message(token: bytes) -> ClientMessage:
+    """Parse a client's first message; raises SaslError."""
     try:
         header, *pairs = token.decode().split("\x01")
     except UnicodeDecodeError:
         raise SaslError("The OAUTHBEARER message is not UTF-8") from None
-    if not _GS2.fullmatch(header) or pairs[-2:] != ["", ""]:
+    gs2 = _GS2.fullmatch(header)
+    if gs2 is None or pairs[-2:] != ["", ""]:
         raise SaslError("The OAUTHBEARER message does not begin or end as RFC 7628 has it")
     found: dict[str, str] = {}
     for pair in pairs[:-2]:
@@ -95,7 +110,64 @@ def read_message(token: bytes) -> OAuthToken:
     match = _AUTH.fullmatch(found.pop("auth", ""))
     if match is None:
         raise SaslError("The OAUTHBEARER message has no bearer token")
-    return OAuthToken(match[1], extensions=found)
+    return ClientMessage(match[1], (gs2[1] or "").replace("=2C", ",").replace("=3D", "="), found)
+
+
+Validate: TypeAlias = Callable[[str], "ValidToken | Completion[ValidToken]"]
+"""Returns the user of a token. It raises TokenRejected, or fails the completion with it."""
+
+
+class OAuthBearerServer:
+    """The broker's side of one exchange."""
+
+    name = NAME
+
+    def __init__(self, validate: Validate, report: Callable[[str], None]) -> None:
+        """`report` receives the reason of a rejection, which the client does not."""
+        self._validate = validate
+        self._report = report
+        self._problem = ""
+        self.identity: Identity | None = None
+
+    def answer(self, token: bytes) -> bytes | Completion[bytes]:
+        """Return the empty answer to a valid token, or a description of the problem, after which the client ends.
+
+        Raises SaslError, or fails the completion with it.
+        """
+        if self._problem:
+            raise AuthenticationError(self._problem)
+        message = read_message(token)
+        try:
+            validated = self._validate(message.token)
+        except TokenRejected as rejection:
+            return self._reject(rejection)
+        if not isinstance(validated, Completion):
+            return self._accept(message, validated)
+
+        def decide(done: Completion[ValidToken]) -> bytes:
+            try:
+                return self._accept(message, done.result())
+            except TokenRejected as rejection:
+                return self._reject(rejection)
+
+        later: Completion[bytes] = Completion()
+        validated.on_done(lambda done: later.complete_with(decide, done))
+        return later
+
+    def _accept(self, message: ClientMessage, valid: ValidToken) -> bytes:
+        if message.authorization_id not in ("", valid.subject):
+            raise AuthenticationError(
+                f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is"
+                f" different from the token's principal name ({valid.subject})"
+            )
+        self.identity = Identity(valid.subject, valid.expires_at_ms)
+        return b""
+
+    def _reject(self, rejection: TokenRejected) -> bytes:
+        self._report(str(rejection))
+        scope = "" if rejection.scope is None else f', "scope":{json.dumps(rejection.scope)}'
+        self._problem = f'{{"status":{json.dumps(rejection.status)}{scope}}}'
+        return self._problem.encode()
 
 
 class TokenCache:

@@ -4,6 +4,7 @@ from ottla.clients.admin.access_model import AclOperation as AclOperation
 from ottla.clients.admin.access_model import AclPermission as AclPermission
 from ottla.clients.admin.access_model import AclResource as AclResource
 from ottla.clients.admin.access_model import AclResourceType as AclResourceType
+from ottla.clients.admin.access_model import DelegationToken as DelegationToken
 from ottla.clients.admin.access_model import PatternType as PatternType
 from ottla.clients.admin.access_model import QuotaEntity as QuotaEntity
 from ottla.clients.admin.access_model import QuotaName as QuotaName

@@ -1,7 +1,8 @@
-"""ACLs, SCRAM credentials and client quotas: the values of the admin client's calls about access."""
+"""ACLs, SCRAM credentials, delegation tokens and client quotas: the values of the admin client's calls about access."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Self
@@ -166,6 +167,40 @@ class ScramDeletion:
 
     user: str
     mechanism: str
+
+
+# -- delegation tokens -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A delegation token (KIP-48); its HMAC is a secret. Times are ms since the epoch.
+
+    A client logs in with the token id as user name and `password` as password, with SCRAM and `tokenauth`:
+    `{"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": token.jaas_config}`.
+    """
+
+    token_id: str
+    hmac: bytes = field(repr=False)
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    """When it expires, unless it is renewed."""
+    max_timestamp_ms: int
+    """When it expires although it is renewed."""
+
+    @property
+    def password(self) -> str:
+        """The password of a log-in: a secret."""
+        return b64encode(self.hmac).decode()
+
+    @property
+    def jaas_config(self) -> str:
+        """The setting `sasl.jaas.config` of clients that log in with the token: a secret."""
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return f'{module} required username="{self.token_id}" password="{self.password}" tokenauth="true";'
 
 
 # -- quotas ----------------------------------------------------------------------------------------------------

@@ -7,41 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
-from ottla.clients.admin import access, configs, groups, share_groups, topics, transactions
+from ottla.clients.admin import access, configs, groups, model, share_groups, tokens, topics, transactions
 from ottla.clients.admin import cluster as cluster_plans
 from ottla.clients.admin.access_model import (
     Acl,
     AclFilter,
+    DelegationToken,
     QuotaEntity,
     ScramCredential,
     ScramDeletion,
     ScramUpsertion,
 )
 from ottla.clients.admin.core import Plan, every, every_of, only, only_of, optional, several
-from ottla.clients.admin.model import (
-    ClusterDescription,
-    ConfigEntry,
-    ConfigResource,
-    Features,
-    GroupDescription,
-    GroupListing,
-    GroupOffset,
-    GroupState,
-    GroupType,
-    LogDirectory,
-    NewTopic,
-    OffsetAt,
-    OffsetSpec,
-    PartitionLag,
-    ProducerDescription,
-    Quorum,
-    Reassignment,
-    ResourceType,
-    ShareGroupOffset,
-    TopicCreated,
-    TopicDescription,
-    TopicListing,
-)
 from ottla.clients.admin.settings import read_settings
 from ottla.clients.admin.shell import Shell
 from ottla.clients.typed_settings import CommonConfig
@@ -107,18 +84,18 @@ class AsyncAdmin:
         config: Mapping[str, object] | None = None,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> TopicCreated:
+    ) -> model.TopicCreated:
         """Create a topic; -1 is the broker's default.
 
         Raises TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig: not
         retriable. With `validate_only` nothing is created.
         """
-        topic = NewTopic(name, partitions, replication_factor, config or {})
+        topic = model.NewTopic(name, partitions, replication_factor, config or {})
         return await self._run(only(topics.create([topic], validate_only)), timeout_s)
 
     async def create_topics(
-        self, new_topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
-    ) -> dict[str, TopicCreated]:
+        self, new_topics: Iterable[model.NewTopic | str], *, validate_only: bool = False, timeout_s: float | None = None
+    ) -> dict[str, model.TopicCreated]:
         """Create topics in one request; a string is a topic with the broker's defaults. Returns results by name."""
         return await self._run(every(topics.create(several("new_topics", new_topics), validate_only)), timeout_s)
 
@@ -132,17 +109,17 @@ class AsyncAdmin:
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_s: float | None = None
-    ) -> list[TopicListing]:
+    ) -> list[model.TopicListing]:
         """List every topic, sorted by name; Kafka's internal topics only with `include_internal`."""
         return await self._run(topics.list_all(include_internal), timeout_s)
 
-    async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> TopicDescription:
+    async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> model.TopicDescription:
         """Return the partitions of a topic with their leaders and replicas. Raises UnknownTopicOrPartition."""
         return await self._run(only_of(topics.describe([name])), timeout_s)
 
     async def describe_topics(
         self, names: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, TopicDescription]:
+    ) -> dict[str, model.TopicDescription]:
         """Return the partitions of each topic with their leaders and replicas."""
         return await self._run(every_of(topics.describe(several("names", names))), timeout_s)
 
@@ -181,7 +158,7 @@ class AsyncAdmin:
 
     async def list_partition_reassignments(
         self, *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, Reassignment]:
+    ) -> dict[TopicPartition, model.Reassignment]:
         """List every partition that is moving."""
         return await self._run(topics.reassignments(), timeout_s)
 
@@ -189,30 +166,30 @@ class AsyncAdmin:
 
     async def describe_config(
         self,
-        resource: ConfigResource,
+        resource: model.ConfigResource,
         *,
         synonyms: bool = False,
         documentation: bool = False,
         timeout_s: float | None = None,
-    ) -> dict[str, ConfigEntry]:
+    ) -> dict[str, model.ConfigEntry]:
         """Return every setting of a topic, broker or group by name."""
         return await self._run(only_of(configs.describe([resource], synonyms, documentation)), timeout_s)
 
     async def describe_configs(
         self,
-        resources: Iterable[ConfigResource],
+        resources: Iterable[model.ConfigResource],
         *,
         synonyms: bool = False,
         documentation: bool = False,
         timeout_s: float | None = None,
-    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    ) -> dict[model.ConfigResource, dict[str, model.ConfigEntry]]:
         """Return every setting of each resource by name; with `synonyms` also all sources of each value."""
         wanted = several("resources", resources)
         return await self._run(every_of(configs.describe(wanted, synonyms, documentation)), timeout_s)
 
     async def alter_config(
         self,
-        resource: ConfigResource,
+        resource: model.ConfigResource,
         changes: Mapping[str, object],
         *,
         validate_only: bool = False,
@@ -226,7 +203,7 @@ class AsyncAdmin:
 
     async def alter_configs(
         self,
-        changes: Mapping[ConfigResource, Mapping[str, object]],
+        changes: Mapping[model.ConfigResource, Mapping[str, object]],
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
@@ -235,8 +212,8 @@ class AsyncAdmin:
         await self._run(every_of(configs.alter(changes, validate_only)), timeout_s)
 
     async def list_config_resources(
-        self, types: Iterable[ResourceType] = (), *, timeout_s: float | None = None
-    ) -> list[ConfigResource]:
+        self, types: Iterable[model.ResourceType] = (), *, timeout_s: float | None = None
+    ) -> list[model.ConfigResource]:
         """List the resources with a configuration, optionally of these types (Kafka 4.1, except for client metrics)."""
         return await self._run(configs.list_resources(several("types", types)), timeout_s)
 
@@ -244,11 +221,11 @@ class AsyncAdmin:
 
     async def list_offsets(
         self,
-        specs: Mapping[TopicPartition, OffsetSpec | int],
+        specs: Mapping[TopicPartition, model.OffsetSpec | int],
         *,
         read_committed: bool = False,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, OffsetAt]:
+    ) -> dict[TopicPartition, model.OffsetAt]:
         """Return an offset of each partition: of an OffsetSpec, or of the first record at or after a timestamp (ms).
 
         The offset is -1 if no such record exists. LATEST is the next offset to be written or, with `read_committed`,
@@ -263,7 +240,7 @@ class AsyncAdmin:
         *,
         require_stable: bool = False,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, GroupOffset]:
+    ) -> dict[TopicPartition, model.GroupOffset]:
         """Return the committed offsets of a group for these or all partitions. Partitions without one are omitted.
 
         With `require_stable`, waits for the end of transactions that commit offsets of these partitions.
@@ -273,12 +250,12 @@ class AsyncAdmin:
 
     async def list_offsets_of_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+    ) -> dict[str, dict[TopicPartition, model.GroupOffset]]:
         """Return all committed offsets of several groups. Brokers before Kafka 3.0 raise UNSUPPORTED_VERSION."""
         return await self._run(every(groups.committed_by_groups(several("group_ids", group_ids))), timeout_s)
 
     async def alter_group_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, GroupOffset | int], *, timeout_s: float | None = None
+        self, group: str, offsets: Mapping[TopicPartition, model.GroupOffset | int], *, timeout_s: float | None = None
     ) -> None:
         """Set the committed offsets of a group. A group with members raises UnknownMember."""
         await self._run(every(groups.alter(group, offsets)), timeout_s)
@@ -291,7 +268,7 @@ class AsyncAdmin:
 
     async def list_share_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, ShareGroupOffset]:
+    ) -> dict[TopicPartition, model.ShareGroupOffset]:
         """Return where a share group starts in these or all partitions. Partitions that it never read are omitted."""
         return await self._run(share_groups.offsets(group, optional("partitions", partitions)), timeout_s)
 
@@ -307,7 +284,9 @@ class AsyncAdmin:
         """Delete the offsets of a share group for topics. Raises NonEmptyGroup for a group with members."""
         await self._run(every(share_groups.forget(group, several("topics", topics))), timeout_s)
 
-    async def group_lag(self, group: str, *, timeout_s: float | None = None) -> dict[TopicPartition, PartitionLag]:
+    async def group_lag(
+        self, group: str, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, model.PartitionLag]:
         """Return the lag of a group in each partition with a committed offset."""
         return await self._run(groups.lag(group), timeout_s)
 
@@ -316,20 +295,20 @@ class AsyncAdmin:
     async def list_groups(
         self,
         *,
-        states: Iterable[GroupState] = (),
-        types: Iterable[GroupType] = (),
+        states: Iterable[model.GroupState] = (),
+        types: Iterable[model.GroupType] = (),
         timeout_s: float | None = None,
-    ) -> list[GroupListing]:
+    ) -> list[model.GroupListing]:
         """List the groups of every broker, sorted by id, optionally only in these states and of these types."""
         return await self._run(groups.list_all(several("states", states), several("types", types)), timeout_s)
 
-    async def describe_group(self, group: str, *, timeout_s: float | None = None) -> GroupDescription:
+    async def describe_group(self, group: str, *, timeout_s: float | None = None) -> model.GroupDescription:
         """Return the state of a group, and its members with their assignments. Raises GroupNotFound."""
         return await self._run(only_of(groups.describe([group])), timeout_s)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, GroupDescription]:
+    ) -> dict[str, model.GroupDescription]:
         """Return the state of each group, and its members with their assignments."""
         return await self._run(every_of(groups.describe(several("group_ids", group_ids))), timeout_s)
 
@@ -356,7 +335,7 @@ class AsyncAdmin:
 
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout_s: float | None = None
-    ) -> ClusterDescription:
+    ) -> model.ClusterDescription:
         """Return the cluster's id, brokers and controller."""
         return await self._run(cluster_plans.describe(include_fenced), timeout_s)
 
@@ -366,12 +345,12 @@ class AsyncAdmin:
         *,
         partitions: Iterable[TopicPartition] | None = None,
         timeout_s: float | None = None,
-    ) -> dict[int, tuple[LogDirectory, ...]]:
+    ) -> dict[int, tuple[model.LogDirectory, ...]]:
         """Return the log directories of these or all brokers (node ids), with the bytes of these or all partitions."""
         wanted = optional("brokers", brokers), optional("partitions", partitions)
         return await self._run(every(cluster_plans.log_directories(*wanted)), timeout_s)
 
-    async def describe_features(self, *, timeout_s: float | None = None) -> Features:
+    async def describe_features(self, *, timeout_s: float | None = None) -> model.Features:
         """Return the finalized features, and those that a broker supports."""
         return await self._run(cluster_plans.features(), timeout_s)
 
@@ -386,13 +365,13 @@ class AsyncAdmin:
         """Set the levels of features; `downgrade` allows lower levels than the current ones, 0 disables a feature."""
         await self._run(every(cluster_plans.alter_features(levels, downgrade, validate_only)), timeout_s)
 
-    async def describe_quorum(self, *, timeout_s: float | None = None) -> Quorum:
+    async def describe_quorum(self, *, timeout_s: float | None = None) -> model.Quorum:
         """Return the leader, voters and observers of the metadata quorum with their log end offsets."""
         return await self._run(cluster_plans.quorum(), timeout_s)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
-    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+    ) -> dict[TopicPartition, tuple[model.ProducerDescription, ...]]:
         """Return the active idempotent producers of each partition, and their open transactions."""
         return await self._run(every(cluster_plans.producers(several("partitions", partitions))), timeout_s)
 
@@ -435,7 +414,7 @@ class AsyncAdmin:
     async def abort_transaction(
         self,
         partition: TopicPartition | tuple[str, int],
-        producer: ProducerDescription,
+        producer: model.ProducerDescription,
         *,
         timeout_s: float | None = None,
     ) -> None:
@@ -470,6 +449,31 @@ class AsyncAdmin:
         """Set or delete SCRAM credentials. Raises PartialFailure by user, ConfigurationError."""
         salts = iter(lambda: secrets.token_bytes(SALT_BYTES), b"")
         await self._run(every_of(access.alter_scram(several("changes", changes), salts)), timeout_s)
+
+    async def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        owner: str | None = None,
+        max_lifetime_ms: int = -1,
+        timeout_s: float | None = None,
+    ) -> DelegationToken:
+        """Create a token for this client, or for another owner ("User:bob"); -1: the broker's maximum lifetime."""
+        return await self._run(only(tokens.create(several("renewers", renewers), owner, max_lifetime_ms)), timeout_s)
+
+    async def renew_delegation_token(self, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
+        """Let a token expire `period_ms` from now (-1: the broker's period); returns the new expiry in ms."""
+        return await self._run(only(tokens.renew(hmac, period_ms)), timeout_s)
+
+    async def expire_delegation_token(self, hmac: bytes, period_ms: int = -1, *, timeout_s: float | None = None) -> int:
+        """Let a token expire `period_ms` from now, or delete it at once (-1); returns the new expiry in ms."""
+        return await self._run(only(tokens.expire(hmac, period_ms)), timeout_s)
+
+    async def describe_delegation_token(
+        self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> list[DelegationToken]:
+        """Return the tokens of these or all owners that this client may see, with their secrets."""
+        return await self._run(only(tokens.describe(optional("owners", owners))), timeout_s)
 
     async def describe_client_quotas(
         self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None
