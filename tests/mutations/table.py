@@ -227,7 +227,7 @@ WIRE = (
     Mutation(
         "overload: new connections above the allowed rate wait",
         "network/admission.py",
-        "        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)\n",
+        "        return min(delay_s, MOST_CREATION_DELAY_S)\n",
         "        return 0.0\n",
         (f"{SERVER}::test_new_connections_are_opened_at_the_allowed_rate",),
     ),

@@ -8,7 +8,7 @@ only it knows: its own log directories.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.broker.config_authorization import check_authorized
@@ -41,6 +41,10 @@ class Resource(Protocol):
     resource_type: int
     resource_name: str
 
+    @property
+    def configs(self) -> Sequence[Config]:
+        """The settings of the resource."""
+
 
 class Alteration(NamedTuple):
     """A request of either kind, and how to handle and answer it."""
@@ -62,7 +66,7 @@ def alter(broker: ConfigPorts, context: RequestContext, alteration: Alteration) 
     # The settings of every broker can be changed on a controller's listener.
     node_id = None if broker.endpoints.is_controller_listener(context.listener) else broker.node_id
     is_direct = node_id is None and not isinstance(context.connection, Client)
-    request.resources, answered = yield from _separate(node_id, alteration)
+    request.resources, answered = yield from _separate(broker, context, alteration, node_id)
     if decides_here(broker, context):
         answered += yield from _take_forbidden(broker, context, alteration)
     try:
@@ -79,7 +83,9 @@ def alter(broker: ConfigPorts, context: RequestContext, alteration: Alteration) 
     return response
 
 
-def _separate(node_id: int | None, alteration: Alteration) -> Slices[tuple[list[Any], list[Any]]]:
+def _separate(
+    broker: ConfigPorts, context: RequestContext, alteration: Alteration, node_id: int | None
+) -> Slices[tuple[list[Any], list[Any]]]:
     """Return (resources for the controller to decide, responses for the others)."""
     times: Counter[tuple[int, str]] = Counter()
     for resource in alteration.request.resources:
@@ -94,6 +100,7 @@ def _separate(node_id: int | None, alteration: Alteration) -> Slices[tuple[list[
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if node_id is not None and resource.resource_type == BROKER and resource.resource_name:
                 check_changes_this_node(node_id, resource.resource_name)
+                _check_certificates(broker, context, resource)
             if alteration.is_done_here(resource, node_id):
                 answers.append(_answer(alteration, resource, None))
             else:
@@ -125,6 +132,17 @@ def _answer(alteration: Alteration, resource: Resource, error: KafkaError | None
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
+
+
+def _check_certificates(broker: ConfigPorts, context: RequestContext, resource: Resource) -> None:
+    """Raise INVALID_REQUEST if the settings would make a listener's key store or trust store unusable.
+
+    Only for a client that may change them: the error says what is in a file of this machine.
+    """
+    if broker.security.certificates:
+        check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)
+        changed = {config.name: config.value for config in resource.configs if config.value is not None}
+        broker.security.certificates.check(changed)
 
 
 def check_directories(config: BrokerConfig, resource: Resource, added: Iterable[Config]) -> None:

@@ -11,9 +11,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from ottla.broker.authentication import SaslDispatch
+from ottla.broker.certificates import Certificates
 from ottla.broker.sasl_mechanisms import prepared, sasl_listener
-from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config import SecurityProtocol
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
-
 
 class Listeners:
     """The sockets: `bind`, then `open_clients` and `open_controllers`; `close` may be called at any time."""
@@ -35,16 +32,16 @@ class Listeners:
         # For each listener one or more sockets: a host may have several addresses.
         self._clients: list[list[socket.socket]] = []
         self._controllers: list[list[socket.socket]] = []
+        self.certificates: Certificates | None = None
+        """The TLS of the listeners, after `bind`."""
 
     def bind(self) -> None:
-        """Bind every listener. Raises ListenError, or KafkaError for a protocol or mechanism that is not supported."""
+        """Bind every listener. Raises ListenError, or KafkaError for a setting of TLS or SASL that is wrong."""
         config = self._config
         for listener in (*config.listeners, *config.controller_listeners):
-            if listener.protocol not in SERVED_PROTOCOLS:
-                problem = f"listener {listener.name} uses {listener.protocol.name}, which is not supported yet"
-                raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
             if listener.protocol.uses_sasl:
                 prepared(config, listener.name)
+        self.certificates = Certificates(config, (*config.listeners, *config.controller_listeners))
         for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
             for listener in listeners:
                 bound.append(bind(listener, config))
@@ -91,7 +88,13 @@ class Listeners:
             dispatch, first_frame_bytes = SaslDispatch(broker, dispatch, settings), settings.max_receive_bytes
         for sock in sockets:
             _log_listening(listener, sock)
-            server.listen(listener.name, sock, dispatch, first_frame_bytes)
+            server.listen(
+                listener.name,
+                sock,
+                dispatch,
+                first_frame_bytes,
+                None if self.certificates is None else self.certificates.of(listener.name),
+            )
 
     def close(self) -> None:
         """Close all bound sockets."""

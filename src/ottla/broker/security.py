@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.acl_view import AclView
+    from ottla.broker.certificates import Certificates
     from ottla.broker.delegation_tokens import DelegationTokens
     from ottla.config import BrokerConfig
     from ottla.metadata.image import MetadataImage
@@ -26,6 +27,8 @@ class Security:
     """Delegation tokens; None without `delegation.token.secret.key`."""
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """Called when the node stops."""
+    certificates: Certificates | None = None
+    """The TLS of the listeners."""
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of a new image."""

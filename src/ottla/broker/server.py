@@ -22,6 +22,7 @@ from functools import cache, cached_property
 
 from ottla import __version__
 from ottla.broker.broker import Broker
+from ottla.broker.certificates import WATCH_MS
 from ottla.broker.composition import create_broker, create_membership
 from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
@@ -141,6 +142,7 @@ class Node:
         metadata = self._metadata.open(node, controllers, self._schedulers, lambda error: self._give_up(str(error)))
         self.broker = create_broker(config, node, metadata, self._logs, self.clock, self._schedulers)
         self.broker.endpoints.controllers = controllers
+        self._watch_certificates()
         if self._metadata.quorum is not None or config.controller_listeners:
             self._membership = create_membership(self.broker, self._give_up)
             # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
@@ -161,6 +163,11 @@ class Node:
             first = self._listeners.advertised_controllers[0]
             return Bootstrap(first.host, first.port)
         return Bootstrap(*self.broker.endpoints.advertised(config.listeners[0].name))
+
+    def _watch_certificates(self) -> None:
+        certificates = self.broker.security.certificates = self._listeners.certificates
+        if certificates is not None and certificates:
+            self._housekeeping.every("certificates", WATCH_MS, certificates.reload)
 
     def _claim(self) -> tuple[LogManager, str]:
         """Lock the directories and bind the listeners. If it raises, it leaves no new files.
@@ -305,6 +312,8 @@ class Node:
         if old is None or old.configs is not new.configs:
             if self.network is not None:
                 self.network.connections.limits = Limits.from_config(broker.settings.current)
+            if broker.security.certificates is not None:
+                broker.security.certificates.follow(broker.settings.current)
             if self._maintenance is not None:
                 self._maintenance.configure(broker.settings.current)
             self._loop.call_soon(self._report_cordoned)

@@ -151,6 +151,11 @@ class BrokerConfig:
         cordoned = self.items("cordoned.log.dirs")
         return [each for each in self.log_dirs if each in cordoned or ALL_DIRECTORIES in cordoned]
 
+    @property
+    def listener_overrides(self) -> Mapping[str, Value]:
+        """The values of `listener.name.<listener>.<setting>`, by their full names."""
+        return self._overrides
+
     def security_protocol(self, listener: str) -> SecurityProtocol:
         """Return the protocol of a listener, also of another node's. Raises KeyError for an unknown name."""
         return self._protocols[listener.upper()]

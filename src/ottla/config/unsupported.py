@@ -7,6 +7,7 @@ from ottla.config import security_rows
 from ottla.config.listener_settings import base_name
 
 _JAVA = "Java classes cannot run here"
+_OPENSSL = "OpenSSL does TLS here, not Java"
 _LOOP = "one event loop does this work"
 
 # Prefixes of names, and the reason.
@@ -64,12 +65,24 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("log.preallocate", "preallocate"), "files grow as they are written"),
     (("server.max.startup.time.",), "a start is not aborted during its recovery"),
 )
+_JAVA_TLS = (
+    "security.providers",
+    "ssl.engine.factory.",
+    "ssl.keymanager.",
+    "ssl.provider",
+    "ssl.secure.random.",
+    "ssl.trustmanager.",
+)
 _SECURITY = frozenset(setting.name for setting in security_rows.ROWS)
 
 
 def reason(name: str) -> str:
     """Return why a setting has no effect here; raises LookupError for a setting without a family."""
     name = base_name(name) or name
+    if name.startswith(_JAVA_TLS):
+        return _OPENSSL
+    if name == "ssl.protocol":
+        return "ssl.enabled.protocols decides"
     if name in _SECURITY:
         return "authentication, encryption and permissions are not supported yet"
     for beginnings, why in _FAMILIES:

@@ -11,11 +11,14 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.network.admission import Admission
 from ottla.network.connection import Connection, Dispatch
 from ottla.network.connections import Connections
+
+if TYPE_CHECKING:
+    from ottla.network.listener_tls import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -25,24 +28,31 @@ PAUSE_S: Final = 1.0
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+class Service(NamedTuple):
+    """The settings of the connections of a listener."""
+
+    listener: str
+    dispatch: Dispatch
+    first_frame_bytes: int | None = None
+    """Limits the size of frames until `Connection.limit_frames` is called."""
+    tls: ListenerTls | None = None
+
+
 class Acceptor:
-    """Accepts connections of `listener` on `sock`, which it owns, from `start` to `close`."""
+    """Accepts connections of `service.listener` on `sock`, which it owns, from `start` to `close`."""
 
     def __init__(
         self,
         connections: Connections[Connection],
         admission: Admission,
-        listener: str,
+        service: Service,
         sock: socket.socket,
-        dispatch: Dispatch,
-        first_frame_bytes: int | None = None,
     ) -> None:
         self._connections = connections
         self._admission = admission
-        self.listener = listener
+        self.listener = service.listener
+        self._service = service
         self._socket = sock
-        self._dispatch = dispatch
-        self._first_frame_bytes = first_frame_bytes
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -89,8 +99,8 @@ class Acceptor:
                 self._resuming = self._loop.call_later(PAUSE_S, self._resume)
                 return
             if self._admission.has_descriptor():
-                connection = Connection(self._connections, self.listener, self._dispatch)
-                connection.limit_frames(self._first_frame_bytes)
+                connection = Connection(self._connections, self.listener, self._service.dispatch)
+                connection.limit_frames(self._service.first_frame_bytes)
                 self._connections.opening.add(connection)
                 task = self._loop.create_task(self._open(connection, accepted))
                 self._opening.add(task)
@@ -102,10 +112,14 @@ class Acceptor:
         accepted.setblocking(False)
         is_open = False
         try:
-            delay_s = self._admission.delay_s()
+            delay_s = self._admission.delay_s(self.listener)
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            tls = self._service.tls
+            if tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                tls.accept(connection, accepted, self._admission.handshakes, self._admission.note_refused)
             is_open = True
         except OSError as error:
             logger.debug("The client disconnected before its connection was open: %s", error)

@@ -10,6 +10,7 @@ from ottla.common.rate_limit import RateLimitedLog
 from ottla.network.connection import Connection
 from ottla.network.connections import Connections
 from ottla.network.descriptors import open_file_limit
+from ottla.network.handshakes import Handshakes
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,10 @@ class Admission:
 
     def __init__(self, connections: Connections[Connection]) -> None:
         self._connections = connections
-        self._next_creation_s = 0.0
+        # By listener; "" stands for all of them.
+        self._next_creation_s: dict[str, float] = {}
+        self.handshakes = Handshakes()
+        self._refusals = RateLimitedLog(logger)
         self._shortages = RateLimitedLog(logger, lines=1, period_s=10.0)
         self.reserved_descriptors: Callable[[int], int] = lambda _limit: 0
         """Returns how many of a limit of open files connections must leave free."""
@@ -47,8 +51,13 @@ class Admission:
         """Log that a connection could not be accepted for lack of descriptors or memory."""
         self._shortages.warning("Connections cannot be accepted for a while: %s", error)
 
-    def delay_s(self) -> float:
-        """How long a new connection must wait before it is opened, so that the rate stays below its limit.
+    def note_refused(self, connection: Connection, problem: str) -> None:
+        """Log that a TLS handshake failed, in Kafka's words; at most a few lines per second."""
+        address = connection.remote_host, connection.remote_port, connection.listener
+        self._refusals.info("Failed authentication with %s:%d on %s (SSL handshake failed): %s", *address, problem)
+
+    def delay_s(self, listener: str) -> float:
+        """How long a new connection must wait before it is opened, so that the rates stay below their limits.
 
         A connection that will be rejected does not wait.
         """
@@ -56,7 +65,13 @@ class Admission:
         if self._connections.count > limits.max_connections:
             return 0.0
         now_s = asyncio.get_running_loop().time()
-        # The connections of one second may come in a burst.
-        earliest_s = max(self._next_creation_s, now_s - 1.0)
-        self._next_creation_s = earliest_s + 1.0 / max(limits.max_connection_creation_rate, 1)
-        return min(self._next_creation_s - now_s, MOST_CREATION_DELAY_S)
+        delay_s = 0.0
+        for name, rate in (
+            ("", limits.max_connection_creation_rate),
+            (listener, limits.of_listener(listener).max_connection_creation_rate),
+        ):
+            # The connections of one second may come in a burst.
+            earliest_s = max(self._next_creation_s.get(name, 0.0), now_s - 1.0)
+            self._next_creation_s[name] = earliest_s + 1.0 / max(rate, 1)
+            delay_s = max(delay_s, self._next_creation_s[name] - now_s)
+        return min(delay_s, MOST_CREATION_DELAY_S)

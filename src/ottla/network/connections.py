@@ -22,6 +22,7 @@ DISCONNECTED = "the client disconnected"
 class Client(MemoryWaiter, Protocol):
     """A connection as `Connections` uses it."""
 
+    listener: str
     remote_host: str
     remote_port: int
 
@@ -53,6 +54,7 @@ class Connections(Generic[C]):
         """True while the server stops: requests in progress are answered, other requests are not handled."""
         self._open: dict[C, None] = {}
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._log = RateLimitedLog(logger)
 
     @property
@@ -83,8 +85,12 @@ class Connections(Generic[C]):
         self.opening.discard(connection)
         self._open[connection] = None
         self._per_ip[host] += 1
+        self._per_listener[connection.listener] += 1
         if len(self._open) > limits.max_connections:
             return f"broker already has the configured maximum of {limits.max_connections} connections"
+        most = limits.of_listener(connection.listener).max_connections
+        if self._per_listener[connection.listener] > most:
+            return f"listener {connection.listener} already has the configured maximum of {most} connections"
         allowed = limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_ip[host] > allowed:
             return f"address already has the configured maximum of {allowed} connections"
@@ -94,6 +100,7 @@ class Connections(Generic[C]):
         """Remove a connection that is lost."""
         if connection in self._open:
             del self._open[connection]
+            self._per_listener[connection.listener] -= 1
             self._per_ip[connection.remote_host] -= 1
             if not self._per_ip[connection.remote_host]:
                 del self._per_ip[connection.remote_host]

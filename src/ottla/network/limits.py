@@ -7,10 +7,22 @@ from types import MappingProxyType
 
 from ottla.common.values import value
 from ottla.config import BrokerConfig
+from ottla.config.listener_settings import prefix_of
 
 _UNLIMITED = 2**31 - 1
 # Kafka has no limit by default. Without a limit, clients that send only the sizes of frames could use all memory.
 DEFAULT_BUFFERED_BYTES = 512 * 1024 * 1024
+
+
+@value
+class ListenerLimits:
+    """The limits of one listener, next to the limits of all listeners."""
+
+    max_connections: int = _UNLIMITED
+    max_connection_creation_rate: int = _UNLIMITED
+
+
+_NO_LIMITS = ListenerLimits()
 
 
 @value
@@ -31,6 +43,12 @@ class Limits:
     """How long a client may leave its responses unread. `from_config` uses the idle time for it, as Kafka does: a
     consumer that processes records for minutes reads nothing meanwhile."""
     backlog: int = 1024
+    listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
+    """By the names of the listeners that have limits of their own."""
+
+    def of_listener(self, listener: str) -> ListenerLimits:
+        """The limits of one listener."""
+        return self.listeners.get(listener, _NO_LIMITS)
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> Limits:
@@ -49,4 +67,18 @@ class Limits:
             slow_reader_ms=idle_ms if idle_ms > 0 else cls().slow_reader_ms,
             # Kafka's default of 50 is too small here: while the only event loop is busy, more connections may arrive.
             backlog=config.int("socket.listen.backlog.size") if configured_backlog else cls().backlog,
+            listeners=_listener_limits(config),
         )
+
+
+def _listener_limits(config: BrokerConfig) -> Mapping[str, ListenerLimits]:
+    limits: dict[str, ListenerLimits] = {}
+    for listener in (*config.listeners, *config.controller_listeners):
+        # Not from `for_listener`: the limit of all listeners is not the default of each.
+        found = [
+            config.listener_overrides.get(f"{prefix_of(listener.name)}{name}")
+            for name in ("max.connections", "max.connection.creation.rate")
+        ]
+        if any(each is not None for each in found):
+            limits[listener.name] = ListenerLimits(*(each if isinstance(each, int) else _UNLIMITED for each in found))
+    return limits

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import TYPE_CHECKING
 
-from ottla.network.acceptor import Acceptor
+from ottla.network.acceptor import Acceptor, Service
 from ottla.network.admission import Admission
 from ottla.network.connection import Connection, Dispatch
 from ottla.network.connections import Connections
 from ottla.network.limits import Limits
+
+if TYPE_CHECKING:
+    from ottla.network.listener_tls import ListenerTls
 
 
 class Server:
@@ -30,13 +34,14 @@ class Server:
         sock: socket.socket,
         dispatch: Dispatch | None = None,
         first_frame_bytes: int | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         """Accept connections of `listener` on a bound socket; `dispatch` handles their requests if it is given.
 
         `first_frame_bytes` limits the size of frames until `Connection.limit_frames` is called.
         """
-        handle = dispatch or self.dispatch
-        acceptor = Acceptor(self.connections, self.admission, listener, sock, handle, first_frame_bytes)
+        service = Service(listener, dispatch or self.dispatch, first_frame_bytes, tls)
+        acceptor = Acceptor(self.connections, self.admission, service, sock)
         self._acceptors.append(acceptor)
         acceptor.start(self.connections.limits.backlog)
         if self._sweeper is None:

@@ -1,7 +1,8 @@
 """The ssl settings of a client or node as an ssl.SSLContext, checked before the first connection.
 
-Files are PEM. An unreadable file, a key without its certificate or another format is a SecuritySettingError with the
-setting and the remedy. For Java's key stores the message contains the command that converts them.
+Files are PEM, or PKCS12 if the package `cryptography` is installed. An unreadable file, a key without its certificate
+or another format is a SecuritySettingError with the setting and the remedy. For Java's key stores the message contains
+the command that converts them.
 
 `options` has the client settings by their Python names (see `clients.options.SECURITY_OPTIONS`).
 """
@@ -50,13 +51,19 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
 def trust(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     """Load the configured certificate authorities, by default the system's. Raises SecuritySettingError."""
     location, text = options["ssl_truststore_location"], options["ssl_truststore_certificates"]
-    _check_kind("truststore", location, options["ssl_truststore_type"])
-    if options["ssl_truststore_password"] is not None:
+    password = options["ssl_truststore_password"]
+    kind = _kind("truststore", location, options["ssl_truststore_type"])
+    if location and text:
+        raise SecuritySettingError("ssl.truststore.location and ssl.truststore.certificates are both set: choose one")
+    if kind == "PKCS12":
+        where = f"ssl.truststore.location {location!r}"
+        certificates = "".join(_read_pkcs12("truststore", str(location), password)[1])
+        _load_authorities(context, where, cadata=certificates)
+        return
+    if password is not None:
         raise SecuritySettingError(
             f"ssl.truststore.password is set, but PEM has none. {_conversion('truststore', location)}"
         )
-    if location and text:
-        raise SecuritySettingError("ssl.truststore.location and ssl.truststore.certificates are both set: choose one")
     if text:
         _load_authorities(context, "ssl.truststore.certificates", cadata=_normal_pem(text))
     elif location and Path(location).is_dir():
@@ -79,8 +86,8 @@ def identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     """Load the own key and certificates, if they are set. Raises SecuritySettingError."""
     store, chain, key = (options[f"ssl_keystore_{name}"] for name in ("location", "certificate_chain", "key"))
     chain_file, key_file = options["ssl_certificate_location"], options["ssl_key_location"]
-    _check_kind("keystore", store, options["ssl_keystore_type"])
-    if options["ssl_keystore_password"] is not None:
+    kind = _kind("keystore", store, options["ssl_keystore_type"])
+    if kind != "PKCS12" and options["ssl_keystore_password"] is not None:
         raise SecuritySettingError(
             "ssl.keystore.password is set, but PEM has only ssl.key.password, for the key. "
             + _conversion("keystore", store)
@@ -104,6 +111,11 @@ def identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     for name, path in (*ways.items(), ("ssl.key.location", key_file)):
         if path and name.endswith("location"):
             _check_readable(name, path)
+    if kind == "PKCS12":
+        store_key, certificates = _read_pkcs12("keystore", str(store), options["ssl_keystore_password"])
+        if store_key is None:
+            raise SecuritySettingError(f"ssl.keystore.location {store!r} holds no private key")
+        chain, key, password = "".join(certificates), store_key, None
     with contextlib.ExitStack() as files:
         cert_path = files.enter_context(_as_file(chain)) if chain else (store or chain_file)
         key_path = files.enter_context(_as_file(key)) if key else key_file
@@ -136,7 +148,14 @@ def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, 
 
 @contextlib.contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Write a temporary file that only this user can read: OpenSSL accepts only files."""
+    """Return the path of a file with this text, which OpenSSL needs; in memory where the system can do that."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(_normal_pem(pem))
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:
@@ -144,6 +163,34 @@ def _as_file(pem: str) -> Iterator[str]:
         yield path
     finally:
         Path(path).unlink()
+
+
+def _read_pkcs12(store: str, path: str, password: str | None) -> tuple[str | None, list[str]]:
+    """Return (private key, certificates) of a file as PEM; the certificate of the key is first."""
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - optional
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
+    except ImportError as error:
+        raise SecuritySettingError(
+            f"ssl.{store}.location {path!r} is PKCS12, which needs the package cryptography: pip install "
+            f"'ottla[security]', or convert it. {_conversion(store, path, 'PKCS12')}"
+        ) from error
+    try:
+        found = pkcs12.load_pkcs12(Path(path).read_bytes(), None if password is None else password.encode())
+    except ValueError as error:
+        raise SecuritySettingError(
+            f"ssl.{store}.location {path!r} cannot be read as PKCS12: ssl.{store}.password does not open it, or the "
+            "file is damaged"
+        ) from error
+    first = [] if found.cert is None else [found.cert]
+    certificates = [
+        each.certificate.public_bytes(serialization.Encoding.PEM).decode() for each in (*first, *found.additional_certs)
+    ]
+    if found.key is None:
+        return None, certificates
+    plain = serialization.NoEncryption()
+    key = found.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    return key.decode(), certificates
 
 
 def _normal_pem(text: str) -> str:
@@ -170,22 +217,22 @@ def _check_readable(name: str, path: str) -> None:
         raise SecuritySettingError(f"{name} {path!r} cannot be read: {error.strerror}") from error
 
 
-def _check_kind(store: str, location: str | None, kind: str) -> None:
-    """Reject files that are not PEM, by their names or first bytes."""
+def _kind(store: str, location: str | None, kind: str) -> str:
+    """Return PEM or PKCS12, from the first bytes of the file or from the setting. Raises SecuritySettingError."""
     name = kind.upper()
     if name not in _STORES:
-        raise SecuritySettingError(f"ssl.{store}.type is {kind!r}; it must be PEM")
-    if location and name == "PEM" and Path(location).is_file():
+        raise SecuritySettingError(f"ssl.{store}.type is {kind!r}; it must be PEM or PKCS12")
+    if location and Path(location).is_file():
         _check_readable(f"ssl.{store}.location", location)
         with Path(location).open("rb") as file:
             start = file.read(4)
-        if start in _JKS:
-            name = "JKS"
-        elif start[:1] == b"\x30":
-            name = "PKCS12"
-    if name != "PEM":
+        name = "JKS" if start in _JKS else "PKCS12" if start[:1] == b"\x30" else "PEM"
+    elif location:
+        name = "PEM"  # A directory of authorities, or a file whose absence is reported with its path.
+    if name == "JKS" or (name == "PKCS12" and not location):
         where = f"ssl.{store}.location {location!r}" if location else f"ssl.{store}.type"
         raise SecuritySettingError(f"{where} is {name}; Ottla reads PEM. {_conversion(store, location, name)}")
+    return name
 
 
 def _conversion(store: str, location: str | None, kind: str = "JKS") -> str:

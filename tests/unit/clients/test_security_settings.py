@@ -6,6 +6,7 @@ import asyncio
 import http.server
 import ssl
 import subprocess
+import sys
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -134,7 +135,8 @@ WRONG: list[tuple[dict[str, str], str]] = [
         r"keytool -list -rfc -keystore \S+one.jks > ",
     ),
     ({"security.protocol": "SSL", "ssl.keystore.location": "{one.jks}"}, r"-importkeystore .* && openssl pkcs12 -in"),
-    ({"security.protocol": "SSL", "ssl.keystore.location": "{one.p12}"}, r"openssl pkcs12 -in \S+one.p12 -nodes -out"),
+    ({"security.protocol": "SSL", "ssl.keystore.location": "{one.p12}"}, "ssl.keystore.password does not open it"),
+    ({"security.protocol": "SSL", "ssl.keystore.type": "PKCS12"}, "ssl.keystore.type is PKCS12"),
     ({"security.protocol": "SSL", "ssl.truststore.type": "JKS"}, "ssl.truststore.type is JKS"),
     ({"security.protocol": "SSL", "ssl.truststore.password": "hush"}, "PEM has none"),
     ({"security.protocol": "SSL", "ssl.ca.location": "{text.pem}"}, "holds no PEM certificates"),
@@ -162,6 +164,19 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"security.protocol": "SSL", "ssl.context": "yes"}, "must be an ssl.SSLContext"),
     ({"ssl.ca.locaton": "x"}, "did you mean 'ssl.truststore.location'|did you mean 'ssl.ca.location'"),
 ]
+
+
+def test_pkcs12_is_read_with_its_password(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = {"ssl.keystore.location": str(files / "one.p12"), "ssl.keystore.password": "x"}
+    trusted = {"ssl.truststore.location": str(files / "one.p12"), "ssl.truststore.password": "x"}
+    tls = security(**{"security.protocol": "SSL"}, **store, **trusted).tls
+    assert tls is not None
+    assert len(tls.get_ca_certs()) == 1
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
+    with pytest.raises(
+        ConfigurationError, match=r"pip install 'ottla\[security\]', or convert it.* openssl pkcs12 -in"
+    ):
+        security(**{"security.protocol": "SSL"}, **store)
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
