@@ -47,9 +47,11 @@ NOT_REQUESTED = -(2**31)
 class Asking(Connection):
     """A connection that sends and receives whole messages."""
 
+    client_id = "detail"
+
     def send_message(self, message: Message, version: int) -> Any:
         """Send `message` and return its response."""
-        self.send(b"".join(encode_request(message, version, 7, "detail")))
+        self.send(b"".join(encode_request(message, version, 7, self.client_id)))
         answer = self.receive()
         correlation_id, position = decode_response_header(answer, message.API_KEY, version)
         assert correlation_id == 7

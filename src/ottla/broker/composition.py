@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker import late
 from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers
 from ottla.broker.controller_client import ControllerClient
+from ottla.broker.quotas import Quotas
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.security import Security, create_authorization
 from ottla.cluster.control.connections import BrokerConnections
@@ -52,9 +53,9 @@ def create_broker(
     in_thread = schedulers.flush_threads.run
     ports = PartitionsPorts(node_id, logs, clock, settings.topic_values, in_thread)
     partitions = Partitions(ports, schedulers.worker.later)
-    quotas = ReplicationQuotas(config, lambda: settings.current, clock)
+    replication_quotas = ReplicationQuotas(config, lambda: settings.current, clock)
     image = lambda: metadata.image  # noqa: E731
-    moves = MovePorts(node_id, logs, partitions, call_later, in_thread, image, quotas.moves)
+    moves = MovePorts(node_id, logs, partitions, call_later, in_thread, image, replication_quotas.moves)
     channels = [
         ControllerChannel(
             metadata, clock, call_later, NodeChannels(f"broker-{node_id}{purpose}", options=settings.peers.controllers)
@@ -85,14 +86,18 @@ def create_broker(
         logs=logs,
         partitions=partitions,
         directory_moves=DirectoryMoves(moves),
-        replication_quotas=quotas,
+        replication_quotas=replication_quotas,
         coordinators=coordinators,
         controller=controller,
         connections=ConnectionsOfBrokers(BrokerConnections(), ClosedFirst()),
         caches=Caches(
             FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
         ),
-        security=Security(*create_authorization(config), tokens=_tokens(config, metadata, clock)),
+        security=Security(
+            *create_authorization(config),
+            tokens=_tokens(config, metadata, clock),
+            quotas=Quotas.from_config(config, clock),
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from ottla.broker.authorization_guard import guarded
 from ottla.broker.context import RequestContext
 from ottla.broker.envelope import FORWARDABLE, FORWARDED, Client
 from ottla.broker.forwarding import handled_by_controller
+from ottla.broker.request_usage import EXEMPT, RequestUsage
 from ottla.broker.served import ANSWERED, CONTROLLER_ANSWERED, HANDLERS, api_rows
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -66,6 +67,7 @@ class Dispatcher:
         self._worker = broker.schedulers.worker
         self._served = served
         self._monotonic_ms = broker.clock.monotonic_ms
+        self._quotas = broker.security.quotas
         # By API key and version; loaded at the first request.
         self._apis: dict[tuple[int, ...], _Api] = {}
 
@@ -86,6 +88,11 @@ class Dispatcher:
             api = self._apis[header[:2]] = _load(self._served, self._handlers, key, version)
         decode, most, handle = api
         context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
+        usage = None
+        if self._quotas.is_active and key not in EXEMPT:
+            usage = RequestUsage(self._broker, context, len(frame), handle)
+            handle = usage.handle
+            api = decode, most, handle
         is_large = len(frame) > LARGE_FRAME_BYTES
         if is_large:
             handled = self._handle_large(context, api, frame, position)
@@ -94,6 +101,8 @@ class Dispatcher:
         answer: Handled = handled  # type: ignore[assignment]  # a generator is replaced below
         if isinstance(handled, GeneratorType):
             answer = self._worker.run(handled, connection, is_large=is_large)
+        if usage is not None:
+            return usage.respond(header, answer)
         if not isinstance(answer, Completion):
             return None if answer is None else frames.encode_response(header, answer)
         if answer.done:

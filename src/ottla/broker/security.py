@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.broker.quotas import Quotas
+
 if TYPE_CHECKING:
     from ottla.broker.acl_view import AclView
     from ottla.broker.certificates import Certificates
@@ -29,9 +31,13 @@ class Security:
     """Called when the node stops."""
     certificates: Certificates | None = None
     """The TLS of the listeners."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """Limits of users, client ids and IP addresses."""
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of a new image."""
+        if old is None or old.client_quotas is not new.client_quotas:
+            self.quotas.publish(new)
         if self.acl_view is not None and (old is None or old.acls is not new.acls):
             self.acl_view.publish({} if old is None else old.acls, new.acls)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ottla.common.slices import Slices, finish
 from ottla.controller import brokers, features, late, leaders
 from ottla.controller.rules import ConfigRules
-from ottla.controller.state import ControllerSettings, Outcome, RandomSource, State
+from ottla.controller.state import ControllerSettings, Outcome, Permit, RandomSource, State, unlimited
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.protocol.message import Message
@@ -130,19 +130,23 @@ class Controller:
 
     # -- topics ------------------------------------------------------------------------------------------------
 
-    def create_topics(self, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
+    def create_topics(
+        self, request: CreateTopicsRequest, permit: Permit = unlimited
+    ) -> Slices[Outcome[CreateTopicsResponse]]:
         """Create topics: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR and others each."""
-        return late.topics.create_topics(self._state, request)
+        return late.topics.create_topics(self._state, request, permit)
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
+    def create_partitions(
+        self, request: CreatePartitionsRequest, permit: Permit = unlimited
+    ) -> Slices[Outcome[CreatePartitionsResponse]]:
         """Add partitions to topics."""
-        return late.topics.create_partitions(self._state, request)
+        return late.topics.create_partitions(self._state, request, permit)
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, api_version: int = 6
+        self, request: DeleteTopicsRequest, api_version: int = 6, permit: Permit = unlimited
     ) -> Slices[Outcome[DeleteTopicsResponse]]:
         """Delete topics by name or id."""
-        return late.topics.delete_topics(self._state, request, api_version)
+        return late.topics.delete_topics(self._state, request, api_version, permit)
 
     # -- settings ----------------------------------------------------------------------------------------------
 

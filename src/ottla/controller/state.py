@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
-from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid, uuid_to_text
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from ottla.security.delegation_token import SecretKey, TokensByHmac
 
 R = TypeVar("R")
+
+Permit: TypeAlias = Callable[[int], None]
+"""Called before partitions are created or deleted, with their number; raises THROTTLING_QUOTA_EXCEEDED."""
+
+
+def unlimited(_partitions: int) -> None:
+    """Permit any number of partitions."""
+
 
 SECRET_KEY = "delegation.token.secret.key"  # noqa: S105 - the name of the setting
 # Kafka's limits for one request to the controller.

@@ -14,6 +14,7 @@ from ottla.controller.placement import place
 from ottla.controller.state import (
     MAX_PARTITIONS_PER_REQUEST,
     Outcome,
+    Permit,
     State,
     check_assignment,
     check_size,
@@ -43,7 +44,7 @@ from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTo
 DEFAULT = -1
 
 
-def create_topics(state: State, request: CreateTopicsRequest) -> Slices[Outcome[CreateTopicsResponse]]:
+def create_topics(state: State, request: CreateTopicsRequest, permit: Permit) -> Slices[Outcome[CreateTopicsResponse]]:
     """Create topics; each has its own error, but a request that is too large fails as a whole."""
     count = yield from _count_names(request.topics)
     duplicates = dict.fromkeys(name for name, times in count.items() if times > 1)
@@ -60,7 +61,7 @@ def create_topics(state: State, request: CreateTopicsRequest) -> Slices[Outcome[
             continue
         yield
         try:
-            new, result = _create(state, topic, collisions, described)
+            new, result = _create(state, topic, collisions, described, permit)
         except KafkaError as error:
             results.append(_failed(topic.name, error.code, error.message))
             continue
@@ -101,7 +102,7 @@ _Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicCon
 
 
 def _create(
-    state: State, topic: CreatableTopic, collisions: dict[str, str], described: _Described
+    state: State, topic: CreatableTopic, collisions: dict[str, str], described: _Described, permit: Permit
 ) -> tuple[list[Message], CreatableTopicResult]:
     _check_name(state, topic.name, collisions)
     settings = _topic_settings(state, topic)
@@ -109,6 +110,7 @@ def _create(
     replication_factor = len(partitions[0].replicas)
     if state.settings.topic_policy is not None:
         state.settings.topic_policy(topic.name, len(partitions), replication_factor, settings)
+    permit(len(partitions))
     topic_id = new_topic_id(state)
     records: list[Message] = [m.TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
@@ -252,7 +254,9 @@ def new_topic_id(state: State) -> bytes:
             return topic_id
 
 
-def create_partitions(state: State, request: CreatePartitionsRequest) -> Slices[Outcome[CreatePartitionsResponse]]:
+def create_partitions(
+    state: State, request: CreatePartitionsRequest, permit: Permit
+) -> Slices[Outcome[CreatePartitionsResponse]]:
     """Add partitions to topics that exist; each topic has its own error."""
     count = yield from _count_names(request.topics)
     records: list[Message] = []
@@ -265,7 +269,7 @@ def create_partitions(state: State, request: CreatePartitionsRequest) -> Slices[
         try:
             if count[topic.name] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            new = _grow(state, topic)
+            new = _grow(state, topic, permit)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
@@ -274,7 +278,7 @@ def create_partitions(state: State, request: CreatePartitionsRequest) -> Slices[
     return Outcome([] if request.validate_only else records, CreatePartitionsResponse(results=list(results.values())))
 
 
-def _grow(state: State, request: CreatePartitionsTopic) -> list[Message]:
+def _grow(state: State, request: CreatePartitionsTopic, permit: Permit) -> list[Message]:
     topic = state.topic(request.name)
     present = len(topic.partitions)
     if request.count == present:
@@ -292,6 +296,7 @@ def _grow(state: State, request: CreatePartitionsTopic) -> list[Message]:
             "assignment(s) were specified.",
         )
     check_size(range(additional))
+    permit(additional)
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         added = _place(state, additional, replication_factor)
@@ -304,7 +309,7 @@ def _grow(state: State, request: CreatePartitionsTopic) -> list[Message]:
 
 
 def delete_topics(
-    state: State, request: DeleteTopicsRequest, api_version: int
+    state: State, request: DeleteTopicsRequest, api_version: int, permit: Permit
 ) -> Slices[Outcome[DeleteTopicsResponse]]:
     """Delete topics by name or, from version 6 on, by id; each has its own error."""
     asked: Counter[tuple[str | None, bytes]] = Counter((name, ZERO_UUID) for name in request.topic_names)
@@ -330,6 +335,7 @@ def delete_topics(
             result.name, result.topic_id = topic.name, topic.topic_id
             if name in twice:
                 refuse(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+            permit(len(topic.partitions))
             removals.append(m.RemoveTopicRecord(topic_id=topic.topic_id))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message

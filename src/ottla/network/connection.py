@@ -7,7 +7,8 @@ beyond `READ_AHEAD_BYTES` in the client's. The contract with `dispatch(connectio
 - it returns the buffers of the response, None for no response (acks=0), or a `Completion` of either;
 - KafkaError and DecodeError close the connection with one log line, any other exception also with its traceback.
 
-A client above a quota is muted: its response is sent at once, its next request is handled later (`respond_and_pause`).
+A client above a quota is muted by a `MutingResponse`: it is sent at once, the next request is handled later (KIP-219).
+Only a `Completion` may have such a result.
 
 Responses to all frames of one read go out in one write, in the order of the requests.
 """
@@ -36,6 +37,16 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 # Collected responses above this size are written before further frames are handled.
 COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
+
+
+class MutingResponse(list[Buffer]):
+    """The buffers of a response, none for acks=0, and how long the connection is muted after it."""
+
+    __slots__ = ("pause_s",)
+
+    def __init__(self, response: Frames, pause_s: float) -> None:
+        super().__init__(response or ())
+        self.pause_s = pause_s
 
 
 class Pause(Completion[Frames]):
@@ -278,24 +289,12 @@ class Connection(asyncio.BufferedProtocol):
             self._write(response)
         if self._shared.draining:
             self.close()
+        elif isinstance(response, MutingResponse):
+            self._pending = Pause(response.pause_s)
+            self._pending.on_done(self._respond)
         elif self._reader.has_bytes or self._reading_paused:
             # In the next iteration, because this may be the stack of another client's request.
             asyncio.get_running_loop().call_soon(self._go_on)
-
-    def respond_and_pause(self, response: Frames, pause_s: float) -> None:
-        """Send the response of the request in progress, and handle the next request after `pause_s`. KIP-219.
-
-        The request's completion must never be completed. Not to be called by `dispatch` itself, because responses to
-        earlier requests may not be sent yet.
-        """
-        if self.closed:
-            return
-        pause = self._pending = Pause(pause_s)
-        pause.on_done(self._respond)
-        if response is not None:
-            self._write(response)
-        if self._shared.draining:
-            self.close()
 
     def _go_on(self) -> None:
         """Handle the frames that had to wait, and resume reading if no frame is left."""

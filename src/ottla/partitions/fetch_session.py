@@ -19,6 +19,7 @@ from ottla.common.ids import Uuid
 if TYPE_CHECKING:
     from ottla.partitions.partition import Partition
     from ottla.partitions.replication.followed import FollowedPartition
+    from ottla.protocol.messages.fetch import FetchResponse
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -172,6 +173,16 @@ class FetchSession:
                 state.is_repositioned = True
                 self.dirty[key] = state
         self.replica_id, self.replica_epoch = replica_id, replica_epoch
+
+    def not_sent(self, response: FetchResponse) -> None:
+        """Note that the client did not get a response: the next one reports its partitions again."""
+        for topic in response.responses:
+            name = topic.topic_id if self.uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                state = self.partitions.get((name, partition.partition_index))
+                if state is not None:
+                    state.high_watermark = NOT_REPORTED
+                    self.dirty[state.key] = state
 
     def check_open(self) -> None:
         """Raise FETCH_SESSION_ID_NOT_FOUND if the session was evicted."""

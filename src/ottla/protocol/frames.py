@@ -87,6 +87,11 @@ class Encoded:
     def __len__(self) -> int:
         return len(self._body)
 
+    @property
+    def body(self) -> bytes:
+        """The response without a header."""
+        return bytes(self._body)
+
     def encode_frame(self, version: int, correlation_id: int) -> list[Buffer]:  # noqa: ARG002 - the bytes have a version
         """A whole frame, like `Message.encode_frame`."""
         return frame_response([self._body], correlation_id, tagged_head=self._tagged_head)

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from ottla.common.completion import Completion
-from ottla.network.connection import Connection, Frames, Pause
+from ottla.network.connection import Connection, Frames, MutingResponse, Pause
 from ottla.network.frame_reader import READ_AHEAD_BYTES
 from ottla.network.limits import Limits
 
@@ -27,9 +27,10 @@ class Muting:
         self.handled.append(payload)
         if payload != b"slow":
             return [framed(payload)]
-        loop = asyncio.get_running_loop()
-        loop.call_soon(partial(connection.respond_and_pause, [framed(payload)], self.pause_s))
-        return Completion()
+        response: Completion[Frames] = Completion()
+        muting = MutingResponse([framed(payload)], self.pause_s)
+        asyncio.get_running_loop().call_soon(response.complete, muting)
+        return response
 
 
 def test_muted_client_gets_its_response_at_once_and_the_next_one_after_the_pause(run: Run) -> None:

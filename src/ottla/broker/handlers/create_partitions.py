@@ -1,7 +1,4 @@
-"""CreatePartitions (37), versions 0-3: add partitions to topics. KIP-195.
-
-Not implemented: controller mutation quotas (KIP-599).
-"""
+"""CreatePartitions (37), versions 0-3: add partitions to topics. KIP-195, KIP-599 (quotas, strict since version 3)."""
 
 from __future__ import annotations
 
@@ -21,6 +18,8 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import AdminPorts
 
+STRICT_SINCE_VERSION = 3
+
 
 def handle(
     broker: AdminPorts, context: RequestContext, request: CreatePartitionsRequest
@@ -29,9 +28,10 @@ def handle(
     answers: list[CreatePartitionsTopicResult] = []
     if broker.security.authorizer is not None:
         answers = yield from _take_forbidden(broker, context, request)
+    permits = broker.security.quotas.permits(context, STRICT_SINCE_VERSION)
     try:
         response: CreatePartitionsResponse = yield from result_of(
-            broker.metadata.submit(lambda controller: controller.create_partitions(request))
+            broker.metadata.submit(lambda controller: controller.create_partitions(request, permits.take))
         )
     except KafkaError as error:
         results = []
@@ -41,6 +41,7 @@ def handle(
             )
             yield
         return CreatePartitionsResponse(results=results + answers)
+    response.throttle_time_ms = permits.throttle_time_ms
     response.results += answers
     return response
 

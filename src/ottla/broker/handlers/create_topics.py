@@ -1,8 +1,7 @@
 """CreateTopics (19), versions 2-7: one error per topic; the response is sent when the topics are durable and their
 logs are open.
 
-KIP-4, KIP-464 (defaults by -1), KIP-525 (configs in the response). Not implemented: controller mutation quotas
-(KIP-599).
+KIP-4, KIP-464 (defaults by -1), KIP-525 (configs in the response), KIP-599 (quotas, strict from version 6 on).
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import ControllerPorts
 
+STRICT_SINCE_VERSION = 6
+
 
 def handle(
     broker: ControllerPorts, context: RequestContext, request: CreateTopicsRequest
@@ -30,8 +31,10 @@ def handle(
     shown: set[str] | None = None
     if broker.security.authorizer is not None:
         answers, shown = yield from _take_forbidden(broker, context, request)
+    permits = broker.security.quotas.permits(context, STRICT_SINCE_VERSION)
     try:
-        response = yield from result_of(broker.metadata.submit(lambda controller: controller.create_topics(request)))
+        created = broker.metadata.submit(lambda controller: controller.create_topics(request, permits.take))
+        response = yield from result_of(created)
     except KafkaError as error:
         results: dict[str, CreatableTopicResult] = {}
         for topic in request.topics:
@@ -42,6 +45,7 @@ def handle(
     if shown is not None:
         yield from _hide_settings(response, shown)
     response.topics += answers
+    response.throttle_time_ms = permits.throttle_time_ms
     log_results(
         broker.node_id,
         "CreateTopics",

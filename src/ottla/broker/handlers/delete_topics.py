@@ -1,6 +1,6 @@
 """DeleteTopics (20), versions 1-6: by name, from version 6 on by name or id. KIP-516.
 
-Rejected if `delete.topic.enable=false`. Not implemented: controller mutation quotas (KIP-599).
+KIP-599 (quotas, strict from version 5 on). Rejected if `delete.topic.enable=false`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import ControllerPorts
 
+STRICT_SINCE_VERSION = 5
+
 
 def handle(
     broker: ControllerPorts, context: RequestContext, request: DeleteTopicsRequest
@@ -29,8 +31,9 @@ def handle(
     answers: list[DeletableTopicResult] = []
     if broker.security.authorizer is not None:
         answers = yield from _take_forbidden(broker, context, request)
+    permits = broker.security.quotas.permits(context, STRICT_SINCE_VERSION)
     try:
-        deleted = broker.metadata.submit(lambda controller: controller.delete_topics(request, version))
+        deleted = broker.metadata.submit(lambda controller: controller.delete_topics(request, version, permits.take))
         response = yield from result_of(deleted)
     except KafkaError as error:
         asked = chain(
@@ -45,6 +48,7 @@ def handle(
             yield
         return DeleteTopicsResponse(responses=refused + answers)
     response.responses += answers
+    response.throttle_time_ms = permits.throttle_time_ms
     results = (
         (topic.name or uuid_to_text(topic.topic_id), topic.error_code, topic.error_message)
         for topic in response.responses

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.common.rate import SampledRate
 from ottla.metadata.image import TOPIC
-from ottla.replication.rate import ByteRate, throttles
+from ottla.replication.throttled_replicas import throttles
 
 if TYPE_CHECKING:
     from ottla.common.clock import Clock
@@ -23,13 +24,14 @@ _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replic
 
 
 class ReplicationQuota:
-    """The limit of one kind of traffic."""
+    """The limit of one kind of traffic, whose rate has `samples` of `sample_ms`."""
 
-    __slots__ = ("_clock", "_limit", "_rate", "topics")
+    __slots__ = ("_clock", "_limit", "_rate", "_sample_ms", "topics")
 
-    def __init__(self, rate: ByteRate, clock: Clock, limit: Callable[[], int]) -> None:
+    def __init__(self, samples: int, sample_ms: int, clock: Clock, limit: Callable[[], int]) -> None:
         """`limit` returns the present limit, in bytes per second."""
-        self._rate = rate
+        self._rate = SampledRate(samples, sample_ms)
+        self._sample_ms = sample_ms
         self._clock = clock
         self._limit = limit
         self.topics: dict[str, frozenset[int] | None] = {}
@@ -47,8 +49,8 @@ class ReplicationQuota:
         self._rate.record(size, self._clock.monotonic_ms())
 
     def wait_ms(self) -> int:
-        """How long the traffic has to stop; 0 if not at all."""
-        return self._rate.wait_ms(self._limit(), self._clock.monotonic_ms())
+        """How long the traffic has to stop; 0 if not at all. At most one sample: the limit may change meanwhile."""
+        return min(self._rate.wait_ms(self._limit(), self._clock.monotonic_ms()), self._sample_ms)
 
 
 class ReplicationQuotas:
@@ -60,15 +62,16 @@ class ReplicationQuotas:
         samples = static.int("replication.quota.window.num")
         sample_ms = static.int("replication.quota.window.size.seconds") * 1000
         self.leader = ReplicationQuota(
-            ByteRate(samples, sample_ms), clock, lambda: present().int("leader.replication.throttled.rate")
+            samples, sample_ms, clock, lambda: present().int("leader.replication.throttled.rate")
         )
         self.follower = ReplicationQuota(
-            ByteRate(samples, sample_ms), clock, lambda: present().int("follower.replication.throttled.rate")
+            samples, sample_ms, clock, lambda: present().int("follower.replication.throttled.rate")
         )
         between = static.int("alter.log.dirs.replication.quota.window.num")
         between_ms = static.int("alter.log.dirs.replication.quota.window.size.seconds") * 1000
         self.moves = ReplicationQuota(
-            ByteRate(between, between_ms),
+            between,
+            between_ms,
             clock,
             lambda: present().int("replica.alter.log.dirs.io.max.bytes.per.second"),
         )
