@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WATCH_MS: Final = 5_000
-"""Interval at which the files are checked for changes."""
 _CLIENT_AUTH: Final = "ssl.client.auth"
 
 
@@ -43,10 +41,6 @@ class Certificates:
             except SecuritySettingError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
             self._listeners[name].principal_of = principal
-
-    def __bool__(self) -> bool:
-        """Whether a listener uses TLS."""
-        return bool(self._listeners)
 
     def of(self, listener: str) -> ListenerTls | None:
         """The TLS of a listener; None without TLS."""

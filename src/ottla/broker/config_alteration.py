@@ -139,7 +139,7 @@ def _check_certificates(broker: ConfigPorts, context: RequestContext, resource: 
 
     Only for a client that may change them: the error says what is in a file of this machine.
     """
-    if broker.security.certificates:
+    if broker.security.certificates is not None:
         check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)
         changed = {config.name: config.value for config in resource.configs if config.value is not None}
         broker.security.certificates.check(changed)

@@ -10,13 +10,12 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from ottla.broker.authentication import SaslDispatch
-from ottla.broker.certificates import Certificates
-from ottla.broker.sasl_mechanisms import prepared, sasl_listener
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.certificates import Certificates
     from ottla.config import BrokerConfig, Listener
     from ottla.network.connection import Dispatch
     from ottla.network.server import Server
@@ -33,31 +32,56 @@ class Listeners:
         self._clients: list[list[socket.socket]] = []
         self._controllers: list[list[socket.socket]] = []
         self.certificates: Certificates | None = None
-        """The TLS of the listeners, after `bind`."""
+        """The TLS of the listeners, after `bind`; None if no listener uses it."""
 
     def bind(self) -> None:
-        """Bind every listener. Raises ListenError, or KafkaError for a setting of TLS or SASL that is wrong."""
+        """Bind every listener.
+
+        Raises ListenError, or KafkaError: for a setting of TLS or SASL that is wrong, and for a listener that other
+        machines can reach without authentication, unless the settings allow that.
+        """
         config = self._config
-        for listener in (*config.listeners, *config.controller_listeners):
+        # Most nodes of a developer have neither TLS nor SASL, and need not load the code.
+        every = (*config.listeners, *config.controller_listeners)
+        for listener in every:
             if listener.protocol.uses_sasl:
+                from ottla.broker.sasl_mechanisms import prepared  # noqa: PLC0415
+
                 prepared(config, listener.name)
-        self.certificates = Certificates(config, (*config.listeners, *config.controller_listeners))
+        if any(each.protocol.uses_tls for each in every):
+            from ottla.broker.certificates import Certificates  # noqa: PLC0415
+
+            self.certificates = Certificates(config, every)
         for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
             for listener in listeners:
                 bound.append(bind(listener, config))
-        exposed = [
+        exposed = ", ".join(
             str(listener)
             for listener, sockets in zip(
                 (*config.listeners, *config.controller_listeners), (*self._clients, *self._controllers), strict=True
             )
-            if not listener.protocol.uses_sasl and not all(map(is_loopback, sockets))
-        ]
+            if not self._authenticates(listener) and not all(map(is_loopback, sockets))
+        )
+        if exposed and not config.is_insecure:
+            self.close()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{exposed} would be open to other machines without authentication: use SASL or"
+                " ssl.client.auth=required, listen on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
+            )
         if exposed:
             logger.warning(
                 "Listening on %s, which other machines can reach, without authentication: any client that connects can"
                 " read and write all data. Protect it with a firewall, or listen on 127.0.0.1",
-                ", ".join(exposed),
+                exposed,
             )
+
+    def _authenticates(self, listener: Listener) -> bool:
+        """Whether each client of the listener has to prove who it is."""
+        if listener.protocol.uses_sasl:
+            return True
+        client_auth = self._config.for_listener(listener.name).text("ssl.client.auth")
+        return listener.protocol.uses_tls and client_auth == "required"
 
     @property
     def advertised(self) -> list[Listener]:
@@ -84,6 +108,9 @@ class Listeners:
     ) -> None:
         first_frame_bytes = None
         if listener.protocol.uses_sasl:
+            from ottla.broker.authentication import SaslDispatch  # noqa: PLC0415
+            from ottla.broker.sasl_mechanisms import sasl_listener  # noqa: PLC0415
+
             settings = sasl_listener(broker, self._config, listener.name)
             dispatch, first_frame_bytes = SaslDispatch(broker, dispatch, settings), settings.max_receive_bytes
         for sock in sockets:

@@ -30,7 +30,7 @@ class Security:
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """Called when the node stops."""
     certificates: Certificates | None = None
-    """The TLS of the listeners."""
+    """The TLS of the listeners, if one uses it."""
     quotas: Quotas = field(default_factory=Quotas)
     """Limits of users, client ids and IP addresses."""
 

@@ -22,7 +22,6 @@ from functools import cache, cached_property
 
 from ottla import __version__
 from ottla.broker.broker import Broker
-from ottla.broker.certificates import WATCH_MS
 from ottla.broker.composition import create_broker, create_membership
 from ottla.broker.descriptors import ReservedFiles
 from ottla.broker.dispatch import Dispatcher
@@ -58,6 +57,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 2.0
 CLOSE_WITHIN_S = 1.0
+# How often the files of certificates are checked for changes.
+WATCH_CERTIFICATES_MS = 5_000
 # How long a clean stop waits until other nodes lead this node's partitions, and until the quorum has another leader.
 LEAVE_WITHIN_S = 60.0
 
@@ -166,8 +167,8 @@ class Node:
 
     def _watch_certificates(self) -> None:
         certificates = self.broker.security.certificates = self._listeners.certificates
-        if certificates is not None and certificates:
-            self._housekeeping.every("certificates", WATCH_MS, certificates.reload)
+        if certificates is not None:
+            self._housekeeping.every("certificates", WATCH_CERTIFICATES_MS, certificates.reload)
 
     def _claim(self) -> tuple[LogManager, str]:
         """Lock the directories and bind the listeners. If it raises, it leaves no new files.

@@ -15,7 +15,7 @@ EXAMPLES = """
 ottla up                                       on 127.0.0.1:9092
 ottla up --data ./data --listen 127.0.0.1:0    on a port that is free
 ottla up --listen 9095                         on another port of this machine
-ottla up --listen 0.0.0.0:9092                 on every interface: no login
+ottla up --listen 0.0.0.0:9092 --insecure      on every interface: no login
 ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 ottla up --data ./cluster --brokers 3          on 127.0.0.1:9092 to 9094
 ottla up --config server.properties            a node of a cluster, as Kafka's
@@ -29,6 +29,11 @@ _PARAMETERS = [
         "the address for clients; default: 127.0.0.1:9092. A port alone is on 127.0.0.1, port 0 is a "
         "free one, host 0.0.0.0 is every interface",
         takes_bytes=True,
+    ),
+    Option(
+        "--insecure",
+        "let other machines connect without authentication; without this option, a listener that they can reach needs "
+        "SASL or client certificates",
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(

@@ -5,7 +5,7 @@ Read `server_setting.py` first: the columns of a row. The rows are in `broker_ro
 about several. `broker.py` is the configuration of one broker, `resolve.py` adds dynamic settings and DescribeConfigs.
 """
 
-from ottla.config.broker import BrokerConfig, ConfigError
+from ottla.config.broker import INSECURE, BrokerConfig, ConfigError
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, SecurityProtocol, parse_address
 from ottla.config.properties import format_properties, load_properties, parse_properties
@@ -35,6 +35,7 @@ from ottla.config.values import Value
 __all__ = [
     "BROKER_SETTINGS",
     "GROUP_SETTINGS",
+    "INSECURE",
     "OTTLA_DEFAULTS",
     "TOPIC_SETTINGS",
     "TOPIC_SETTINGS_TOGETHER",

@@ -34,6 +34,10 @@ _FOREIGN_PREFIXES = ("confluent.", "listener.name.", "broker.quota.", "rsm.confi
 _NEW_NAMES = {"delegation.token.master.key": "delegation.token.secret.key"}
 
 
+INSECURE = "ottla.insecure"
+"""Ottla's own setting; Kafka has no equivalent, and ignores it."""
+
+
 class ConfigError(ValueError):
     """An unsupported configuration; the message is one line with the setting and the remedy."""
 
@@ -152,6 +156,11 @@ class BrokerConfig:
         return [each for each in self.log_dirs if each in cordoned or ALL_DIRECTORIES in cordoned]
 
     @property
+    def is_insecure(self) -> "_Bool":
+        """Whether listeners without authentication may be open to other machines."""
+        return self.static.get(INSECURE, "false").lower() == "true"
+
+    @property
     def listener_overrides(self) -> Mapping[str, Value]:
         """The values of `listener.name.<listener>.<setting>`, by their full names."""
         return self._overrides
@@ -204,6 +213,10 @@ class BrokerConfig:
     # -- parsing -----------------------------------------------------------------------------------------------
 
     def _take(self, name: str, text: str) -> None:
+        if name == INSECURE:
+            if text.strip().lower() not in {"true", "false"}:
+                raise ConfigError(f"{INSECURE}={text} must be true or false")
+            return
         setting = broker_setting(name)
         if setting is None:
             if name not in OF_THE_AUTHORIZER or not self.static.get("authorizer.class.name"):
@@ -366,6 +379,7 @@ _SECURED = {name for name, protocol in SecurityProtocol.__members__.items() if p
 _LOAD_FACTOR = "log.cleaner.io.buffer.load.factor"
 
 # Inside the class these names are its methods, so they need another name.
+_Bool = bool
 _Int = int
 _Float = float
 

@@ -357,7 +357,8 @@ ROWS = (
         LOW, WORKS, PER_BROKER),
     ServerSetting("listeners", LIST, ("PLAINTEXT://:9092",),
         "Addresses to listen on, as `NAME://host:port,...`; no host means every interface, port 0 a free one. One "
-            "that other machines can reach logs a warning. A change needs a restart.",
+            "that other machines can reach without authentication needs `ottla.insecure=true`, Ottla's own setting "
+            "(`ottla up --insecure`). A change needs a restart.",
         HIGH, WORKS, PER_BROKER, non_empty=True),
     ServerSetting("log.cleaner.backoff.ms", LONG, 15_000,
         "Pause of the cleaner when there is no log to compact.",

@@ -41,9 +41,13 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "-
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
+    options.insecure = False
     options.log_level = "info"
     rest = iter(words)
     for word in rest:
+        if word == "--insecure":
+            options.insecure = True
+            continue
         name, separator, value = word.partition("=")
         if not separator:
             value = next(rest, "-")

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from ottla.common.failure import Failure, failing_on
-from ottla.config import BrokerConfig, ConfigError, parse_address
+from ottla.config import INSECURE, BrokerConfig, ConfigError, parse_address
 from ottla.launch.storage import default_data_directory, known_node_id
 from ottla.tools.file_modes import exposure
 from ottla.tools.values import name_and_value, read_properties
@@ -36,6 +36,8 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
     if options.node_id is not None:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
+    if getattr(options, "insecure", False):
+        properties[INSECURE] = "true"
     properties.update(name_and_value(override, "-X") for override in options.overrides)
     with failing_on(ConfigError):
         config = BrokerConfig(properties)

@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import ssl
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -156,6 +155,8 @@ def _as_file(pem: str) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{descriptor}"
         return
+    import tempfile  # noqa: PLC0415 - it imports random and shutil, and few systems need it
+
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w") as file:

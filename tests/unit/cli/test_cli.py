@@ -333,10 +333,17 @@ def test_broker_prints_its_address_first_and_stops_cleanly(tmp_path: Path, by: s
         ),
     ],
 )
-def test_listening_beyond_this_machine_is_a_warning(
+def test_listening_beyond_this_machine_needs_permission_and_is_a_warning(
     tmp_path: Path, words: tuple[str, ...], exposed: str | None
 ) -> None:
-    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), *words)
+    if exposed is not None:
+        refused = Up(tmp_path, "up", "--data", str(tmp_path / "data"), *words)
+        code, out, err = refused.finish()
+        assert (code, out) == (1, "")
+        assert f"{exposed} would be open to other machines without authentication" in err
+        assert "or start with --insecure (ottla.insecure=true)" in err
+        assert not (tmp_path / "data").exists()
+    up = Up(tmp_path, "up", "--data", str(tmp_path / "data"), "--insecure", *words)
     up.first_line()
     code, _, err = up.finish(signal.SIGTERM)
     assert code == 0, err
