@@ -23,6 +23,12 @@ DYNAMIC = "controller.quorum.bootstrap.servers=127.0.0.1:9093,127.0.0.1:9095"
 STATIC = "controller.quorum.voters=1@127.0.0.1:9093,2@127.0.0.1:9095"
 BOTH = "process.roles=broker,controller\nlisteners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
 ONLY_BROKER = "process.roles=broker\nlisteners=PLAINTEXT://127.0.0.1:9092\nnode.id=3"
+SALT = "MWx2NHBkbnc0ZndxN25vdGN4bTB5Y2k="
+USERS = (
+    f"--add-scram=SCRAM-SHA-256=[name=alice,password=alice=secret,salt={SALT}]",
+    f'--add-scram=SCRAM-SHA-512=[name="bob",password="b",salt="{SALT}",iterations=8192]',
+    f"--add-scram=SCRAM-SHA-256=[name=carol,saltedpassword={SALT},salt={SALT},iterations=16384]",
+)
 
 
 def contents(home: Path) -> dict[str, object]:
@@ -61,6 +67,7 @@ def contents(home: Path) -> dict[str, object]:
         ([BOTH, STATIC, "node.id=1"], ["--feature", "eligible.leader.replicas.version=0"]),
         ([ONLY_BROKER, STATIC], ["--release-version", "3.9", "--feature", "group.version=1"]),
         ([ONLY_BROKER, DYNAMIC], ["--release-version", "4.2-IV1"]),
+        ([BOTH, STATIC, "node.id=1"], [*USERS]),
     ],
 )
 def test_both_programs_write_the_same(tmp_path: Path, settings: list[str], options: list[str]) -> None:
