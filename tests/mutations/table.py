@@ -60,6 +60,144 @@ CLUSTER_SEEDS = (("OTTLA_SEEDS", "20"), ("PYTHONHASHSEED", "0"))
 MANY_BYTES = (("OTTLA_CORRUPT_BYTES", "25"),)
 FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
+SASL_STATES = "tests/clients/test_sasl_states.py"
+SASL_SESSION, SASL_SETTINGS = f"{UNIT}/broker/test_authentication.py", f"{UNIT}/broker/test_sasl_mechanisms.py"
+SASL = (
+    Mutation(
+        "a client that is not authenticated sends only ApiVersions and SaslHandshake",
+        "broker/authentication.py",
+        "        if session.state is State.AUTHENTICATED:\n",
+        "        if session.state in (State.AUTHENTICATED, State.VERSIONS):\n",
+        (f"{SASL_STATES}::test_requests_behind_a_log_in_wait_for_it",),
+    ),
+    Mutation(
+        "other requests during a log-in are refused",
+        "broker/authentication.py",
+        "        if key not in (API_VERSIONS, SASL_HANDSHAKE):\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_other_requests_before_the_log_in_are_refused",),
+    ),
+    Mutation(
+        "a failed log-in ends the connection",
+        "broker/authentication.py",
+        "            later.complete(failure.response)\n            connection.close()\n",
+        "            later.complete(failure.response)\n",
+        (f"{SASL_STATES}::test_requests_behind_a_log_in_wait_for_it",),
+    ),
+    Mutation(
+        "frames before a log-in have a small limit",
+        "network/acceptor.py",
+        "                connection.limit_frames(self._first_frame_bytes)\n",
+        "",
+        (f"{SASL_STATES}::test_frames_before_a_log_in_have_a_limit_of_their_own",),
+    ),
+    Mutation(
+        "the limit on frames ends with the log-in",
+        "broker/authentication.py",
+        "            connection.limit_frames(None)\n",
+        "",
+        (f"{SASL_STATES}::test_frames_before_a_log_in_have_a_limit_of_their_own",),
+    ),
+    Mutation(
+        "an expired session is closed at the next request",
+        "broker/authentication.py",
+        "            elif session.is_expired(self._monotonic_ms()):\n",
+        "            elif False:\n",
+        (f"{SASL_STATES}::test_expired_session_is_closed_at_the_next_request[ottla]",),
+    ),
+    Mutation(
+        "a session cannot become another user's",
+        "broker/authentication.py",
+        "        if before is not None and before.identity.name != identity.name:\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_reauthentication_as_another_user_is_refused",),
+    ),
+    Mutation(
+        "a session keeps its mechanism",
+        "broker/authentication.py",
+        "        if self._authenticated is not None and self._authenticated.mechanism != mechanism:\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_reauthentication_with_another_mechanism_is_refused_at_the_token",),
+    ),
+    Mutation(
+        "log-ins on one connection are at most one per second",
+        "broker/authentication.py",
+        "        if last_ms is not None and now_ms - last_ms < MIN_REAUTHENTICATION_INTERVAL_MS:\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_at_most_one_reauthentication_per_second",),
+    ),
+    Mutation(
+        "a session ends with its credential",
+        "broker/authentication.py",
+        "            limits.append(identity.expires_at_ms - times.epoch_ms)\n",
+        "            pass\n",
+        (f"{SASL_SESSION}::test_session_ends_with_its_credential",),
+    ),
+    Mutation(
+        "the answer to a refused log-in does not show the mechanism's reason",
+        "broker/authentication.py",
+        "        if not isinstance(error, AuthenticationError):\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_unknown_scram_user_and_wrong_password_have_the_same_answer",),
+    ),
+    Mutation(
+        "PLAIN needs the right password",
+        "security/plain.py",
+        "        return is_equal and expected is not None\n",
+        "        return expected is not None\n",
+        (f"{SASL_SESSION}::test_refused_plain_token",),
+    ),
+    Mutation(
+        "an unknown user of PLAIN is not compared with its own password",
+        "security/plain.py",
+        "        return is_equal and expected is not None\n",
+        "        return is_equal\n",
+        (f"{SASL_SESSION}::test_refused_plain_token",),
+    ),
+    Mutation(
+        "a client cannot choose another authorization id",
+        "security/plain.py",
+        '        if message.authorization_id not in ("", message.username):\n',
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_refused_plain_token",),
+    ),
+    Mutation(
+        "the proof of SCRAM is verified",
+        "security/scram.py",
+        "        if not hmac.compare_digest(stored_key, self._credential.stored_key):\n",
+        "        if False:\n",
+        (f"{SASL_SESSION}::test_unknown_scram_user_and_wrong_password_have_the_same_answer[alice-wrong]",),
+    ),
+    Mutation(
+        "only True from a function is a right password",
+        "broker/sasl_mechanisms.py",
+        "                return done.result() is True\n",
+        "                return bool(done.result())\n",
+        (f"{SASL_SETTINGS}::test_only_true_is_a_right_password",),
+    ),
+    Mutation(
+        "the metadata log has derived keys, not the salted password",
+        "controller/scram.py",
+        "        stored_key=credential.stored_key,\n",
+        "        stored_key=bytes(salted_password),\n",
+        (f"{UNIT}/controller/test_scram.py::test_record_has_only_derived_keys",),
+    ),
+    Mutation(
+        "SCRAM credentials need enough iterations",
+        "controller/scram.py",
+        "    if change.iterations < scram.MIN_ITERATIONS:\n",
+        "    if False:\n",
+        ("tests/clients/test_scram_requests.py::test_invalid_change[ottla-change5-expected5]",),
+    ),
+    Mutation(
+        "a user appears once in a request that changes credentials",
+        "controller/scram.py",
+        "                if records.pop(name, None) is not None:\n",
+        "                if False:\n",
+        ("tests/clients/test_scram_requests.py::test_user_appears_once_in_a_request[ottla]",),
+    ),
+)
+
 WIRE = (
     Mutation(
         "an entity's quotas change completely or not at all",
@@ -3961,6 +4099,7 @@ MUTATIONS = (
     *PLUGIN,
     *PARTITION_REPLICATION,
     *CONTROLLER,
+    *SASL,
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,
