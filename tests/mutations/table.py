@@ -67,7 +67,7 @@ SASL = (
         "a client that is not authenticated sends only ApiVersions and SaslHandshake",
         "broker/authentication.py",
         "        if session.state is State.AUTHENTICATED:\n",
-        "        if session.state in (State.AUTHENTICATED, State.VERSIONS):\n",
+        "        if session.state is not State.INITIAL:\n",
         (f"{SASL_STATES}::test_requests_behind_a_log_in_wait_for_it",),
     ),
     Mutation(
@@ -87,7 +87,7 @@ SASL = (
     Mutation(
         "frames before a log-in have a small limit",
         "network/acceptor.py",
-        "                connection.limit_frames(self._first_frame_bytes)\n",
+        "                connection.limit_frames(self._service.first_frame_bytes)\n",
         "",
         (f"{SASL_STATES}::test_frames_before_a_log_in_have_a_limit_of_their_own",),
     ),
