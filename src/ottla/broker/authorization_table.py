@@ -37,6 +37,16 @@ ERRORS: dict[ResourceType, ErrorCode] = {
 """The error of a request that needs a right on a resource of the type."""
 
 
+MESSAGES: dict[ErrorCode, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
+}
+"""Kafka's texts of the errors."""
+
+
 class Effect(Enum):
     """The response without a right."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.authorization import allowed
-from ottla.broker.authorization_table import ERRORS
+from ottla.broker.authorization_table import ERRORS, MESSAGES
 from ottla.common.errors import KafkaError
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -38,4 +38,4 @@ def check_authorized(broker: HasSecurity, context: RequestContext, operation: Op
     name = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else resource.resource_name
     if not allowed(broker, context, operation, resource_type, name):
         error = ERRORS[resource_type]
-        raise KafkaError(error, error.text)
+        raise KafkaError(error, MESSAGES[error])

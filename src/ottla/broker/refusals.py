@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ottla.broker.authorization_table import MESSAGES
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices
 from ottla.protocol.message import Message
 from ottla.protocol.registry import response_class
 
-_WITHOUT_MESSAGE = frozenset({68, 76, 78, 79, 83, 86, 88})
-"""APIs with a message in their responses that Kafka leaves empty."""
+_WITHOUT_MESSAGE = frozenset({48, 50, 68, 76, 78, 79, 88})
+"""APIs whose responses have a message, which is null here."""
 
 
 class _Rows(NamedTuple):
@@ -125,7 +126,7 @@ def refusal(request: Message, version: int, error: ErrorCode) -> Any:
     key = request.API_KEY
     if key == 51:
         return _refused_users(request, error)
-    message = None if key in _WITHOUT_MESSAGE else error.text
+    message = None if key in _WITHOUT_MESSAGE else MESSAGES[error]
     response = _with_error(response_class(key)(), error, message)
     if key == 48:
         response.entries = None
@@ -142,7 +143,7 @@ def refusal(request: Message, version: int, error: ErrorCode) -> Any:
 def _with_error(row: Any, error: ErrorCode, message: str | None) -> Any:
     if hasattr(row, "error_code"):
         row.error_code = error
-    if message is not None and hasattr(row, "error_message"):
+    if hasattr(row, "error_message"):
         row.error_message = message
     return row
 
@@ -177,6 +178,6 @@ def _refused_users(request: Any, error: ErrorCode) -> Slices[Any]:
         names.add(change.name)
         yield
     for name in sorted(names):
-        response.results.append(row_class(name, error, error.text))
+        response.results.append(row_class(name, error, MESSAGES[error]))
         yield
     return response

@@ -1,6 +1,7 @@
 """AlterShareGroupOffsets (91), version 0: set where an empty share group starts. KIP-932.
 
-The start offset -1 leaves the choice to share.auto.offset.reset. Unlike Kafka, lower offsets are refused.
+The start offset -1 leaves the choice to share.auto.offset.reset. Unlike Kafka, lower offsets are refused, and the
+response has no id of a topic that the client may not read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import allowed_names
 from ottla.broker.authorization_guard import refused
+from ottla.broker.authorization_table import MESSAGES
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid
 from ottla.common.slices import Slices, result_of
@@ -95,7 +97,7 @@ def _rows(
         error = _problem(topic, partition) if topic is not None else unknown
         if topic is not None and error is ErrorCode.NONE:
             error = outcome.failed.get((topic.topic_id, index), ErrorCode.NONE)
-        message = None if error is ErrorCode.NONE else error.text
+        message = None if error is ErrorCode.NONE else MESSAGES.get(error, error.text)
         rows.append(
             AlterShareGroupOffsetsResponsePartition(partition_index=index, error_code=error, error_message=message)
         )

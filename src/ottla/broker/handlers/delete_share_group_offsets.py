@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import allowed_names
 from ottla.broker.authorization_guard import refused
+from ottla.broker.authorization_table import MESSAGES
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.group.share.events import DeleteShareOffsets
@@ -58,7 +59,7 @@ def handle(
         row = DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=UNKNOWN, error_message=UNKNOWN.text)
         found = topics.get(name)
         if name not in readable:
-            row.error_code, row.error_message = FORBIDDEN, FORBIDDEN.text
+            row.error_code, row.error_message = FORBIDDEN, MESSAGES[FORBIDDEN]
         elif found is not None:
             row.error_code = error = outcome.topics[found.topic_id]
             row.error_message = None if error is ErrorCode.NONE else error.text

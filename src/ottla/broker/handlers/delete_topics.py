@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import FILTERED, allowed, allowed_on_cluster
+from ottla.broker.authorization_table import MESSAGES
 from ottla.cluster.controller_log import log_results
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_to_text
@@ -105,4 +106,6 @@ def _forbidden(
 
 
 def _refused(name: str | None, topic_id: Uuid, error: ErrorCode) -> DeletableTopicResult:
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=error.text)
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error, error_message=MESSAGES.get(error, error.text)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import allowed
+from ottla.broker.authorization_table import MESSAGES
 from ottla.broker.response_size import check_response_size
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
@@ -22,6 +23,8 @@ from ottla.security.acl import Operation, ResourceType
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import PartitionPorts
+
+_FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def handle(
@@ -52,7 +55,7 @@ def _describe(broker: PartitionPorts, context: RequestContext, topic: str, index
     try:
         validate_topic_name(topic)
         if not allowed(broker, context, Operation.READ, ResourceType.TOPIC, topic):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED.text)
+            raise KafkaError(_FORBIDDEN, MESSAGES[_FORBIDDEN])
         partition = broker.partitions.readable(topic, index)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.authorization import allowed
+from ottla.broker.authorization_table import MESSAGES
 from ottla.broker.response_size import check_response_size
 from ottla.broker.share_state_requests import UNAVAILABLE
 from ottla.common.completion import Completion
@@ -84,8 +85,7 @@ class _Description:
             row.error_code = ErrorCode.UNSUPPORTED_VERSION
             return row
         if not allowed(self._broker, self._context, Operation.DESCRIBE, ResourceType.GROUP, self._group_id):
-            row.error_code = error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-            row.error_message = error.text
+            row.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             return row
         try:
             if wanted is None:
@@ -115,7 +115,10 @@ class _Description:
         for index in topic.partitions:
             rows.append(
                 DescribeShareGroupOffsetsResponsePartition(
-                    partition_index=index, error_code=error, error_message=error.text
+                    partition_index=index,
+                    start_offset=UNCHOSEN_OFFSET,
+                    error_code=error,
+                    error_message=MESSAGES[error],
                 )
             )
             yield

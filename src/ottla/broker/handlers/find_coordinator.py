@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.authorization import allowed, allowed_on_cluster
+from ottla.broker.authorization_table import ERRORS, MESSAGES
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.coordinators.share.events import is_coordinator_key
@@ -52,17 +53,11 @@ _INVALID_KEY = _Node(error=ErrorCode.INVALID_REQUEST, message="The key is not gr
 _UNKNOWN_TYPE = _Node(error=ErrorCode.INVALID_REQUEST, message="The type of the key is not known.")
 
 
-def _refusal(error: ErrorCode) -> _Node:
-    return _Node(error=error, message=error.text)
-
-
-_DESCRIBED: dict[int, tuple[ResourceType, _Node]] = {
-    KeyType.GROUP: (ResourceType.GROUP, _refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)),
-    KeyType.TRANSACTION: (
-        ResourceType.TRANSACTIONAL_ID,
-        _refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-    ),
+_DESCRIBED: dict[int, ResourceType] = {
+    KeyType.GROUP: ResourceType.GROUP,
+    KeyType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
 }
+_FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def handle(
@@ -86,7 +81,7 @@ def _share_finder(
     if context.api_version < SHARE_SINCE:
         return _always(_NO_SHARE_GROUPS)
     if not allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION):
-        return _always(_refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return _always(_Node(error=_FORBIDDEN, message=MESSAGES[_FORBIDDEN]))
     if not broker.settings.serves_share_groups():
         return _always(_NO_SHARE_GROUPS)
     invalid: set[str] = set()
@@ -104,7 +99,10 @@ def _authorized(broker: FindCoordinatorPorts, context: RequestContext, key_type:
     """Find only the coordinators of groups and transactions that the client may describe."""
     if key_type not in _DESCRIBED:
         return find
-    resource_type, refusal = _DESCRIBED[key_type]
+    resource_type = _DESCRIBED[key_type]
+    error = ERRORS[resource_type]
+    # As in Kafka, only older responses have a message.
+    refusal = _Node(error=error, message="" if context.api_version >= BATCHED_SINCE else MESSAGES[error])
 
     def find_if_allowed(key: str) -> _Node:
         return find(key) if allowed(broker, context, Operation.DESCRIBE, resource_type, key) else refusal

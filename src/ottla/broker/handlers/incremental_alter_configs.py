@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
+from ottla.broker.authorization import allowed_on_cluster
 from ottla.broker.config_alteration import Alteration, alter, check_directories
-from ottla.broker.config_authorization import check_authorized
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.controller.configs import APPEND, SET
 from ottla.metadata.image import BROKER_LOGGER
@@ -38,7 +39,8 @@ def handle(
                 check_directories(broker.settings.static, resource, added)
             return False
         operation = Operation.ALTER_CONFIGS if node_id is not None else Operation.CLUSTER_ACTION
-        check_authorized(broker, context, operation, resource)
+        if not allowed_on_cluster(broker, context, operation):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         changes = [loggers.Change(config.name, config.config_operation, config.value) for config in resource.configs]
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True

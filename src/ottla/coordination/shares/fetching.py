@@ -392,7 +392,8 @@ def _partition_data(name: SharedTopicPartition, outcome: _Outcome) -> share_fetc
         ]
     error = outcome.errors.get(name)
     if error is not None:
-        data.error_code, data.error_message = error.code, str(error)
+        is_forbidden = error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        data.error_code, data.error_message = error.code, None if is_forbidden else str(error)
     acknowledged = outcome.acknowledged.get(name)
     if acknowledged is not None:
         data.acknowledge_error_code = acknowledged.error
