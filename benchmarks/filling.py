@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.brokers import Address, Broker
 from benchmarks.wire import DEADLINE_S
 
+NO_SETTINGS: Mapping[str, str] = {}
 
-def fill(broker: Address, topic: str, count: int, size: int, acks: str) -> None:
-    """Produce `count` records of `size` bytes with librdkafka."""
+
+def fill(
+    broker: Address, topic: str, count: int, size: int, acks: str, client: Mapping[str, str] = NO_SETTINGS
+) -> None:
+    """Produce `count` records of `size` bytes with librdkafka, which has the settings `client`."""
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -21,6 +26,7 @@ def fill(broker: Address, topic: str, count: int, size: int, acks: str) -> None:
             "batch.size": 900_000,
             "batch.num.messages": 100_000,
             "queue.buffering.max.messages": 1_000_000,
+            **client,
         }
     )
     value = bytes(range(256)) * (size // 256 + 1)

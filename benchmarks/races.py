@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, shares, tools, transactions
+from benchmarks import lifecycle, log_size, many_clients, page_cache, paired, shares, tls, tools, transactions
 from benchmarks.brokers import Broker
+from benchmarks.filling import NO_SETTINGS
 from benchmarks.filling import fill as fill  # noqa: PLC0414 - for the races of clients
 from benchmarks.wire import DEADLINE_S, Figures, new_topic, passing_topic, produce_frame, receive
 
@@ -44,28 +45,36 @@ class Race:
         return (self.run.__doc__ or "").splitlines()[0]
 
 
-def _produce(size: int, acks: str, count: int) -> Callable[[Broker, float], Figures]:
+def _produce(size: int, acks: str, count: int, *, secured: bool = False) -> Callable[[Broker, float], Figures]:
     def race(broker: Broker, scale: float) -> Figures:
         records = int(count * scale)
         page_cache.touch(broker, records * size / 1e6)
         with passing_topic(broker, 6) as topic:
             cpu, start = broker.cpu_seconds(), time.perf_counter()
-            fill(broker, topic, records, size, acks)
+            fill(broker, topic, records, size, acks, broker.secured if secured else NO_SETTINGS)
             seconds, used = time.perf_counter() - start, broker.cpu_seconds() - cpu
         megabytes = records * size / 1e6
         return {"MB/s": megabytes / seconds, "MB per broker-CPU-second": megabytes / max(used, 0.01)}
 
-    race.__doc__ = f"librdkafka produces records of {size} B, acks={acks}, 6 partitions"
+    race.__doc__ = (
+        f"librdkafka produces records of {size} B, acks={acks}, 6 partitions{', SASL_SSL' if secured else ''}"
+    )
     return race
 
 
 def consume(broker: Broker, scale: float) -> Figures:
     """librdkafka consumes 1 KB records from the page cache, 6 partitions"""
     with passing_topic(broker, 6) as topic:
-        return _consumed(broker, topic, int(400_000 * scale))
+        return _consumed(broker, topic, int(400_000 * scale), NO_SETTINGS)
 
 
-def _consumed(broker: Broker, topic: str, records: int) -> Figures:
+def consume_secured(broker: Broker, scale: float) -> Figures:
+    """librdkafka consumes 1 KB records from the page cache, 6 partitions, SASL_SSL"""
+    with passing_topic(broker, 6) as topic:
+        return _consumed(broker, topic, int(400_000 * scale), broker.secured)
+
+
+def _consumed(broker: Broker, topic: str, records: int, client: Mapping[str, str]) -> Figures:
     fill(broker, topic, records, 1000, "1")
     consumer = Consumer(
         {
@@ -75,6 +84,7 @@ def _consumed(broker: Broker, topic: str, records: int) -> Figures:
             "enable.auto.commit": False,
             "fetch.message.max.bytes": 4_000_000,
             "queued.max.messages.kbytes": 200_000,
+            **client,
         }
     )
     consumer.subscribe([topic])
@@ -124,6 +134,12 @@ RACES: dict[str, Race] = {
     "perf-1k-all": Race(tools.produce_perf(1000, "all", 600_000), {"MB/s": 1, "MB per broker-CPU-second": 3}),
     "consume": Race(consume, {"MB/s": 1, "MB per broker-CPU-second": 2}),
     "consume-perf": Race(tools.consume_perf, {"MB/s": 1, "MB per broker-CPU-second": 2}),
+    "secured-produce": Race(
+        _produce(1000, "1", 200_000, secured=True), {"MB per broker-CPU-second": 1.5}, warm_up_s=15, by_name=True
+    ),
+    "secured-consume": Race(consume_secured, {"MB per broker-CPU-second": 1.5}, warm_up_s=15, by_name=True),
+    "tls-handshakes": Race(tls.handshakes, {"handshakes per broker-CPU-second": 1}, warm_up_s=10, by_name=True),
+    "tls-idle": Race(tls.idle_connections, {"MB in all": 0.2}, once=True, by_name=True),
     "single": Race(_single(1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
     "single-all": Race(_single(-1), {"p50 ms": 1, "p99 ms": 1, "broker CPU us per request": 0.7}),
     "pipelined": Race(many_clients.pipelined(1), {"requests per broker-CPU-second": 1}, warm_up_s=25),
