@@ -63,10 +63,8 @@ LARGE_CLASSES = {
     "Columns": 20,
     "Connection": 19,
     "ShareCore": 19,
-    "QuorumState": 18,
     "RecordAccumulator": 18,
     "Step": 18,
-    "Follower": 16,
     "Sender": 16,
 }
 # Modules that import each other for type checking. Remove a circle that is cut.

@@ -29,6 +29,8 @@ class Connections:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._connections: dict[int, _Connection] = {}
+        self.gone: set[int] = set()
+        """The nodes that closed their connections or refuse them, since the last change of the role."""
         self.last_id = 0
         """The id of the request that was sent last."""
 
@@ -88,5 +90,6 @@ class Connections:
                     self._connections[node_id] = _Connection(0, None, now_ms + self._retry_backoff_ms)
 
     def reset(self) -> None:
-        """Forget all requests and pauses."""
+        """Forget all requests, pauses and lost connections."""
         self._connections.clear()
+        self.gone.clear()

@@ -131,7 +131,7 @@ class RaftCore:
     @property
     def is_flushing(self) -> bool:
         """Whether a flush was requested and is not reported yet."""
-        return self._q.is_flushing
+        return self._q.log.is_flushing
 
     @property
     def voters(self) -> VoterSet:
@@ -160,7 +160,7 @@ class RaftCore:
         """Whether no majority can elect another leader: too many of the other voters have evidently ended."""
         q = self._q
         voters = q.voters.last.ids
-        return len(voters - q.gone - {self.node_id}) < len(voters) // 2 + 1
+        return len(voters - q.connections.gone - {self.node_id}) < len(voters) // 2 + 1
 
     def snapshot_controls(self, end_offset: int) -> tuple[KRaftVersion, VoterSet | None]:
         """Return the control values of a snapshot that ends at `end_offset`; voters only if the log has them."""
@@ -181,9 +181,9 @@ class RaftCore:
         """
         q = self._q
         q.now_ms = max(q.now_ms, now_ms)
-        q.is_appending = isinstance(event, Appended) and not event.is_last
+        q.log.is_appending = isinstance(event, Appended) and not event.is_last
         self._handlers[type(event)](event)
-        if self._is_started and not q.is_appending:
+        if self._is_started and not q.log.is_appending:
             self._poll()
         effects, q.effects = q.effects, []
         messages, q.messages = q.messages, []
@@ -220,7 +220,7 @@ class RaftCore:
 
     def _on_flushed(self, event: Flushed) -> None:
         q = self._q
-        q.is_flushing = False
+        q.log.is_flushing = False
         q.log.flush(event.end_offset)
         if isinstance(q.state, Leader):
             leading.on_log_changed(q, q.state)
@@ -234,10 +234,10 @@ class RaftCore:
 
     def _on_shutdown_requested(self, _event: ShutdownRequested) -> None:
         self._q.is_stopping = True
-        self._q.gone.clear()  # They may have returned since.
+        self._q.connections.gone.clear()  # They may have returned since.
 
     def _on_disconnected(self, event: Disconnected) -> None:
-        self._q.gone.add(event.node_id)
+        self._q.connections.gone.add(event.node_id)
         quorum_epochs.on_disconnected(self._q, event.node_id)
 
     # -- requests and responses ----------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class RaftCore:
         if found is None:
             return  # The role has changed, or the request timed out.
         node_id, request = found
-        q.gone.discard(node_id)
+        q.connections.gone.discard(node_id)
         succeeded = self._handle_response(event.request_id, node_id, request, event.response)
         q.connections.done(event.request_id, q.now_ms, succeeded=succeeded)
 

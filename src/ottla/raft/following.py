@@ -46,7 +46,7 @@ def on_fetch_response(q: QuorumState, request: FetchRequest, response: FetchResp
     if not isinstance(state, Follower) or response.leader_id != q.election.leader_id:
         return False
     _hear_leader(q, state)
-    if request.end != q.log.end or q.is_flushing:
+    if request.end != q.log.end or q.log.is_flushing:
         return True  # The log has changed since. A flush must not run while its records are truncated.
     if response.diverging is not None:
         _truncate(q, response.diverging)
@@ -55,7 +55,7 @@ def on_fetch_response(q: QuorumState, request: FetchRequest, response: FetchResp
     else:
         state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
         if response.has_records:
-            q.is_appending = True
+            q.log.is_appending = True
             q.effects.append(AppendFetched())
         on_log_changed(q, state)
     return True
@@ -164,7 +164,7 @@ def poll_follower(q: QuorumState, state: Follower, timed_out: frozenset[int]) ->
             state.voter_check_deadline_ms = q.now_ms + 2 * q.config.fetch_timeout_ms
     if leader is None or leader.node_id in timed_out or q.connections.is_pausing(leader.node_id):
         _fetch_from_bootstrap(q)
-    elif not q.connections.is_any_in_flight and not q.is_flushing and _may_fetch(q, state):
+    elif not q.connections.is_any_in_flight and not q.log.is_flushing and _may_fetch(q, state):
         q.send(leader, _fetch_request(q, state))
     deadline_ms = state.fetch_deadline_ms if may_stand and not q.is_stopping else FOREVER
     if q.now_ms < state.fetch_after_ms:
@@ -187,7 +187,7 @@ def poll_unattached(q: QuorumState, state: Unattached) -> int:
     if q.may_stand and q.now_ms >= state.election_deadline_ms and not q.is_stopping:
         voting.ask_for_pre_votes(q)
         return q.now_ms
-    if not q.is_flushing and q.held_offset == q.log.end.offset:
+    if not q.log.is_flushing and q.held_offset == q.log.end.offset:
         _fetch_from_bootstrap(q)
     return FOREVER if q.is_stopping else state.election_deadline_ms
 

@@ -27,12 +27,18 @@ class NeedsSnapshot:
 
 
 class LogState:
-    """The log's bounds. `end` and the epochs change with each append, `flushed_offset` with each flush."""
+    """The log's bounds, and what the shell does to it now.
+
+    `end` and the epochs change with each append, `flushed_offset` with each flush.
+    """
 
     def __init__(self) -> None:
         self.start_offset = 0
         self.end = EMPTY
         self.flushed_offset = 0
+        self.is_flushing = False
+        self.is_appending = False
+        """The shell is about to append fetched records, so that the next fetch has to wait for their end."""
         self._epoch_starts: list[tuple[int, int]] = []
         self._snapshots: dict[SnapshotId, int] = {}
 

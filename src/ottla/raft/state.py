@@ -51,12 +51,7 @@ class QuorumState:
         self.kraft_version: History[int] = History(STATIC_VOTERS)
         self.high_watermark = -1
         self.connections = Connections(config.request_timeout_ms, config.retry_backoff_ms)
-        self.is_flushing = False
-        self.is_appending = False
-        """The shell is about to append fetched records, so that the next fetch has to wait for their end."""
         self.is_stopping = False
-        # The nodes that closed their connections or refuse them, since the last change of the role.
-        self.gone: set[int] = set()
         self.lost_elections = 0
         """The elections that this candidate lost since it last knew a leader."""
         self.now_ms = 0
@@ -181,7 +176,6 @@ class QuorumState:
         assert election.epoch >= self.epoch, f"epoch {election.epoch} follows {self.epoch}"
         left = self.state
         self.state, self.election, self.leader_endpoints = state, election, endpoints
-        self.gone.clear()
         self.connections.reset()
         if isinstance(left, Leader):
             self._dismiss(left)
@@ -219,8 +213,8 @@ class QuorumState:
 
     def flush(self) -> None:
         """Request a flush of unflushed records, unless one is running. Observers leave that to the system."""
-        if self.must_flush and not self.is_flushing and self.log.flushed_offset < self.log.end.offset:
-            self.is_flushing = True
+        if self.must_flush and not self.log.is_flushing and self.log.flushed_offset < self.log.end.offset:
+            self.log.is_flushing = True
             self.effects.append(Flush(self.log.end.offset))
 
     def commit(self, high_watermark: int) -> None:

@@ -75,6 +75,19 @@ class Limits(NamedTuple):
         return [r for r in records if (r.value and found(r.value)) or (r.key and found(r.key))]
 
 
+class Reached:
+    """The offsets that were read so far, and their count."""
+
+    def __init__(self, starts: Mapping[TopicPartition, int] | None = None) -> None:
+        self.count = 0
+        self._offsets = dict(starts or {})
+
+    def note(self, tp: TopicPartition, offset: int) -> None:
+        """Note that a partition was read up to `offset`."""
+        self.count += offset - self._offsets.get(tp, offset)
+        self._offsets[tp] = offset
+
+
 class Follower:
     """One run from start to end. `written` counts the records that the sink received."""
 
@@ -93,8 +106,7 @@ class Follower:
         """
         self._consumer = consumer
         self._bar = Progress("records", shown=False) if bar is None else bar
-        self._read_offsets = 0
-        self._reached: dict[TopicPartition, int] = {}
+        self._reached = Reached()
         self._discover = discover
         self._discover_at_s = time.monotonic() + DISCOVER_EVERY_S
         self._sink = sink
@@ -131,8 +143,8 @@ class Follower:
         if most is not None and self._limits.grep is None and not 0 < offsets < most:
             self._bar.expect(most)
         elif offsets:
-            self._reached = dict(starts)
-            self._bar.expect(offsets, lambda: self._read_offsets)
+            self._reached = Reached(starts)
+            self._bar.expect(offsets, lambda: self._reached.count)
 
     def run_in_group(self, topics: Sequence[str] | None, pattern: str | None) -> None:
         """Read as a member of the group, from its committed offsets. Blocks until a limit or an interrupt."""
@@ -202,16 +214,12 @@ class Follower:
             end = self._left.get(tp)
             if end is None:
                 continue
-            self._note_reached(tp, min(batch[-1].offset + 1, end))
+            self._reached.note(tp, min(batch[-1].offset + 1, end))
             if batch[-1].offset + 1 >= end:
                 batch = [record for record in batch if record.offset < end]
                 self._finish(tp)
             inside += batch
         return inside
-
-    def _note_reached(self, tp: TopicPartition, offset: int) -> None:
-        self._read_offsets += offset - self._reached.get(tp, offset)
-        self._reached[tp] = offset
 
     def _finish(self, tp: TopicPartition) -> None:
         del self._left[tp]
