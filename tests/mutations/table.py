@@ -2667,8 +2667,8 @@ PRODUCER_TRANSACTIONS = (
     Mutation(
         "an abort ends a transaction that the coordinator may have begun without a response",
         "clients/producer/transactions.py",
-        "        if state is State.ABORTING and self._unconfirmed is not None:\n",
-        "        if state is State.ABORTING and self._unconfirmed is not None and self._is_started:\n",
+        "        if state is State.ABORTING and self._exchange.unconfirmed is not None:\n",
+        "        if state is State.ABORTING and self._exchange.unconfirmed is not None and self._known.is_started:\n",
         (f"{TRANSACTIONS}::test_registration_without_a_response_is_repeated_before_an_abort",),
     ),
     Mutation(

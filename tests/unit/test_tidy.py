@@ -58,14 +58,11 @@ LARGE_CLASSES = {
     "ClientConnection": 23,
     "Survey": 22,
     "Rows": 21,
-    "Transactions": 21,
     "Cluster": 20,
     "Columns": 20,
     "Connection": 19,
     "ShareCore": 19,
-    "RecordAccumulator": 18,
     "Step": 18,
-    "Sender": 16,
 }
 # Modules that import each other for type checking. Remove a circle that is cut.
 TYPE_CIRCLES: list[set[str]] = []

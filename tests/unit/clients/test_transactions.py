@@ -26,9 +26,9 @@ from ottla.clients.errors import (
 from ottla.clients.offsets import OffsetAndMetadata
 from ottla.clients.producer.effects import AskCoordinator
 from ottla.clients.producer.metadata import FOREVER_MS
-from ottla.clients.producer.transaction_requests import Identity, OffsetsOfGroup
+from ottla.clients.producer.transaction_requests import CONCURRENT_BACKOFF_MS, Identity, OffsetsOfGroup
 from ottla.clients.producer.transaction_states import MOVES, Event, State
-from ottla.clients.producer.transactions import CONCURRENT_BACKOFF_MS, Call, Transactions
+from ottla.clients.producer.transactions import Call, Transactions
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.protocol.message import Message

@@ -11,6 +11,7 @@ waiting batches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TypeAlias, TypeVar
 
@@ -43,27 +44,63 @@ LEAST_WAITING = 16
 class CompletedBatches:
     """Counts of acknowledged and failed records, and the batches whose callbacks may not have run yet.
 
+    `failures` has the error of each batch that failed since the last `take_failures`, and whether it was sent; only for
+    a transaction, which must hear of them.
+
     `_waiting` is cleaned when it has twice as many batches as after the last cleaning: the cost per batch is constant.
     """
 
     def __init__(self) -> None:
         self.acknowledged = self.failed = 0
+        self._failures: list[tuple[Exception, bool]] = []
         self._waiting: list[Batch] = []
         self._limit = 2 * LEAST_WAITING
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, *, in_transaction: bool) -> None:
         if batch.error is None:
             self.acknowledged += batch.count
         else:
             self.failed += batch.count
+            if in_transaction:
+                self._failures.append((batch.error, batch.attempts > 0))
         if not batch.announced:
             if len(self._waiting) > self._limit:
                 self._limit = 2 * max(len(self.unannounced()), LEAST_WAITING)
             self._waiting.append(batch)
 
+    def take_failures(self) -> list[tuple[Exception, bool]]:
+        failures, self._failures = self._failures, []
+        return failures
+
     def unannounced(self) -> list[Batch]:
         self._waiting = [batch for batch in self._waiting if not batch.announced]
         return self._waiting
+
+
+class WaitingSenders:
+    """The callers of `send` that wait for memory or for metadata."""
+
+    def __init__(self) -> None:
+        self._wakers: list[Callable[[], object]] = []
+        self._was_freed = False
+
+    def __bool__(self) -> bool:
+        return bool(self._wakers)
+
+    def add(self, wake: Callable[[], object]) -> None:
+        self._wakers.append(wake)
+
+    def memory_released(self) -> None:
+        self._was_freed = True
+
+    def wake(self) -> list[Effect]:
+        wakers, self._wakers = self._wakers, []
+        return [Wake(wakers)] if wakers else []
+
+    def wake_after_release(self) -> list[Effect]:
+        """Wake them if memory was released since the last call."""
+        was_freed, self._was_freed = self._was_freed, False
+        return self.wake() if was_freed else []
 
 
 class RecordAccumulator:
@@ -88,13 +125,10 @@ class RecordAccumulator:
         self.completed = CompletedBatches()
         self._settings = settings
         self._view = view
-        self._random = random
-        self._choose = choose
+        self._new_topic = partial(TopicPartitions, random, choose)
         self._refresh = refresh
         self._new: list[Batch] = []  # batches whose linger and delivery timeout start with the next step
-        self._waiting_senders: list[Callable[[], object]] = []
-        self._failures: list[tuple[Exception, bool]] = []  # of a transaction: the error, and whether it was sent
-        self._was_freed = False  # memory was released since the last `wake_after_release`
+        self.senders = WaitingSenders()
 
     # --- append -------------------------------------------------------------------------------------------------
 
@@ -131,7 +165,7 @@ class RecordAccumulator:
             return None
         batch = queue.open_batch
         if batch is None or not encoder.fits(batch, size):
-            if partition is None and self._is_sticky(key, len(partitions.queues)):
+            if partition is None and partitions.is_sticky(key):
                 queue = partitions.next_sticky()
                 batch = queue.open_batch
             if batch is None or not encoder.fits(batch, size):
@@ -141,9 +175,6 @@ class RecordAccumulator:
         if callback is not None:
             batch.callbacks.extend((delivery, callback))
         return delivery
-
-    def _is_sticky(self, key: bytes | None, partitions: int) -> bool:
-        return key is None if self._choose is None else self._choose(key, partitions) < 0
 
     def _add(self, queue: PartitionQueue, *, is_open: bool = True) -> Batch:
         batch = queue.add(is_open=is_open)
@@ -188,7 +219,7 @@ class RecordAccumulator:
             raise self.fatal
         if topic not in self.topics:
             check_topics((topic,))  # an invalid name would make every later request for metadata fail
-            self.topics[topic] = TopicPartitions(self._random, self._choose)
+            self.topics[topic] = self._new_topic()
             self._learn(topic)
         if topic not in self._refresh.missing:
             self._refresh.missing.add(topic)
@@ -203,23 +234,10 @@ class RecordAccumulator:
 
     # --- senders that wait --------------------------------------------------------------------------------------
 
-    @property
-    def has_waiting_senders(self) -> bool:
-        return bool(self._waiting_senders)
-
     def wait_for_change(self, wake: Callable[[], object]) -> None:
         """Call `wake()` when an `append` that returned None may succeed."""
-        self._waiting_senders.append(wake)
+        self.senders.add(wake)
         self.needs_step = True
-
-    def wake_senders(self) -> list[Effect]:
-        wakers, self._waiting_senders = self._waiting_senders, []
-        return [Wake(wakers)] if wakers else []
-
-    def wake_after_release(self) -> list[Effect]:
-        """Wake the senders that wait if memory was released since the last call."""
-        was_freed, self._was_freed = self._was_freed, False
-        return self.wake_senders() if was_freed else []
 
     def immediate_error(self, topic: str, partition: int | None, since: int) -> ClientError | None:
         """The error to raise immediately; None while waiting may help.
@@ -263,20 +281,17 @@ class RecordAccumulator:
         if batch.done:
             return False
         batch.finish(base_offset, log_append_time_ms, error)
-        self.completed.add(batch)
+        self.completed.add(batch, in_transaction=self.transactions is not None)
         del self.unfinished[batch]
         self.encoder.release(batch.size)
-        self._was_freed = True
-        if error is not None and self.transactions is not None:
-            self._failures.append((error, batch.attempts > 0))
+        self.senders.memory_released()
         return True
 
     def report_failures(self) -> None:
         """Report the batches that failed since the last call to the transaction, which may fail with them."""
-        failures, self._failures = self._failures, []
         if self.transactions is None:
             return
-        for error, was_sent in failures:
+        for error, was_sent in self.completed.take_failures():
             self.transactions.batch_failed(error, was_sent=was_sent)
         if self.transactions.drops_batches:
             self.close_batches()

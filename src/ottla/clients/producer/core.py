@@ -94,14 +94,14 @@ class ProducerCore:
         self._expire(now_ms, effects)
         if self.transactions is not None:
             self._step_transactions(self.transactions, now_ms, effects)
-            return effects + records.wake_after_release()
+            return effects + records.senders.wake_after_release()
         # The id is requested together with the first metadata: one round trip instead of two.
         needs_id = records.active or (records.topics and not self._id.is_refused)
         if needs_id and self._has_producer_id(now_ms, effects) and records.active:
             while sends := self._next_sends(now_ms):
                 effects += sends
         self._request_metadata(now_ms, effects)
-        return effects + records.wake_after_release()
+        return effects + records.senders.wake_after_release()
 
     def _step_transactions(self, transactions: Transactions, now_ms: int, effects: list[Effect]) -> None:
         """Send batches as far as the transaction allows, and the next request to its coordinator."""
@@ -207,7 +207,7 @@ class ProducerCore:
             return None
         if not queue.may_send(self.settings.max_in_flight):
             return None
-        is_urgent = head.urgent or self._flushes or self.accumulator.has_waiting_senders
+        is_urgent = head.urgent or self._flushes or bool(self.accumulator.senders)
         if self.transactions is not None and self.transactions.is_committing:
             is_urgent = True
         if head is queue.open_batch and head.linger_until_ms > now_ms and not is_urgent:
@@ -287,11 +287,11 @@ class ProducerCore:
 
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         self.refresh.received(self.accumulator.learn(), now_ms)
-        return [*self.accumulator.wake_senders(), *self.step(now_ms)]
+        return [*self.accumulator.senders.wake(), *self.step(now_ms)]
 
     def metadata_failed(self, error: ClientError, now_ms: int) -> list[Effect]:
         self.refresh.failed(error, now_ms)
-        return [*self.accumulator.wake_senders(), *self.step(now_ms)]
+        return [*self.accumulator.senders.wake(), *self.step(now_ms)]
 
     def producer_id_given(self, producer_id: int, epoch: int, now_ms: int) -> list[Effect]:
         self._id.received(producer_id, epoch)
@@ -360,7 +360,7 @@ class ProducerCore:
             sent = "it was sent and may have been written" if batch.attempts else "it was not sent"
             records.give_up(batch, Purged(f"{batch.count} records for {batch.queue} were purged: {sent}"))
         records.needs_step = True
-        return [Finished(purged), *records.wake_senders()]
+        return [Finished(purged), *records.senders.wake()]
 
     def stop(self, error: ClientError) -> list[Effect]:
         """Fail all batches, and every further `append`, with `error`."""
@@ -369,7 +369,7 @@ class ProducerCore:
         for batch in stopped:
             self.accumulator.give_up(batch, error)
         self.accumulator.active.clear()
-        effects = [Finished(stopped), *self.accumulator.wake_senders()]
+        effects = [Finished(stopped), *self.accumulator.senders.wake()]
         if self.transactions is not None:
             self.transactions.stop(error)
             effects.append(Wake(self.transactions.take_wakers()))

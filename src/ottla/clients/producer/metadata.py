@@ -82,6 +82,10 @@ class TopicPartitions(Partitions):
         self._available: list[PartitionQueue] = []  # partitions with a leader
         self.topic_id: Uuid | None = None  # None until the topic was seen
 
+    def is_sticky(self, key: bytes | None) -> bool:
+        """Whether a record with this key goes to the sticky partition."""
+        return key is None if self.choose is None else self.choose(key, len(self.queues)) < 0
+
     def next_sticky(self) -> PartitionQueue:
         """Choose another partition for records without a key: one that has a leader if possible."""
         choice = self._available or self.queues

@@ -131,7 +131,6 @@ class Sender:
         self.lock = threading.Lock()
         self.call_soon: Callable[[Callable[[], None]], object]  # has the loop call a function; set by the producer
         self._allow_auto_create: bool = options["allow_auto_create_topics"]
-        self._timeout_s = settings.request_timeout_ms / 1000
         self._queued: dict[int, list[Send]] = {}  # by broker, while its connection is being established
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop | None = None  # of an asyncio producer, from its first call on
@@ -141,6 +140,10 @@ class Sender:
         self._is_run_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.settings.request_timeout_ms / 1000
 
     def window(self, topic: str, partitions: int) -> int:
         """The bytes of batches that keep every broker of the topic busy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +39,8 @@ OLDEST_V2_OFFSETS = 5
 # From this version on a producer names its id and epoch, so that it cannot take over from a newer one (KIP-360).
 OLDEST_NEW_EPOCH = 3
 NEWEST_INITIALIZE = 5
+# The previous transaction of this id is still being completed; that takes a few ms.
+CONCURRENT_BACKOFF_MS = 20
 
 
 class Verdict(IntEnum):
@@ -72,6 +74,54 @@ class OffsetsOfGroup:
         self.member_id = member_id
         self.instance_id = instance_id
         self.offsets = offsets
+
+
+class Registered:
+    """The parts of a transaction that its coordinator knows."""
+
+    __slots__ = ("groups", "is_started", "partitions", "wanted")
+
+    def __init__(self) -> None:
+        self.is_started = False  # the coordinator may know the transaction, so EndTxn is needed
+        self.partitions: set[tuple[str, int]] = set()  # that may be written to
+        self.wanted: set[tuple[str, int]] = set()  # to be registered, with protocol 1
+        self.groups: set[str] = set()  # registered, with protocol 1
+
+
+class Exchange:
+    """The request in flight to the coordinator, at most one, and the pause before the next one."""
+
+    __slots__ = ("_backoff_ms", "_forgets_coordinator", "failures", "not_before_ms", "sent", "unconfirmed")
+
+    def __init__(self, backoff_ms: Callable[[int], int]) -> None:
+        self.sent: AskCoordinator | None = None
+        self.unconfirmed: AskCoordinator | None = None  # a registration without a response
+        self.failures = 0  # in a row
+        self.not_before_ms = 0
+        self._backoff_ms = backoff_ms
+        self._forgets_coordinator = False
+
+    def may_send(self, now_ms: int) -> bool:
+        return self.sent is None and now_ms >= self.not_before_ms
+
+    def begin(self, request: AskCoordinator) -> None:
+        request.forget, self._forgets_coordinator = self._forgets_coordinator, False
+        self.sent = request
+
+    def take(self) -> AskCoordinator:
+        """End the exchange with a response or its loss; returns the request."""
+        assert self.sent is not None
+        request, self.sent = self.sent, None
+        return request
+
+    def retry(self, code: int, now_ms: int, *, has_moved: bool) -> None:
+        """Pause before the next request, which looks up the coordinator again if it `has_moved`."""
+        backoff_ms = self._backoff_ms(self.failures)
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            backoff_ms = min(backoff_ms, CONCURRENT_BACKOFF_MS)
+        self.failures += 1
+        self.not_before_ms = max(self.not_before_ms, now_ms + backoff_ms)
+        self._forgets_coordinator = has_moved
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -44,8 +44,10 @@ from ottla.clients.errors import (
 from ottla.clients.producer.effects import NO_ID, AskCoordinator
 from ottla.clients.producer.metadata import FOREVER_MS
 from ottla.clients.producer.transaction_requests import (
+    Exchange,
     Identity,
     OffsetsOfGroup,
+    Registered,
     Verdict,
     add_group,
     add_partitions,
@@ -62,8 +64,6 @@ from ottla.protocol.messages.end_txn import EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdResponse
 
 FIRST_V2 = 2  # of the feature transaction.version
-# The previous transaction of this id is still being completed; that takes a few ms.
-CONCURRENT_BACKOFF_MS = 20
 
 
 class Call:
@@ -89,20 +89,12 @@ class Transactions:
         self.is_v2 = False
         self.wakers: list[Callable[[], object]] = []  # of calls that are done; the core hands them to the sender
         self._timeout_ms = timeout_ms
-        self._backoff_ms = backoff_ms
         self._level = 0  # the finalized transaction.version that a broker reported last
-        self._partitions: set[tuple[str, int]] = set()  # that may be written to
-        self._wanted: set[tuple[str, int]] = set()  # to be registered, with protocol 1
-        self._groups: set[str] = set()  # registered, with protocol 1
+        self._known = Registered()
         self._offsets: deque[tuple[OffsetsOfGroup, Call]] = deque()
         self._call: Call | None = None  # init, commit or abort
-        self._is_started = False  # the coordinator may know the transaction, so EndTxn is needed
         self._needs_new_epoch = False
-        self._sent: AskCoordinator | None = None
-        self._unconfirmed: AskCoordinator | None = None  # a registration without a response
-        self._forget_coordinator = False
-        self._failures = 0  # of requests, in a row
-        self._not_before_ms = 0
+        self._exchange = Exchange(backoff_ms)
 
     @property
     def is_open(self) -> bool:
@@ -156,7 +148,7 @@ class Transactions:
     def abort(self) -> Call:
         """Abort as soon as nothing is in flight any more; offsets that were not sent are dropped."""
         call = self._begin_call(Event.ABORT)
-        self._wanted.clear()
+        self._known.wanted.clear()
         self._drop_offsets(TransactionAborted("The offsets were not committed: the transaction was aborted"))
         return call
 
@@ -182,7 +174,7 @@ class Transactions:
         self._check(event)
         self._move(event)
         self._call = Call(event)
-        self._failures = 0
+        self._exchange.failures = 0
         return self._call
 
     def _check(self, event: Event) -> None:
@@ -237,13 +229,13 @@ class Transactions:
         if self.state is not State.IN_TRANSACTION and self.state is not State.COMMITTING:
             return False
         key = (topic, partition)
-        if key in self._partitions:
+        if key in self._known.partitions:
             return True
         if self.is_v2:
-            self._partitions.add(key)
-            self._is_started = True
+            self._known.partitions.add(key)
+            self._known.is_started = True
             return True
-        self._wanted.add(key)
+        self._known.wanted.add(key)
         return False
 
     def batch_failed(self, error: Exception, *, was_sent: bool) -> None:
@@ -263,33 +255,32 @@ class Transactions:
 
     def next_ms(self) -> int:
         """When `next_request` may have something to send even if nothing happens; FOREVER_MS for never."""
-        waits = self.state in {State.INITIALIZING, *ENDING} or self._wanted or self._offsets
-        return self._not_before_ms if waits and self._sent is None else FOREVER_MS
+        waits = self.state in {State.INITIALIZING, *ENDING} or self._known.wanted or self._offsets
+        return self._exchange.not_before_ms if waits and self._exchange.sent is None else FOREVER_MS
 
     def next_request(self, now_ms: int, *, is_drained: bool) -> AskCoordinator | None:
         """The request to send now. `is_drained`: no batch waits, and no request with batches is in flight."""
-        if self._sent is not None or now_ms < self._not_before_ms:
+        if not self._exchange.may_send(now_ms):
             return None
         request = self._due(is_drained=is_drained)
         if request is not None:
-            request.forget, self._forget_coordinator = self._forget_coordinator, False
-            self._sent = request
+            self._exchange.begin(request)
         return request
 
     def _due(self, *, is_drained: bool) -> AskCoordinator | None:
         state = self.state
         if state is State.INITIALIZING:
             return initialize(self.identity, self._timeout_ms)
-        if state is State.ABORTING and self._unconfirmed is not None:
-            return self._unconfirmed  # its response says whether the coordinator knows the transaction
+        if state is State.ABORTING and self._exchange.unconfirmed is not None:
+            return self._exchange.unconfirmed  # its response says whether the coordinator knows the transaction
         if state is State.IN_TRANSACTION or state is State.COMMITTING:
-            if self._wanted:
-                return add_partitions(self.identity, self._wanted)
+            if self._known.wanted:
+                return add_partitions(self.identity, self._known.wanted)
             if self._offsets and (is_drained or state is State.IN_TRANSACTION):
                 return self._next_offsets()
         if state not in ENDING or not is_drained:
             return None
-        if self._is_started and not self._has_lost_identity():
+        if self._known.is_started and not self._has_lost_identity():
             return end_transaction(self.identity, is_commit=state is State.COMMITTING, is_v2=self.is_v2)
         self._end()
         return initialize(self.identity, self._timeout_ms) if self.state is State.INITIALIZING else None
@@ -301,8 +292,8 @@ class Transactions:
     def _next_offsets(self) -> AskCoordinator:
         offsets = self._offsets[0][0]
         if self.is_v2:
-            self._is_started = True
-        elif offsets.group_id not in self._groups:
+            self._known.is_started = True
+        elif offsets.group_id not in self._known.groups:
             return add_group(self.identity, offsets.group_id)
         return commit_offsets(self.identity, offsets, is_v2=self.is_v2)
 
@@ -313,34 +304,32 @@ class Transactions:
         self._level = level
 
     def lost(self, error: ClientError, now_ms: int) -> None:
-        request = self._take()
+        request = self._exchange.take()
         if self.state is State.FATAL_ERROR:
             return
         may_return = isinstance(error, BrokerUnavailable) and self.identity.producer_id != NO_ID
         if error.retriable or may_return:
             if request.is_registration:
-                self._unconfirmed = request
-            self._forget_coordinator = True
-            self._retry(0, now_ms)
+                self._exchange.unconfirmed = request
+            self._exchange.retry(0, now_ms, has_moved=True)
         elif isinstance(error, GroupAuthorizationFailed):
             self._fail(error)
         else:
             self._stop_or_refuse(error)
 
     def answered(self, response: Message, now_ms: int) -> None:
-        request = self._take()
+        request = self._exchange.take()
         if self.state is State.FATAL_ERROR:
             return
-        self._not_before_ms = now_ms + int(getattr(response, "throttle_time_ms", 0))
+        self._exchange.not_before_ms = now_ms + int(getattr(response, "throttle_time_ms", 0))
         verdict, code, what = judge(response)
         if request.is_registration and verdict not in {Verdict.RETRY, Verdict.MOVED}:
-            self._unconfirmed = None
+            self._exchange.unconfirmed = None
         if verdict is Verdict.DONE:
-            self._failures = 0
+            self._exchange.failures = 0
             self._succeeded(request, response)
         elif verdict in {Verdict.RETRY, Verdict.MOVED}:
-            self._forget_coordinator = verdict is Verdict.MOVED
-            self._retry(code, now_ms)
+            self._exchange.retry(code, now_ms, has_moved=verdict is Verdict.MOVED)
         elif verdict is Verdict.FENCED:
             self._fence()
         elif verdict is Verdict.ABORT and not self._has_failed_to_abort(response, code):
@@ -352,18 +341,6 @@ class Transactions:
         """Whether an abort was refused in a way that a new epoch would not solve either."""
         is_refused = isinstance(response, EndTxnResponse) and self.state is State.ABORTING
         return is_refused and code != ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-    def _take(self) -> AskCoordinator:
-        assert self._sent is not None
-        request, self._sent = self._sent, None
-        return request
-
-    def _retry(self, code: int, now_ms: int) -> None:
-        backoff_ms = self._backoff_ms(self._failures)
-        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            backoff_ms = min(backoff_ms, CONCURRENT_BACKOFF_MS)
-        self._failures += 1
-        self._not_before_ms = max(self._not_before_ms, now_ms + backoff_ms)
 
     def _succeeded(self, request: AskCoordinator, response: Message) -> None:
         if isinstance(response, InitProducerIdResponse):
@@ -378,12 +355,12 @@ class Transactions:
                 self._needs_new_epoch = False
             self._end()
         elif request.partitions:
-            self._is_started = True
-            self._partitions |= request.partitions
-            self._wanted -= request.partitions
+            self._known.is_started = True
+            self._known.partitions |= request.partitions
+            self._known.wanted -= request.partitions
         elif request.is_registration:
-            self._is_started = True
-            self._groups.add(request.group_id)
+            self._known.is_started = True
+            self._known.groups.add(request.group_id)
         elif self._offsets and self._offsets[0][0] is request.offsets:
             self._wake(self._offsets.popleft()[1], None)
 
@@ -391,11 +368,8 @@ class Transactions:
         """The transaction has its outcome at the coordinator, or the coordinator never heard of it."""
         is_now_v2 = self._level >= FIRST_V2
         needs_new_epoch = self._needs_new_epoch or self._has_lost_identity() or (is_now_v2 and not self.is_v2)
-        self._partitions.clear()
-        self._wanted.clear()
-        self._groups.clear()
-        self._unconfirmed = None
-        self._is_started = False
+        self._known = Registered()
+        self._exchange.unconfirmed = None
         self.error = None
         if needs_new_epoch:
             self._move(Event.ENDED_FOR_NEW_EPOCH)
@@ -418,7 +392,7 @@ class Transactions:
             self.error = error
         self._needs_new_epoch = True
         self._move(Event.FAILED)
-        self._wanted.clear()
+        self._known.wanted.clear()
         if self.state is State.ABORTABLE_ERROR:
             told = self._refusal("commit_transaction()")
             self._drop_offsets(told)
@@ -474,6 +448,6 @@ class Transactions:
         ), f"{self.state}: {self.error}"
         pending = {State.INITIALIZING, *ENDING}
         assert (self._call is not None) == (self.state in pending), f"{self.state}: call {self._call}"
-        assert not self._wanted or self.state in {State.IN_TRANSACTION, State.COMMITTING}
+        assert not self._known.wanted or self.state in {State.IN_TRANSACTION, State.COMMITTING}
         assert not self._offsets or self.state in {State.IN_TRANSACTION, State.COMMITTING}
-        assert not (self._partitions and self.state in {State.READY, State.UNINITIALIZED, State.INITIALIZING})
+        assert not (self._known.partitions and self.state in {State.READY, State.UNINITIALIZED, State.INITIALIZING})
