@@ -209,7 +209,7 @@ WIRE = (
     Mutation(
         "a consumer that failed ignores the response to its last heartbeat",
         "clients/consumer/membership.py",
-        "self._in_flight = self._heartbeat = None",
+        "self._in_flight = self._heartbeats.in_flight = None",
         "self._in_flight = None",
         ("tests/unit/clients/test_consumer_core.py::test_heartbeat_response_after_a_failure_is_ignored",),
     ),

@@ -153,8 +153,9 @@ def test_heartbeat_response_after_a_failure_is_ignored(code: ErrorCode) -> None:
     membership = one.core.membership
     assert isinstance(membership, Membership)
     membership._send_heartbeat(world.now_ms)
-    assert membership._heartbeat is not None
-    late = membership._heartbeat.id
+    heartbeat = membership._heartbeats.in_flight
+    assert heartbeat is not None
+    late = heartbeat.id
     membership._fail(error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     membership.complete(late, HeartbeatResponse(error_code=code), world.now_ms)
     assert membership.state is State.FAILED

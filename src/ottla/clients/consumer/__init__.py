@@ -5,7 +5,7 @@ Reading order:
 1. record, settings, effects: the values.
 2. The fetch core: positions, fetch_session, fetcher, offset_lookup, decoding, collectors, delivery; fetch_core joins
    them. It knows nothing of groups.
-3. The group: group_member; assignors, group_protocol, member_states, membership (classic); heartbeat_states,
+3. The group: group_member; assignors, group_protocol, group_leader, membership (classic);
    heartbeat_requests, heartbeat_membership (KIP-848); requests and commits.
 4. core: the fetch core, the group, topic_metadata and subscription together.
 5. effect_runner and queries (on an event loop), client, interface; blocking and asynchronous are the public classes.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, Literal, TypeVar
 
+from ottla.clients.cluster import Backoff
 from ottla.clients.consumer.effects import COORDINATOR, EffectId, Outbox, Owner
 from ottla.clients.consumer.settings import GroupSettings
 from ottla.clients.errors import BrokerError, BrokerUnavailable, ClientError
@@ -33,6 +34,26 @@ class Duty:
     partitions: tuple[TopicPartition, ...]
 
 
+class Pause:
+    """The pause before the next request, which grows with each failure in a row."""
+
+    __slots__ = ("_backoff", "_failures", "until_ms")
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._failures = 0
+        self.until_ms = 0.0
+
+    def failed(self, now_ms: float, delay_ms: float | None = None) -> None:
+        """Begin a pause of `delay_ms`, by default of the backoff after this many failures."""
+        self._failures += 1
+        self.until_ms = now_ms + (self._backoff.delay_ms(self._failures, 0.5) if delay_ms is None else delay_ms)
+
+    def succeeded(self) -> None:
+        """The next failure is the first one again. A pause that has begun goes on."""
+        self._failures = 0
+
+
 class GroupMember(ABC, Generic[S]):
     """One member of one group. `moves` has the legal transitions."""
 
@@ -50,8 +71,7 @@ class GroupMember(ABC, Generic[S]):
         self.leave_reason: str | None = None
         """Why the member left the group without the user's request; None after it has joined again."""
         self._outbox = outbox
-        self._failures = 0
-        self._not_before_ms = 0.0
+        self._pause = Pause(settings.backoff)
         self._polling = False
         self._polled_ms: float | None = None
 
@@ -116,10 +136,6 @@ class GroupMember(ABC, Generic[S]):
         that does not resolve or an address that does not speak Kafka is likely temporary.
         """
         return error.retriable or isinstance(error, BrokerUnavailable)
-
-    def _back_off(self, now_ms: float) -> None:
-        self._failures += 1
-        self._not_before_ms = now_ms + self.settings.backoff.delay_ms(self._failures, 0.5)
 
     def _move(self, state: S) -> None:
         assert state in self.moves[self.state], f"{self.state.name} -> {state.name}"

@@ -29,7 +29,7 @@ from typing import Final
 
 from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
-from ottla.clients.consumer.group_member import NO_GENERATION, Duty, GroupMember
+from ottla.clients.consumer.group_member import NO_GENERATION, Duty, GroupMember, Pause
 from ottla.clients.consumer.heartbeat_requests import (
     JOIN_EPOCH,
     HeartbeatRequests,
@@ -91,6 +91,19 @@ _DROPS = frozenset({MemberState.FENCED, MemberState.STALE, MemberState.FATAL})
 """In these states the partitions are lost: another member may own them."""
 
 
+class _Heartbeats:
+    """The heartbeat in flight, if any, and the last one that was sent."""
+
+    __slots__ = ("in_flight", "interval_ms", "sent", "sent_ms")
+
+    def __init__(self) -> None:
+        self.in_flight: EffectId | None = None
+        self.sent: Sent | None = None
+        """The fields that the coordinator knows; None if uncertain, so that the next heartbeat has all fields."""
+        self.sent_ms = 0.0
+        self.interval_ms = 0.0
+
+
 class HeartbeatMembership(GroupMember[MemberState]):
     """One member of one group. No other member may have its `member_id`."""
 
@@ -110,15 +123,10 @@ class HeartbeatMembership(GroupMember[MemberState]):
         self._resolved: dict[TopicIdPartition, TopicPartition] = {}
         self._adopting: dict[TopicIdPartition, TopicPartition] = {}
         self._has_revoked = False
-        # The fields that the coordinator knows; None if uncertain, so that the next heartbeat has all fields.
-        self._sent: Sent | None = None
-        self._heartbeat: EffectId | None = None
+        self._heartbeats = _Heartbeats()
         self._leave: EffectId | None = None
         self._refresh: EffectId | None = None
-        self._interval_ms = 0.0
-        self._sent_ms = 0.0
-        self._refreshes = 0
-        self._refresh_ms: float | None = None
+        self._refresh_pause = Pause(settings.backoff)
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -230,18 +238,22 @@ class HeartbeatMembership(GroupMember[MemberState]):
                 self._move(MemberState.UNSUBSCRIBED)
         elif effect_id == self._refresh:
             self._refresh = None
-            self._refreshes += 1
-            self._refresh_ms = now_ms + self.settings.backoff.delay_ms(self._refreshes, 0.5)
-        elif effect_id == self._heartbeat:
-            self._heartbeat = None
+            self._refresh_pause.failed(now_ms)
+        elif effect_id == self._heartbeats.in_flight:
+            self._heartbeats.in_flight = None
             self._complete_heartbeat(outcome, now_ms)
 
     def next_timer_ms(self) -> float | None:
         return earliest(
             self._heartbeat_due_ms(),
             self._poll_due_ms(),
-            self._refresh_ms if self.state is MemberState.RECONCILING and self._refresh is None else None,
+            self._refresh_due_ms(),
         )
+
+    def _refresh_due_ms(self) -> float | None:
+        if self.state is not MemberState.RECONCILING or self._refresh is not None:
+            return None
+        return self._refresh_pause.until_ms or None
 
     @property
     def _is_member(self) -> bool:
@@ -260,8 +272,8 @@ class HeartbeatMembership(GroupMember[MemberState]):
         named = {key: view.topic_name(key.topic_id) for key in wanted}
         self._resolved = {key: TopicPartition(name, key.partition) for key, name in named.items() if name is not None}
         if len(self._resolved) == len(wanted):
-            self._refresh_ms, self._refreshes = None, 0
-        elif self._refresh is None and now_ms >= (self._refresh_ms or 0.0):
+            self._refresh_pause = Pause(self.settings.backoff)
+        elif self._refresh is None and now_ms >= self._refresh_pause.until_ms:
             topics = None if self._subscription.pattern is not None else self._subscription.topics
             self._refresh = self._outbox.refresh(Owner.MEMBERSHIP, topics)
 
@@ -269,30 +281,31 @@ class HeartbeatMembership(GroupMember[MemberState]):
 
     def _heartbeat_due_ms(self) -> float | None:
         """When the next heartbeat is due; None if none can be sent. One is in flight at a time."""
-        if self.state not in HEARTBEATS or self._heartbeat is not None:
+        if self.state not in HEARTBEATS or self._heartbeats.in_flight is not None:
             return None
-        if self.state in (MemberState.JOINING, MemberState.ACKNOWLEDGING) or self._sent is None:
-            return self._not_before_ms
-        if self.state in MEMBERS and self._sent.subscription != self._subscription:
-            return self._not_before_ms
-        return max(self._not_before_ms, self._sent_ms + self._interval_ms)
+        sent = self._heartbeats.sent
+        if self.state in (MemberState.JOINING, MemberState.ACKNOWLEDGING) or sent is None:
+            return self._pause.until_ms
+        if self.state in MEMBERS and sent.subscription != self._subscription:
+            return self._pause.until_ms
+        return max(self._pause.until_ms, self._heartbeats.sent_ms + self._heartbeats.interval_ms)
 
     def _join(self) -> None:
         self._move(MemberState.JOINING)
         self._epoch = JOIN_EPOCH
-        self._sent = None
+        self._heartbeats.sent = None
         self._target = frozenset()
         self._has_revoked = False
 
     def _send_heartbeat(self, now_ms: float) -> None:
-        previous = self._sent
+        previous = self._heartbeats.sent
         if previous is not None and self.state is MemberState.ACKNOWLEDGING:
             # Report the owned partitions even if they are the same: the coordinator waits for that.
             previous = previous._replace(owned=None)
         fields = Sent(self._subscription, frozenset(self._owned))
         request, min_version = self._requests.heartbeat(self._id, self._epoch, fields, previous)
-        self._heartbeat = self._send(request, min_version=min_version)
-        self._sent, self._sent_ms = fields, now_ms
+        self._heartbeats.in_flight = self._send(request, min_version=min_version)
+        self._heartbeats.sent, self._heartbeats.sent_ms = fields, now_ms
         if self.state is MemberState.ACKNOWLEDGING:
             self._move(MemberState.STABLE if self._is_reconciled else MemberState.RECONCILING)
 
@@ -310,19 +323,19 @@ class HeartbeatMembership(GroupMember[MemberState]):
             assert isinstance(outcome, ClientError)
             error = outcome
         # The coordinator may or may not have taken the fields: send all of them again.
-        self._sent = None
+        self._heartbeats.sent = None
         self._handle_error(error, now_ms)
 
     def _apply(self, response: ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse) -> None:
-        self._failures = 0
-        self._interval_ms = response.heartbeat_interval_ms
+        self._pause.succeeded()
+        self._heartbeats.interval_ms = response.heartbeat_interval_ms
         # A broker that serves only version 0 may choose the id.
         self._id = response.member_id or self._id
         self._epoch = response.member_epoch
         if response.assignment is not None:
             rows = response.assignment.topic_partitions
             self._target = frozenset(TopicIdPartition(row.topic_id, p) for row in rows for p in row.partitions)
-            self._resolved, self._refresh_ms = {}, None
+            self._resolved, self._refresh_pause.until_ms = {}, 0.0
         if self.state is MemberState.PREPARE_LEAVING:
             return
         if self.state is MemberState.JOINING:
@@ -339,20 +352,19 @@ class HeartbeatMembership(GroupMember[MemberState]):
         if code is not None and code in self.removed:
             # A member that joins already must not be removed over and over without a pause.
             if self.state is MemberState.JOINING:
-                self._back_off(now_ms)
+                self._pause.failed(now_ms)
             self._handle_removal(code)
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._outbox.poll_error = error  # retried, because an ACL may be added
-            self._failures += 1
-            self._not_before_ms = now_ms + self.settings.backoff.max_ms
+            self._pause.failed(now_ms, self.settings.backoff.max_ms)
         elif self._is_temporary(error):
-            self._back_off(now_ms)
+            self._pause.failed(now_ms)
         else:
             self._fail(error, code)
 
     def _handle_removal(self, code: int) -> None:
         logger.info("Group %s: this member was removed (error %s), joining again", self.settings.group_id, code)
-        self._heartbeat = None
+        self._heartbeats.in_flight = None
         self._move(MemberState.FENCED)
 
     def _fail(self, error: ClientError, code: ErrorCode | None) -> None:
@@ -367,7 +379,7 @@ class HeartbeatMembership(GroupMember[MemberState]):
         self._move(MemberState.FATAL)
 
     def _send_leave(self) -> None:
-        self._heartbeat = None  # its response would be about a membership that has ended
+        self._heartbeats.in_flight = None  # its response would be about a membership that has ended
         self._leave = self._send(self._requests.leave(self._id))
 
     def validate(self) -> None:

@@ -29,12 +29,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.clients.cluster import ClusterView
-from ottla.clients.consumer.assignors import Assignor, Member
+from ottla.clients.consumer.assignors import Assignor
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
+from ottla.clients.consumer.group_leader import GroupLeader
 from ottla.clients.consumer.group_member import NO_GENERATION, Duty, GroupMember
 from ottla.clients.consumer.group_protocol import (
-    assignment_bytes,
-    decode_member,
     decode_partitions,
     subscription_bytes,
 )
@@ -93,6 +92,16 @@ class _Heartbeat(NamedTuple):
     member_id: str
 
 
+class _Heartbeats:
+    """The heartbeat in flight, if any, and when the next one is due."""
+
+    __slots__ = ("due_ms", "in_flight")
+
+    def __init__(self) -> None:
+        self.in_flight: _Heartbeat | None = None
+        self.due_ms = 0.0
+
+
 class Membership(GroupMember[State]):
     """One member of one classic group."""
 
@@ -106,7 +115,6 @@ class Membership(GroupMember[State]):
         self.generation = NO_GENERATION
         self.topics: frozenset[str] = frozenset()
         self.owned: frozenset[TopicPartition] = frozenset()
-        self._assigned: frozenset[TopicPartition] = frozenset()
         # The last assignment and its generation, which a sticky member claims when it joins again.
         self._last_assignment: tuple[tuple[TopicPartition, ...], int] = ((), NO_GENERATION)
         # JoinGroup, SyncGroup or a metadata refresh in flight. The outcome of any other id is ignored.
@@ -115,13 +123,8 @@ class Membership(GroupMember[State]):
         self._lost = False
         self._revoked = False
         self._protocol = ""
-        self._members: list[Member] = []
-        self._leads = False
-        self._skips_assignment = False
-        self._counts: dict[str, int] = {}
-        self._refreshed = False
-        self._heartbeat: _Heartbeat | None = None
-        self._next_heartbeat_ms = 0.0
+        self._leader: GroupLeader | None = None
+        self._heartbeats = _Heartbeats()
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -182,19 +185,19 @@ class Membership(GroupMember[State]):
             # The next rebalance assigns the revoked partitions to their new owners.
             self._revoked = False
             self._rejoin = True
-        self._next_heartbeat_ms = min(self._next_heartbeat_ms, now_ms + self.settings.heartbeat_interval_ms)
+        self._heartbeats.due_ms = min(self._heartbeats.due_ms, now_ms + self.settings.heartbeat_interval_ms)
 
     def leave(self) -> None:
         """Leave the group because the consumer is closed. A static member sends nothing, so it keeps its place."""
         self._send_leave("the consumer is being closed")
         self._reset()
-        self.owned = self._assigned = frozenset()
+        self.owned = frozenset()
         if self.state is not State.OUTSIDE:
             self._move(State.OUTSIDE)
 
     def watched_topics(self) -> frozenset[str]:
         """Return the topics of the whole group if this member leads it: the leader watches their partitions."""
-        return frozenset(self._counts) if self._leads else frozenset()
+        return frozenset() if self._leader is None else frozenset(self._leader.counts)
 
     @property
     def needs_poll(self) -> bool:
@@ -206,20 +209,20 @@ class Membership(GroupMember[State]):
 
     def advance(self, now_ms: float, view: ClusterView) -> None:
         self._check_poll_interval(now_ms)
-        if self._leads and self.state is State.STABLE and self._counts != self._count(view, self._counts):
+        if self.state is State.STABLE and self._leader is not None and self._leader.has_changed(view):
             logger.info("Group %s: the partitions of subscribed topics changed, rebalancing", self.settings.group_id)
             self._rejoin = True
-        if self.state is State.JOINING and self._in_flight is None and now_ms >= self._not_before_ms:
+        if self.state is State.JOINING and self._in_flight is None and now_ms >= self._pause.until_ms:
             self._send_join()
-        if self.state is State.ASSIGNING and self._in_flight is None:
-            self._assign(view)
-        if self._sends_heartbeats and now_ms >= self._next_heartbeat_ms:
+        if self.state is State.ASSIGNING and self._in_flight is None and self._leader is not None:
+            self._assign(view, self._leader)
+        if self._sends_heartbeats and now_ms >= self._heartbeats.due_ms:
             self._send_heartbeat(now_ms)
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
-        heartbeat = self._heartbeat
+        heartbeat = self._heartbeats.in_flight
         if heartbeat is not None and effect_id == heartbeat.id:
-            self._heartbeat = None
+            self._heartbeats.in_flight = None
             if (heartbeat.generation, heartbeat.member_id) == (self.generation, self.member_id):
                 self._complete_heartbeat(outcome, now_ms)
             return
@@ -230,13 +233,13 @@ class Membership(GroupMember[State]):
             self._complete_join(outcome, now_ms)
         elif self.state is State.SYNCING:
             self._complete_sync(outcome, now_ms)
-        elif self.state is State.ASSIGNING:
-            self._refreshed = True
+        elif self.state is State.ASSIGNING and self._leader is not None:
+            self._leader.is_refreshed = True
 
     def next_timer_ms(self) -> float | None:
         return earliest(
-            self._not_before_ms if self.state is State.JOINING and self._in_flight is None else None,
-            self._next_heartbeat_ms if self._sends_heartbeats else None,
+            self._pause.until_ms if self.state is State.JOINING and self._in_flight is None else None,
+            self._heartbeats.due_ms if self._sends_heartbeats else None,
             self._poll_due_ms(),
         )
 
@@ -246,7 +249,13 @@ class Membership(GroupMember[State]):
 
     @property
     def _sends_heartbeats(self) -> bool:
-        return self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeat is None
+        return (
+            self.state in _HEARTBEAT_STATES and self.generation != NO_GENERATION and self._heartbeats.in_flight is None
+        )
+
+    @property
+    def _assigned(self) -> frozenset[TopicPartition]:
+        return frozenset(self._last_assignment[0])
 
     def _membership(self) -> tuple[int, str]:
         return self.generation, self.member_id
@@ -300,36 +309,31 @@ class Membership(GroupMember[State]):
         if code:
             self._retry_join(error_for(code), now_ms)
             return
-        self._failures = 0
+        self._pause.succeeded()
         self.member_id, self.generation = outcome.member_id, outcome.generation_id
         self._protocol = outcome.protocol_name or ""
-        self._next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
-        self._leads = outcome.leader == outcome.member_id
-        self._skips_assignment = outcome.skip_assignment
-        if not self._leads:
+        self._heartbeats.due_ms = now_ms + self.settings.heartbeat_interval_ms
+        if outcome.leader != outcome.member_id:
+            self._leader = None
             self._send_sync({})
             return
         try:
-            self._members = [
-                decode_member(row.member_id, row.group_instance_id, row.metadata) for row in outcome.members
-            ]
+            self._leader = GroupLeader(outcome, self._leader)
         except DecodeError as error:
             self._fail(InconsistentGroupProtocol(f"A member's subscription cannot be read: {error}"))
             return
-        self._refreshed = False
         self._move(State.ASSIGNING)
 
-    def _assign(self, view: ClusterView) -> None:
+    def _assign(self, view: ClusterView, leader: GroupLeader) -> None:
         """As the leader, compute the assignment of every member; refresh the metadata first if a topic is unknown.
 
         A leader that must not assign (KIP-814) only counts the partitions, to notice later that there are others.
         """
-        topics = frozenset(topic for member in self._members for topic in member.topics)
-        if not self._refreshed and any(topic not in view.topics for topic in topics):
-            self._in_flight = self._outbox.refresh(Owner.MEMBERSHIP, topics)
+        if leader.needs_refresh(view):
+            self._in_flight = self._outbox.refresh(Owner.MEMBERSHIP, leader.topics)
             return
-        self._counts = self._count(view, topics)
-        if self._skips_assignment:
+        leader.count(view)
+        if leader.only_counts:
             self._send_sync({})
             return
         assignor = next((a for a in self.settings.assignors if a.name == self._protocol), None)
@@ -338,13 +342,7 @@ class Membership(GroupMember[State]):
                 InconsistentGroupProtocol(f"The group chose {self._protocol!r}, which this member did not offer")
             )
             return
-        counts = {topic: count for topic, count in self._counts.items() if count}
-        assignment = assignor.assign(counts, self._members)
-        self._send_sync({member_id: assignment_bytes(partitions) for member_id, partitions in assignment.items()})
-
-    @staticmethod
-    def _count(view: ClusterView, topics: Iterable[str]) -> dict[str, int]:
-        return {topic: len(view.partitions(topic) or ()) for topic in topics}
+        self._send_sync(leader.assign(assignor))
 
     def _send_sync(self, assignments: dict[str, bytes]) -> None:
         self._move(State.SYNCING)
@@ -379,9 +377,9 @@ class Membership(GroupMember[State]):
             self._fail(InconsistentGroupProtocol(f"The assignment cannot be read: {error}"))
             return
         # A static member that returns with another subscription gets the assignment of the former one: join again once.
-        self._assigned = frozenset(tp for tp in assigned if tp.topic in self.topics)
-        self._revoked = self._assigned != assigned and self._last_assignment[1] != self.generation
-        self._last_assignment = (tuple(sorted(self._assigned)), self.generation)
+        wanted = sorted(tp for tp in assigned if tp.topic in self.topics)
+        self._revoked = len(wanted) < len(assigned) and self._last_assignment[1] != self.generation
+        self._last_assignment = (tuple(wanted), self.generation)
         self._move(State.ADOPTING)
 
     def _retry_join(self, error: ClientError, now_ms: float) -> None:
@@ -390,14 +388,14 @@ class Membership(GroupMember[State]):
         if code is None or code in COORDINATOR_MOVED:
             self._outbox.forget_coordinator()
         if self._is_temporary(error) or code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._back_off(now_ms)
+            self._pause.failed(now_ms)
         else:
             self._fail(error)
 
     # -- heartbeats and leaving --------------------------------------------------------------------------------
 
     def _send_heartbeat(self, now_ms: float) -> None:
-        self._next_heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
+        self._heartbeats.due_ms = now_ms + self.settings.heartbeat_interval_ms
         request = HeartbeatRequest(
             group_id=self.settings.group_id,
             generation_id=self.generation,
@@ -406,7 +404,7 @@ class Membership(GroupMember[State]):
         )
         timeout_ms = self.settings.session_timeout_ms
         effect_id = self._send(request, timeout_ms=timeout_ms)
-        self._heartbeat = _Heartbeat(effect_id, self.generation, self.member_id)
+        self._heartbeats.in_flight = _Heartbeat(effect_id, self.generation, self.member_id)
 
     def _complete_heartbeat(self, outcome: Outcome, now_ms: float) -> None:
         if isinstance(outcome, ClientError):
@@ -428,7 +426,7 @@ class Membership(GroupMember[State]):
 
     def _find_coordinator_again(self, now_ms: float) -> None:
         self._outbox.forget_coordinator()
-        self._next_heartbeat_ms = now_ms + self.settings.backoff.initial_ms
+        self._heartbeats.due_ms = now_ms + self.settings.backoff.initial_ms
 
     def _handle_removal(self, code: int) -> None:
         """Handle the group's removal of this member: its partitions may belong to another member already.
@@ -446,17 +444,17 @@ class Membership(GroupMember[State]):
 
     def _fail(self, error: ClientError) -> None:
         self.error = error
-        self._in_flight = self._heartbeat = None
+        self._in_flight = self._heartbeats.in_flight = None
         self._lost = bool(self.owned)
         self._move(State.FAILED)
 
     def _reset(self) -> None:
         self._in_flight = None
-        self._not_before_ms = 0.0
+        self._pause.until_ms = 0.0
         self.member_id = ""
         self.generation = NO_GENERATION
         self._last_assignment = (self._last_assignment[0], NO_GENERATION)
-        self._leads = False
+        self._leader = None
         self._rejoin = False
 
     def _send_leave(self, reason: str) -> None:
