@@ -4095,7 +4095,132 @@ PLUGIN = (
     ),
 )
 
+AUTHORIZER, ACL_SEEDS = f"{UNIT}/security/test_authorizer.py", "tests/simulation/test_acl_changes.py"
+AUTHORIZATION, CONTROLLER_ACLS = f"{UNIT}/broker/test_authorization.py", f"{UNIT}/controller/test_acls.py"
+RULES_HOLD = f"{AUTHORIZER}::test_decisions_follow_the_rules"
+REVOKED = f"{ACL_SEEDS}::test_revoked_rights_are_not_used_after_the_call_returned"
+ACLS = (
+    Mutation(
+        "a rule that denies wins over every rule that allows",
+        "security/authorizer.py",
+        "                for key in denying:\n                    if key in rules:",
+        "                for key in denying:\n                    if key in rules and allowed_by is None:",
+        (RULES_HOLD,),
+    ),
+    Mutation(
+        "a rule that denies an operation does not deny what this operation implies",
+        "security/authorizer.py",
+        "denying = ((PermissionType.DENY, operation), (PermissionType.DENY, Operation.ALL))",
+        "denying = [(PermissionType.DENY, each) for _, each in allowing]",
+        (RULES_HOLD,),
+    ),
+    Mutation(
+        "a prefix matches only names that begin with it",
+        "security/authorizer.py",
+        "by_prefix = self.prefixed.get(name[:length])",
+        "by_prefix = self.prefixed.get(name[-length:])",
+        (RULES_HOLD,),
+    ),
+    Mutation(
+        "a rule for one host counts for it",
+        "security/authorizer.py",
+        "own = (principal, host), (principal, WILDCARD)",
+        "own = (principal, WILDCARD), (principal, WILDCARD)",
+        (RULES_HOLD,),
+    ),
+    Mutation(
+        "a resource with rules for others is denied, also with allow.everyone.if.no.acl.found",
+        "security/authorizer.py",
+        "return DEFAULT_DENY if allowed_by is None else",
+        "return self._default if allowed_by is None else",
+        (RULES_HOLD,),
+    ),
+    Mutation(
+        "cached decisions end when a rule is removed",
+        "security/authorizer.py",
+        "            self._indices[acl.pattern.resource_type].remove(acl)\n            self._forget()",
+        "            self._indices[acl.pattern.resource_type].remove(acl)",
+        (f"{AUTHORIZER}::test_a_change_takes_effect_at_the_next_decision", REVOKED),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "cached decisions end when a rule is added",
+        "security/authorizer.py",
+        "add(acl)\n            self._forget()",
+        "add(acl)",
+        (f"{AUTHORIZER}::test_a_change_takes_effect_at_the_next_decision", REVOKED),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "the cache of decisions has an upper bound",
+        "security/authorizer.py",
+        "if len(self._decisions) >= MAX_CACHED_DECISIONS:",
+        "if len(self._decisions) >= 2 * MAX_CACHED_DECISIONS:",
+        (f"{AUTHORIZER}::test_cached_decisions_have_an_upper_bound",),
+    ),
+    Mutation(
+        "nothing is allowed before the rules are loaded",
+        "security/authorizer.py",
+        "        if not self.is_loaded:\n            return NOT_READY",
+        "        if False:\n            return NOT_READY",
+        (f"{AUTHORIZER}::test_before_the_rules_are_loaded_only_super_users_are_allowed",),
+    ),
+    Mutation(
+        "a denied resource denies its type, whatever shorter prefixes allow",
+        "security/authorizer.py",
+        "not _has_prefix(pattern.name, prefixes) for",
+        "pattern.name not in prefixes for",
+        (f"{AUTHORIZER}::test_denied_prefix_denies_longer_patterns_of_the_type",),
+    ),
+    Mutation(
+        "an authorizer that raises denies",
+        "broker/authorizers.py",
+        'is denied")\n        return False',
+        'is denied")\n        return True',
+        (f"{AUTHORIZATION}::test_object_in_python_decides",),
+    ),
+    Mutation(
+        "the authorizer forgets rules that were removed",
+        "broker/acl_view.py",
+        "            self._remove(acl_of(record))",
+        "            acl_of(record)",
+        (f"{AUTHORIZATION}::test_authorizer_follows_the_difference_of_images", REVOKED),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "a forwarded change of rules is answered when this node has applied it",
+        "broker/acl_changes.py",
+        "        if not published.done:",
+        "        if False:",
+        (REVOKED,),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "the authorizer receives each new image",
+        "broker/broker.py",
+        "        self.security.publish(old, new)",
+        "        self.security.publish(None, new) if old is None else None",
+        (REVOKED,),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "only who may alter the cluster changes rules",
+        "broker/acl_changes.py",
+        "if not allowed_on_cluster(broker, context, Operation.ALTER):",
+        "if not allowed_on_cluster(broker, context, Operation.DESCRIBE):",
+        (f"{UNIT}/broker/test_acl_requests.py::test_changes_of_rules_need_alter_on_the_cluster",),
+    ),
+    Mutation(
+        "a request cannot delete more rules than the limit",
+        "controller/acls.py",
+        "    if len(deleted) >= MAX_RECORDS_PER_REQUEST:",
+        "    if len(deleted) > MAX_RECORDS_PER_REQUEST:",
+        (f"{CONTROLLER_ACLS}::test_requests_for_too_many_rules_fail_as_a_whole",),
+    ),
+)
+
 MUTATIONS = (
+    *ACLS,
     *PLUGIN,
     *PARTITION_REPLICATION,
     *CONTROLLER,

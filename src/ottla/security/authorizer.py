@@ -294,7 +294,8 @@ class StandardAuthorizer:
 
 
 def _holders(principal: str, host: str) -> tuple[_Holder, ...]:
-    return (principal, host), (principal, WILDCARD), (WILDCARD_PRINCIPAL, host), (WILDCARD_PRINCIPAL, WILDCARD)
+    own = (principal, host), (principal, WILDCARD)
+    return *own, (WILDCARD_PRINCIPAL, host), (WILDCARD_PRINCIPAL, WILDCARD)
 
 
 def _has_prefix(name: str, prefixes: set[str]) -> bool:
