@@ -16,8 +16,10 @@ ottla up                                       on 127.0.0.1:9092
 ottla up --data ./data --listen 127.0.0.1:0    on a port that is free
 ottla up --listen 9095                         on another port of this machine
 ottla up --listen 0.0.0.0:9092 --insecure      on every interface: no login
+ottla up --listen 0.0.0.0:9092 --secure        on every interface: users
 ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 ottla up --data ./cluster --brokers 3          on 127.0.0.1:9092 to 9094
+ottla up --data ./safe --secure                with users and encryption
 ottla up --config server.properties            a node of a cluster, as Kafka's
 """
 
@@ -34,6 +36,11 @@ _PARAMETERS = [
         "--insecure",
         "let other machines connect without authentication; without this option, a listener that they can reach needs "
         "SASL or client certificates",
+    ),
+    Option(
+        "--secure",
+        "clients log in over TLS with a password, nodes identify each other by certificates; the first start creates "
+        "all files. Needs ottla[security]",
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(

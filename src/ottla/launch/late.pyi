@@ -1,2 +1,3 @@
 from ottla.broker import server as server
+from ottla.launch import secured as secured
 from ottla.launch import supervise as supervise

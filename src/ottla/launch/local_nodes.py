@@ -15,13 +15,15 @@ from ottla.cluster.formatting import NodeFormat, format_node
 from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
-from ottla.config import BrokerConfig, ConfigError, format_properties
+from ottla.config import INSECURE, BrokerConfig, ConfigError, format_properties
+from ottla.launch.secured import LocalSecurity, refuse_own
 from ottla.launch.settings import LOOPBACK, data_directory, listen_address
 from ottla.launch.storage import cannot_listen, random_uuid, unusable
 from ottla.log.creation import removed_if_refused
 from ottla.log.files import Files
 from ottla.log.storage import META_PROPERTIES, DirectoryLock, StorageError, read_meta
 from ottla.network.sockets import ListenError, bind
+from ottla.tools.secured_files import write_file
 from ottla.tools.values import name_and_value, read_properties
 
 DEFAULT_PORT = 9092
@@ -54,7 +56,7 @@ class LocalNode(NamedTuple):
     data: Path
 
 
-def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
+def prepare(options: SimpleNamespace, brokers: int, security: LocalSecurity | None = None) -> list[LocalNode]:
     """Write the settings of each node, and format the new ones; raises Failure."""
     home = Path(data_directory(options)).absolute()
     _check_home(home, brokers)
@@ -64,6 +66,8 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
         given | own | {"log.dirs": str(node.data)}
         for node, own in zip(nodes, _settings(options, brokers, given), strict=True)
     ]
+    if security is not None:
+        _secure(options, given, settings, security)
     with failing_on(ConfigError):
         configs = [BrokerConfig(properties) for properties in settings]
     created = [str(path) for node in nodes for path in (node.data, node.properties_file.parent)]
@@ -73,11 +77,24 @@ def prepare(options: SimpleNamespace, brokers: int) -> list[LocalNode]:
                 _check_free(node, config)
             for node, properties in zip(nodes, settings, strict=True):
                 node.properties_file.parent.mkdir(parents=True, exist_ok=True)
-                node.properties_file.write_text(format_properties(properties), encoding="utf-8")
+                write_file(node.properties_file, format_properties(properties))
             format_nodes(nodes)
     except OSError as error:
         raise unusable(str(error.filename or home), error) from error
     return nodes
+
+
+def _secure(
+    options: SimpleNamespace, given: Mapping[str, str], settings: list[dict[str, str]], security: LocalSecurity
+) -> None:
+    """Replace the listeners of all nodes by secured ones."""
+    refuse_own(given)
+    host = listen_address(options.listen)[0] if options.listen else LOOPBACK
+    try:
+        for node_id, each in enumerate(settings, 1):
+            each |= security.settings(node_id, len(settings), host, each["listeners"])
+    except OSError as error:
+        raise unusable(str(error.filename), error) from error
 
 
 def _check_free(node: LocalNode, config: BrokerConfig) -> None:
@@ -122,6 +139,8 @@ def _given(options: SimpleNamespace) -> dict[str, str]:
     properties = read_properties(options.config) if options.config else {}
     for name in _OWN:
         properties.pop(name, None)
+    if getattr(options, "insecure", False):
+        properties[INSECURE] = "true"
     overrides = dict(name_and_value(override, "-X") for override in options.overrides)
     own = sorted(overrides.keys() & set(_OWN))
     if own or options.node_id is not None:

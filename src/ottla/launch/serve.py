@@ -29,6 +29,7 @@ from ottla.records.kernels import COMPILED
 
 if TYPE_CHECKING:
     from ottla.cluster.node.bootstrap import Bootstrap
+    from ottla.launch.secured import LocalSecurity
 
 logger = logging.getLogger("ottla.up")
 
@@ -41,8 +42,7 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "-
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
-    options.insecure = False
-    options.log_level = "info"
+    options.insecure, options.secure, options.log_level = False, False, "info"
     rest = iter(words)
     for word in rest:
         if word == "--insecure":
@@ -68,14 +68,15 @@ def run(options: SimpleNamespace) -> int:
         return late.supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
     start_logging(options.log_level)
-    config = broker_settings.broker_config(options)
+    security = _security(options)
+    config = broker_settings.broker_config(options, security)
     _refuse_cluster(config)
     for warning in config.warnings:
         logger.warning("%s", warning)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_serve(config))
+            runner.run(_serve(config, security))
         except (StorageError, KafkaError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
@@ -90,7 +91,20 @@ def _refuse_cluster(config: BrokerConfig) -> None:
         raise Failure(f"{home} has the data of a cluster", "Start it with --brokers N, or choose another --data DIR.")
 
 
-async def _serve(config: BrokerConfig) -> None:
+def _security(options: SimpleNamespace) -> "LocalSecurity | None":
+    """Return the security of `--secure`, whose files are beside the data directory."""
+    if options.secure and options.config:
+        advice = "`ottla security init` writes a file for --config with all that it needs."
+        raise Failure("--secure is for a node without --config", advice, exit_code=2)
+    if options.config:
+        return None
+    data = broker_settings.data_directory(options)
+    if not options.secure and not os.path.exists(f"{data}-security"):
+        return None  # without the import
+    return late.secured.chosen(options, late.secured.directory_of(data))
+
+
+async def _serve(config: BrokerConfig, security: "LocalSecurity | None") -> None:
     if not COMPILED:
         logger.warning("The record kernels are %s", NOT_COMPILED)
     stop = asyncio.Event()
@@ -123,7 +137,7 @@ async def _serve(config: BrokerConfig) -> None:
     if os.environ.get(SUPERVISED):
         loop.add_reader(sys.stdin.fileno(), stop_with_cluster)
     await late.server.serve(
-        config, lambda bootstrap: _announce(config, bootstrap), stop, leaves=lambda: not cluster_ends
+        config, lambda bootstrap: _announce(config, bootstrap, security), stop, leaves=lambda: not cluster_ends
     )
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
@@ -131,7 +145,7 @@ async def _serve(config: BrokerConfig) -> None:
     logger.info("Stopped cleanly")
 
 
-def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
+def _announce(config: BrokerConfig, bootstrap: "Bootstrap", security: "LocalSecurity | None") -> None:
     """Print the address for scripts, then examples for people."""
     # Code and partitions are never garbage, so the collector does not need to search them.
     gc.freeze()
@@ -139,11 +153,13 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap") -> None:
     # it is built, which doubles its time and blocks the event loop.
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
+    where = f"-b {bootstrap}" if security is None else security.announced(str(bootstrap))
     rows = {
         "data": ", ".join(map(os.path.abspath, config.directories)),
-        "write": f"echo hello | ottla produce greetings --create -b {bootstrap}",
-        "read": f"ottla tail greetings -b {bootstrap}",
-        "topics": f"ottla topic list -b {bootstrap}",
+        "write": f"echo hello | ottla produce greetings --create {where}",
+        "read": f"ottla tail greetings {where}",
+        "topics": f"ottla topic list {where}",
+        **({} if security is None else {"users": f"ottla security user add ann {where}"}),
         "stop": "Ctrl-C",
     }
     announce(str(bootstrap), str(bootstrap), "Ottla is up.", rows)

@@ -1,12 +1,17 @@
 """The settings of a broker from options and a file: `-X` overrides the other options, and these override `--config`."""
 
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from ottla.common.failure import Failure, failing_on
 from ottla.config import INSECURE, BrokerConfig, ConfigError, parse_address
+from ottla.launch import late
 from ottla.launch.storage import default_data_directory, known_node_id
 from ottla.tools.file_modes import exposure
 from ottla.tools.values import name_and_value, read_properties
+
+if TYPE_CHECKING:
+    from ottla.launch.secured import LocalSecurity
 
 # --listen replaces these settings of the file, which describe other listeners.
 _LISTENER_SETTINGS = (
@@ -21,7 +26,7 @@ _LISTENER_SETTINGS = (
 LOOPBACK = "127.0.0.1"
 
 
-def broker_config(options: SimpleNamespace) -> BrokerConfig:
+def broker_config(options: SimpleNamespace, security: "LocalSecurity | None" = None) -> BrokerConfig:
     """Return the settings of the broker; raises Failure with exit code 2 if one is invalid."""
     properties = read_properties(options.config) if options.config else {}
     exposed = exposure(options.config, properties) if options.config else None
@@ -39,6 +44,11 @@ def broker_config(options: SimpleNamespace) -> BrokerConfig:
     if getattr(options, "insecure", False):
         properties[INSECURE] = "true"
     properties.update(name_and_value(override, "-X") for override in options.overrides)
+    if security is not None:
+        late.secured.refuse_own(properties)
+        host = listen_address(listen)[0] if listen else LOOPBACK
+        listeners = properties.get("listeners", f"PLAINTEXT://{LOOPBACK}:9092")
+        properties |= security.settings(1, 1, host, listeners)
     with failing_on(ConfigError):
         config = BrokerConfig(properties)
         if "node.id" not in properties and "broker.id" not in properties:

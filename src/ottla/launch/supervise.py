@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,8 @@ from ottla.common.failure import Failure
 from ottla.common.style import Style
 from ottla.launch.console import announce, start_logging
 from ottla.launch.local_nodes import MOST_BROKERS, LocalNode, prepare
+from ottla.launch.secured import LocalSecurity, chosen
+from ottla.launch.settings import data_directory
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 
 logger = logging.getLogger("ottla.up")
@@ -38,8 +41,9 @@ def run(options: SimpleNamespace) -> int:
     if not 1 <= brokers <= MOST_BROKERS:
         raise Failure(f"--brokers {options.brokers} is not a number from 1 to {MOST_BROKERS}", exit_code=2)
     start_logging(options.log_level)
-    nodes = prepare(options, brokers)
-    return asyncio.run(_Supervisor(nodes, options.log_level).run())
+    security = chosen(options, Path(data_directory(options)).absolute() / "security")
+    nodes = prepare(options, brokers, security)
+    return asyncio.run(_Supervisor(nodes, options.log_level, security).run())
 
 
 class _Process:
@@ -92,8 +96,9 @@ class _Process:
 
 
 class _Supervisor:
-    def __init__(self, nodes: list[LocalNode], log_level: str) -> None:
+    def __init__(self, nodes: list[LocalNode], log_level: str, security: LocalSecurity | None) -> None:
         self._nodes = nodes
+        self._security = security
         self._log_level = log_level
         self._processes: list[_Process] = []
         self._stop = asyncio.Event()
@@ -188,13 +193,15 @@ class _Supervisor:
     def _announce(self) -> None:
         bootstrap = ",".join(each.address.result() for each in self._processes)
         first = self._processes[0].address.result()
+        where = f"-b {first}" if self._security is None else self._security.announced(bootstrap)
         replicas = min(3, len(self._nodes))
         rows = {
             "data": f"{self._nodes[0].data.parent.parent}/node-*",
             "copies": f"{replicas} of each partition, unless a topic is created with another number",
-            "write": f"echo hello | ottla produce greetings --create -b {first}",
-            "read": f"ottla tail greetings -b {first}",
-            "look": f"ottla cluster -b {first}",
+            "write": f"echo hello | ottla produce greetings --create {where}",
+            "read": f"ottla tail greetings {where}",
+            "look": f"ottla cluster {where}",
+            **({} if self._security is None else {"users": f"ottla security user add ann {where}"}),
             "stop": "Ctrl-C; the same command starts the cluster again",
         }
         announce(bootstrap, first, f"{len(self._nodes)} brokers are up.", rows)

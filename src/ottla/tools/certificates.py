@@ -25,7 +25,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ottla.common.failure import Failure
 
-AUTHORITY_DAYS: Final = 3650
 LONGEST_NAME: Final = 64
 # A certificate is valid from some time before it is issued: the clocks of the machines may differ.
 _BEFORE: Final = dt.timedelta(hours=1)
@@ -41,11 +40,11 @@ class Issued(NamedTuple):
         return f"Issued(certificate of {len(self.certificate)} characters)"
 
 
-def create_authority(name: str, now: dt.datetime) -> Issued:
+def create_authority(name: str, now: dt.datetime, days: int) -> Issued:
     """Create an authority, whose certificate is signed with its own key. It cannot issue other authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
-    builder = _builder(subject, key, now, AUTHORITY_DAYS).issuer_name(subject)
+    builder = _builder(subject, key, now, days).issuer_name(subject)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(is_authority=True), critical=True)
     return _signed(builder, key, key)

@@ -7,8 +7,9 @@
     DIR/cluster-id                            the id that several nodes are formatted with
 
 Clients log in over TLS with a password (listener CLIENTS, SASL_SSL) or with a certificate (listener CERTIFICATES, SSL).
-Nodes use mutual TLS among themselves (listeners BROKERS and CONTROLLER, SSL). Files with keys or passwords have mode
-600. Stock Kafka reads the same files of a cluster of several nodes.
+Nodes use mutual TLS among themselves (listeners BROKERS and CONTROLLER, SSL). The administrator and the nodes are super
+users; every other client needs ACLs. Files with keys or passwords have mode 600. Stock Kafka reads the same files of a
+cluster of several nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PROTOCOLS: Final = {CLIENTS: "SASL_SSL", CERTIFICATES: "SSL", BROKERS: "SSL", CO
 PORTS: Final = {CLIENTS: 9092, CONTROLLER: 9093, BROKERS: 9094, CERTIFICATES: 9095}
 MOST_CONTROLLERS: Final = 3
 DEFAULT_DAYS: Final = 365
+AUTHORITY_DAYS: Final = 3650
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MODULES: Final = "org.apache.kafka.common.security"
 _PASSWORD_BYTES: Final = 24
 _PRIVATE, _PUBLIC = 0o600, 0o644
@@ -73,33 +76,48 @@ class SecuredFiles:
 
         Raises Failure, also if `cryptography` is not installed, and OSError.
         """
-        certificates = load_certificates()
-        if not re.fullmatch(r"[\w.-]+", plan.admin):
-            raise Failure(f"{plan.admin!r} cannot be a user: use letters, digits, _, - and .", exit_code=2)
-        authority = self._authority(certificates)
-        password = self._password(plan.admin)
+        password = self.password(plan.admin)
         for number, hosts in enumerate(plan.nodes, 1):
-            home = self.node(number)
-            if renew or not (home / KEY_STORE).exists():
-                issued = certificates.issue(authority, f"node-{number}", hosts, self._now, plan.days)
-                self._write(home / KEY_STORE, issued.key + issued.certificate, _PRIVATE)
-            self._write_new(home / AUTHORITY, authority.certificate, _PUBLIC)
+            home = self.issue(number, hosts, plan.days, renew=renew)
             settings = node_properties(plan, number, password, plan.target or str(home))
             self._write_new(home / SERVER_PROPERTIES, format_properties(settings), _PRIVATE)
-        bootstrap = _addresses(plan, CLIENTS)
-        admin = password_properties(bootstrap, plan.admin, password, str(self.directory / AUTHORITY))
-        self._write_new(self.admin_properties, format_properties(admin), _PRIVATE)
+        if not self.admin_properties.exists():
+            self.write_admin(_addresses(plan, CLIENTS), plan.admin, password)
         for name in plan.clients:
-            self._create_client(certificates, authority, name, plan, renew=renew)
+            self._create_client(name, plan, renew=renew)
 
-    def _create_client(
-        self, certificates: ModuleType, authority: Issued, name: str, plan: ClusterPlan, *, renew: bool
-    ) -> None:
+    def issue(self, number: int, hosts: Sequence[str], days: int, *, renew: bool = False) -> Path:
+        """Write the key and certificate of a node, unless it has them; returns the directory of its files."""
+        home, authority = self.node(number), self._authority()
+        if renew or not (home / KEY_STORE).exists():
+            issued = load_certificates().issue(authority, f"node-{number}", hosts, self._now, days)
+            self._write(home / KEY_STORE, issued.key + issued.certificate, _PRIVATE)
+        self._write_new(home / AUTHORITY, authority.certificate, _PUBLIC)
+        return home
+
+    def write_admin(self, bootstrap: str, admin: str, password: str) -> None:
+        """Write the client settings of the administrator."""
+        settings = password_properties(bootstrap, admin, password, str(self.directory / AUTHORITY))
+        self._write(self.admin_properties, format_properties(settings), _PRIVATE)
+
+    def password(self, admin: str) -> str:
+        """Return the administrator's password from the file, or a new password. Raises Failure for another user."""
+        if not re.fullmatch(r"[\w.-]+", admin):
+            raise Failure(f"{admin!r} cannot be a user: use letters, digits, _, - and .", exit_code=2)
+        if not self.admin_properties.exists():
+            return secrets.token_urlsafe(_PASSWORD_BYTES)
+        _, login = parse_jaas(load_properties(self.admin_properties).get("sasl.jaas.config", ""))
+        if login.get("username") != admin or "password" not in login:
+            problem = f"{self.admin_properties} has another user than {admin}"
+            raise Failure(problem, "Delete it to create another administrator.", exit_code=2)
+        return login["password"]
+
+    def _create_client(self, name: str, plan: ClusterPlan, *, renew: bool) -> None:
         store = self.directory / "clients" / f"{name}.pem"
         if not name or Path(name).name != name or name.startswith("."):
             raise Failure(f"{name!r} cannot be the name of a client's file", exit_code=2)
         if renew or not store.exists():
-            issued = certificates.issue(authority, name, (), self._now, plan.days)
+            issued = load_certificates().issue(self._authority(), name, (), self._now, plan.days)
             self._write(store, issued.key + issued.certificate, _PRIVATE)
         settings = {
             "bootstrap.servers": _addresses(plan, CERTIFICATES),
@@ -126,28 +144,20 @@ class SecuredFiles:
         """The client settings of the administrator."""
         return self.directory / ADMIN_PROPERTIES
 
-    def _authority(self, certificates: ModuleType) -> Issued:
+    def _authority(self) -> Issued:
         """Return the authority, which is created at first."""
         certificate, key = self.directory / AUTHORITY, self.directory / AUTHORITY_KEY
+        certificates = load_certificates()
         if certificate.exists():
             if not key.exists():
                 raise Failure(f"{key} is missing: only it can issue certificates", "Put it back, or use another DIR.")
             found: Issued = certificates.Issued(key.read_text(), certificate.read_text())
             return found
-        created: Issued = certificates.create_authority(f"Ottla CA {secrets.token_hex(4)}", self._now)
+        name = f"Ottla CA {secrets.token_hex(4)}"
+        created: Issued = certificates.create_authority(name, self._now, AUTHORITY_DAYS)
         self._write(key, created.key, _PRIVATE)
         self._write(certificate, created.certificate, _PUBLIC)
         return created
-
-    def _password(self, admin: str) -> str:
-        """Return the administrator's password from the file, or a new password."""
-        if not self.admin_properties.exists():
-            return secrets.token_urlsafe(_PASSWORD_BYTES)
-        _, login = parse_jaas(load_properties(self.admin_properties).get("sasl.jaas.config", ""))
-        if login.get("username") != admin or "password" not in login:
-            problem = f"{self.admin_properties} has another user than {admin}"
-            raise Failure(problem, "Delete it to create another administrator.", exit_code=2)
-        return login["password"]
 
     def _write_new(self, path: Path, text: str, mode: int) -> None:
         if not path.exists():
@@ -232,6 +242,8 @@ def security_properties(
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": f"{home}/{KEY_STORE}",
         **_trust(f"{home}/{AUTHORITY}"),
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": ";".join([f"User:{admin}", *(f"User:CN=node-{number}" for number in node_ids)]),
         f"listener.name.{CLIENTS.lower()}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
         f"listener.name.{CLIENTS.lower()}.plain.sasl.jaas.config": (
             f'{_MODULES}.plain.PlainLoginModule required user_{admin}="{password}";'

@@ -217,3 +217,10 @@ def test_directory_of_a_single_broker_is_not_used_for_a_cluster(tmp_path: Path) 
     write_meta(Files(), str(tmp_path), MetaProperties("c", 1, b"d" * 16))
     with pytest.raises(Failure, match="has the data of a single broker"):
         prepare(options(data=str(tmp_path)), 2)
+
+
+def test_each_node_of_a_cluster_gets_the_decision_to_be_insecure(tmp_path: Path) -> None:
+    for insecure in (False, True):
+        nodes = prepare(options(data=str(tmp_path), listen="0.0.0.0:0", insecure=insecure), 2)
+        found = [BrokerConfig(load_properties(node.properties_file)).is_insecure for node in nodes]
+        assert found == [insecure] * 2
