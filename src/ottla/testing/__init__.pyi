@@ -6,6 +6,7 @@ from ottla.testing.faults import Faults as Faults
 from ottla.testing.process import ProcessBroker as ProcessBroker
 from ottla.testing.record import Record as Record
 from ottla.testing.running import ThreadBroker as ThreadBroker
+from ottla.testing.secured import BrokerSecurity as BrokerSecurity
 from ottla.testing.view import GroupState as GroupState
 from ottla.testing.view import Ottla as Ottla
 from ottla.testing.waiting import NotInTime as NotInTime

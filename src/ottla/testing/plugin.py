@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import OttlaCluster
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
+    from ottla.testing.secured import BrokerSecurity
     from ottla.testing.view import Ottla
 _FAIL, _WARN, _IGNORE, _KEEP = "fail", "warn", "ignore", "keep"
 _UNCLOSED = (_WARN, _FAIL, _IGNORE, _KEEP)
@@ -58,8 +59,9 @@ def pytest_load_initial_conftests() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers."""
     config.addinivalue_line("markers", "ottla_unclosed(policy): as --ottla-unclosed, for some tests")
+    config.addinivalue_line("markers", "ottla(**arguments): the fixture `ottla` is a new broker, as of `ottla_broker`")
 
 
 def pytest_unconfigure() -> None:
@@ -139,24 +141,47 @@ def ottla_session_broker(request: pytest.FixtureRequest) -> Iterator[ThreadBroke
 
 
 @pytest.fixture
-def ottla(request: pytest.FixtureRequest, ottla_session_broker: ThreadBroker | ProcessBroker) -> Iterator[Ottla]:
-    """A real Kafka broker: `ottla.bootstrap` for any client, topics per test, helpers, faults. See docs/testing.md."""
-    yield from _view(request, ottla_session_broker)
+def ottla(request: pytest.FixtureRequest) -> Iterator[Ottla]:
+    """A real Kafka broker: `ottla.bootstrap` for any client, topics per test, helpers, faults. See docs/testing.md.
+
+    A test with the marker `ottla(...)` has a new broker with these arguments of `ottla_broker`.
+    """
+    marker = request.node.get_closest_marker("ottla")
+    if marker is None:
+        yield from _view(request, request.getfixturevalue("ottla_session_broker"))
+    else:
+        yield request.getfixturevalue("ottla_broker")(*marker.args, **marker.kwargs)
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla]]:
-    """`ottla_broker({"message.max.bytes": 1000})`: a new broker with its own settings, only for this test."""
+    """`ottla_broker({"message.max.bytes": 1000})`: a new broker with its own settings, only for this test.
+
+    `ottla_broker(security="SASL_SSL", users=["ann"])`: its clients log in; `.settings(library)` has what they need.
+    """
     brokers: list[ThreadBroker | ProcessBroker] = []
     views: list[Iterator[Ottla]] = []
+    secured: list[BrokerSecurity] = []
 
-    def make(properties: Mapping[str, object] | None = None, /, **more: object) -> Ottla:
-        broker = _new_broker(
-            request.config, {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}}
-        )
+    def make(
+        properties: Mapping[str, object] | None = None,
+        /,
+        *,
+        security: str | None = None,
+        users: Iterable[str] | None = None,
+        **more: object,
+    ) -> Ottla:
+        if security is None and users is not None:
+            raise ValueError("users are for a secured broker: pass security= too")
+        own: dict[str, object] = {}
+        if security is not None:
+            secured.append(late.secured.BrokerSecurity(security, users or late.secured.DEFAULT_USERS))
+            own = secured[-1].broker_settings()
+        given = {**(properties or {}), **{k.replace("_", "."): v for k, v in more.items()}}
+        broker = _new_broker(request.config, own | given)
         brokers.append(broker)
         broker.start()
-        view = _view(request, broker, keep=True)
+        view = _view(request, broker, keep=True, security=secured[-1] if security is not None else None)
         views.append(view)
         return next(view)
 
@@ -167,6 +192,8 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla
     finally:
         for broker in brokers:
             broker.close()
+        for each in secured:
+            each.close()
 
 
 @pytest.fixture(scope="session")
@@ -223,11 +250,17 @@ def ottla_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottl
 
 
 def _view(
-    request: pytest.FixtureRequest, broker: ThreadBroker | ProcessBroker, *, keep: bool = False
+    request: pytest.FixtureRequest,
+    broker: ThreadBroker | ProcessBroker,
+    *,
+    keep: bool = False,
+    security: BrokerSecurity | None = None,
 ) -> Iterator[Ottla]:
     unclosed_policy = _unclosed_policy(request)
     name = getattr(request.node, "originalname", None) or request.node.name
-    view = late.view.Ottla(broker, name, own_port=unclosed_policy != _KEEP)
+    # The port of a test has neither TLS nor SASL, so that clients of a secured broker use the broker's own.
+    own_port = unclosed_policy != _KEEP and security is None
+    view = late.view.Ottla(broker, name, own_port=own_port, security=security)
     request.node.stash.setdefault(_views, []).append(view)
     yield view
     failed = request.node.stash.get(_failed, False)

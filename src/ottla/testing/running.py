@@ -36,7 +36,8 @@ DEFAULTS = {
 def settings(directory: str, port: int, properties: Mapping[str, object]) -> dict[str, str]:
     """The properties of a test's broker."""
     own = {name: _text(value) for name, value in properties.items()}
-    return {"log.dirs": directory, "listeners": f"PLAINTEXT://127.0.0.1:{port}", **DEFAULTS, **own}
+    listener = own.get("inter.broker.listener.name", "PLAINTEXT")
+    return {"log.dirs": directory, "listeners": f"{listener}://127.0.0.1:{port}", **DEFAULTS, **own}
 
 
 def _text(value: object) -> str:

@@ -17,6 +17,7 @@ from ottla.testing.faults import Faults
 from ottla.testing.lease import Lease
 from ottla.testing.record import Record
 from ottla.testing.rules import checked_apis
+from ottla.testing.secured import settings_for
 from ottla.testing.waiting import WAIT_S, wait_until
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.testing.listeners import Unclosed
     from ottla.testing.process import ProcessBroker
     from ottla.testing.running import ThreadBroker
+    from ottla.testing.secured import BrokerSecurity
 
 __tracebackhide__ = True
 T = TypeVar("T")
@@ -105,10 +107,19 @@ class Clock:
 class Ottla:
     """A broker as one test sees it. `bootstrap` is for any Kafka client.
 
-    With `own_port` the test's clients connect to a port of their own, which `end` closes.
+    With `own_port` the test's clients connect to a port of their own, which `end` closes. `security` is the security of
+    the broker's listener.
     """
 
-    def __init__(self, broker: ThreadBroker | ProcessBroker, name: str = "test", *, own_port: bool = False) -> None:
+    def __init__(
+        self,
+        broker: ThreadBroker | ProcessBroker,
+        name: str = "test",
+        *,
+        own_port: bool = False,
+        security: BrokerSecurity | None = None,
+    ) -> None:
+        self._security = security
         self._broker = lease = Lease(broker, name, own_port=own_port)
         self._name = _NAME_CHARACTERS.sub("-", name).strip("-.")[:_LONGEST_NAME] or "test"
         self._consumed: dict[str, dict[int, int]] = {}
@@ -122,6 +133,19 @@ class Ottla:
     def bootstrap(self) -> str:
         """HOST:PORT for `bootstrap.servers`."""
         return self._broker.bootstrap
+
+    def settings(self, library: str = "ottla", *, user: str | None = None) -> dict[str, str]:
+        """Return the settings with which clients of this broker connect: address, protocol, password, certificates.
+
+        `library` is "ottla" (Kafka's names), "confluent-kafka" or "kafka-python" (keyword arguments). `user` is one of
+        the users of a secured broker, by default the first one. Raises ValueError.
+        """
+        settings = {"bootstrap.servers": self.bootstrap}
+        if self._security is not None:
+            settings |= self._security.client_settings(user)
+        elif user is not None:
+            raise ValueError(f"user={user!r}: this broker has no users; pass security= to ottla_broker")
+        return settings_for(library, settings)
 
     @property
     def data(self) -> str:

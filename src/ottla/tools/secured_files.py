@@ -112,13 +112,18 @@ class SecuredFiles:
             raise Failure(problem, "Delete it to create another administrator.", exit_code=2)
         return login["password"]
 
-    def _create_client(self, name: str, plan: ClusterPlan, *, renew: bool) -> None:
+    def issue_client(self, name: str, days: int, *, renew: bool = False) -> Path:
+        """Write the key and certificate `CN=name` of a client, unless it has them; returns their file."""
         store = self.directory / "clients" / f"{name}.pem"
         if not name or Path(name).name != name or name.startswith("."):
             raise Failure(f"{name!r} cannot be the name of a client's file", exit_code=2)
         if renew or not store.exists():
-            issued = load_certificates().issue(self._authority(), name, (), self._now, plan.days)
+            issued = load_certificates().issue(self._authority(), name, (), self._now, days)
             self._write(store, issued.key + issued.certificate, _PRIVATE)
+        return store
+
+    def _create_client(self, name: str, plan: ClusterPlan, *, renew: bool) -> None:
+        store = self.issue_client(name, plan.days, renew=renew)
         settings = {
             "bootstrap.servers": _addresses(plan, CERTIFICATES),
             "security.protocol": "SSL",
