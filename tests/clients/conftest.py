@@ -13,6 +13,7 @@ from tests.conftest import RunningBroker
 from .secured import secured  # noqa: F401 - a fixture
 from .secured_ottla import secured_ottla  # noqa: F401 - a fixture
 from .support import WAIT_S, unique, wait_until
+from .tls_ottla import tls_ottla  # noqa: F401 - a fixture
 from .wire import serves
 
 
