@@ -240,7 +240,7 @@ def test_principal_of_a_certificate_has_the_rights_of_its_rules(tls_ottla: TlsOt
     named = own(tls_ottla, "MTLS", "client")
     with Admin(own(tls_ottla, "SSL")) as admin:
         admin.create_topic(topic, partitions=1)
-        admin.create_acls([Acl(AclResource.topic(topic), "User:somebody", AclOperation.ALL)])
+        admin.create_acls([Acl(AclResource.topic(topic), "User:bob", AclOperation.ALL)])
         with Producer(named, max_block_ms=3_000) as producer, pytest.raises(TopicAuthorizationFailed):
             producer.send(topic, b"x").result(WAIT_S)
         admin.create_acls([Acl(AclResource.topic(topic), "User:client", AclOperation.ALL)])
