@@ -4219,6 +4219,156 @@ ACLS = (
     ),
 )
 
+JWT = f"{UNIT}/security/test_jwt.py"
+TOKEN_REQUESTS = f"{UNIT}/broker/test_delegation_tokens.py"
+TOKEN_RECORDS = f"{UNIT}/controller/test_delegation_tokens.py"
+
+TOKENS = (
+    Mutation(
+        "a token is signed by a key of its algorithm's type",
+        "security/jwt.py",
+        'if key["kty"] != kind or key.get("alg") not in (None, algorithm):',
+        "if False:",
+        (f"{JWT}::test_key_for_another_use_is_not_used",),
+    ),
+    Mutation(
+        "a signature is by a key of the key set",
+        "security/jwt.py",
+        'payload = PyJWS().decode_complete(token, key, algorithms=[algorithm])["payload"]',
+        'payload = PyJWS().decode_complete(token, options={"verify_signature": False})["payload"]',
+        (f"{JWT}::test_token_of_another_key_is_rejected",),
+    ),
+    Mutation(
+        "an expired token is rejected",
+        "security/jwt.py",
+        "if now_s - skew_s >= expires_s:",
+        "if False:",
+        (f"{JWT}::test_token_with_a_wrong_claim_is_rejected",),
+    ),
+    Mutation(
+        "a token for another audience is rejected",
+        "security/jwt.py",
+        "if expected.audience and not any(",
+        "if False and not any(",
+        (f"{JWT}::test_token_with_a_wrong_claim_is_rejected",),
+    ),
+    Mutation(
+        "a token of another issuer is rejected",
+        "security/jwt.py",
+        'if expected.issuer is not None and claims.get("iss") != expected.issuer:',
+        "if False:",
+        (f"{JWT}::test_token_with_a_wrong_claim_is_rejected",),
+    ),
+    Mutation(
+        "critical extensions of a token are not ignored",
+        "security/jwt.py",
+        'if "crit" in header:',
+        "if False:",
+        (f"{JWT}::test_critical_extensions_are_rejected",),
+    ),
+    Mutation(
+        "weak keys verify nothing",
+        "security/jwt.py",
+        'if public["kty"] == "RSA" and decoded.key_size < MIN_RSA_BITS:',
+        "if False:",
+        (f"{JWT}::test_weak_key_is_not_used",),
+    ),
+    Mutation(
+        "the size of a token is limited",
+        "security/jwt.py",
+        "if len(token) > MAX_TOKEN_BYTES:",
+        "if False:",
+        (f"{JWT}::test_malformed_token_is_rejected",),
+    ),
+    Mutation(
+        "a token without a key id is tried with few keys",
+        "security/jwt.py",
+        "(key for key in keys if _serves(key, algorithm)), MOST_TRIED_KEYS)",
+        "(key for key in keys if _serves(key, algorithm)), None)",
+        (f"{JWT}::test_token_without_a_key_id_is_not_verified_by_many_keys",),
+    ),
+    Mutation(
+        "unsecured tokens have no signature",
+        "security/jwt.py",
+        'if header.get("alg") != "none" or signature:',
+        "if False:",
+        (f"{JWT}::test_invalid_unsecured_token_is_rejected",),
+    ),
+    Mutation(
+        "a client with a token cannot act as another user",
+        "security/oauthbearer.py",
+        'if message.authorization_id not in ("", valid.subject):',
+        "if False:",
+        ("tests/unit/security/test_oauthbearer_server.py::test_client_cannot_act_as_another_user",),
+    ),
+    Mutation(
+        "unknown keys start few refreshes",
+        "broker/jwks.py",
+        "if now_ms < self._next_expedited_ms or self._closed:",
+        "if self._closed:",
+        ("tests/unit/broker/test_jwks.py::test_tokens_of_strangers_do_not_keep_the_server_busy",),
+    ),
+    Mutation(
+        "unsecured tokens need a setting",
+        "broker/oauthbearer.py",
+        "if handler == UNSECURED_HANDLER:",
+        "if handler in (None, UNSECURED_HANDLER):",
+        ("tests/unit/broker/test_oauthbearer.py::test_wrong_setting_is_an_error_that_names_it",),
+    ),
+    Mutation(
+        "only the owner and the renewers renew a delegation token",
+        "controller/delegation_tokens.py",
+        "return principal == token.owner or principal in token.renewers",
+        "return True",
+        (
+            f"{TOKEN_RECORDS}::test_stranger_neither_renews_nor_expires_a_token",
+            f"{TOKEN_REQUESTS}::test_stranger_sees_and_changes_no_token",
+        ),
+    ),
+    Mutation(
+        "a renewal does not exceed the lifetime of a delegation token",
+        "controller/delegation_tokens.py",
+        "expiry_ms = min(token.max_timestamp, _later(now_ms, period_ms))",
+        "expiry_ms = _later(now_ms, period_ms)",
+        (f"{TOKEN_RECORDS}::test_owner_and_renewers_move_the_expiry_up_to_the_end_of_the_lifetime",),
+    ),
+    Mutation(
+        "only expired delegation tokens are deleted",
+        "controller/delegation_tokens.py",
+        "if has_expired(token, now_ms)]",
+        "]",
+        (f"{TOKEN_RECORDS}::test_only_expired_tokens_are_deleted",),
+    ),
+    Mutation(
+        "a delegation token gets no other token",
+        "broker/token_requests.py",
+        "if context.is_by_token:",
+        "if False:",
+        (f"{TOKEN_REQUESTS}::test_only_clients_that_authenticated_without_a_token_manage_tokens",),
+    ),
+    Mutation(
+        "the controller learns that a client has logged in by a delegation token",
+        "broker/envelope.py",
+        "{DELEGATED: True} if by_token else {}",
+        "{}",
+        ("tests/unit/cluster/control/test_forwarding.py::test_controller_knows_that_a_client_has_logged_in_by_token",),
+    ),
+    Mutation(
+        "an expired delegation token has no credential",
+        "broker/delegation_tokens.py",
+        "if expires_at_ms <= self._clock.wall_ms() or kind != USER:",
+        "if kind != USER:",
+        (f"{TOKEN_REQUESTS}::test_expired_and_unknown_tokens_have_no_account",),
+    ),
+    Mutation(
+        "a delegation token for another owner needs a right",
+        "broker/handlers/create_delegation_token.py",
+        "if owner != requester and not allowed(",
+        "if False and not allowed(",
+        (f"{TOKEN_REQUESTS}::test_token_for_another_owner_needs_create_tokens_on_the_owner",),
+    ),
+)
+
 MUTATIONS = (
     *ACLS,
     *PLUGIN,
@@ -4250,4 +4400,5 @@ MUTATIONS = (
     *QUORUM,
     *CLUSTER,
     *MOVES,
+    *TOKENS,
 )

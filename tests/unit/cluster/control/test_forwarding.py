@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.context import DELEGATED
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.envelope import FORWARDED, decode_principal, encode_principal
+from ottla.broker.envelope import FORWARDED, client_of, decode_principal, encode_principal
 from ottla.broker.forwarding import Forwarding
 from ottla.broker.served import CONTROLLER_SERVED, SERVED
 from ottla.cluster.controller_channel import ControllerChannel
@@ -273,3 +274,10 @@ def test_principal_is_encoded_as_kafka_does() -> None:
     assert encode_principal("User:ANONYMOUS", True) == b"\0\0\5User\x0aANONYMOUS\1\0"
     assert decode_principal(b"\0\0\5User\x0aANONYMOUS\0\0") == ("User:ANONYMOUS", False)
     assert decode_principal(b"\0\0\5User\x0aANONYMOUS\1\0") == ("User:ANONYMOUS", True)
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_controller_knows_that_a_client_has_logged_in_by_token(by_token: bool) -> None:
+    request = EnvelopeRequest(b"", encode_principal("User:alice", by_token), bytes(4))
+    client = client_of(request, "CONTROLLER")
+    assert (client.principal, DELEGATED in client.state) == ("User:alice", by_token)
