@@ -17,7 +17,7 @@ from kafka.errors import KafkaError as PythonKafkaError
 
 from ottla.cli.main import main
 from ottla.clients import Admin, AuthenticationFailed, Consumer, Producer
-from ottla.clients.admin import ScramCredential, ScramDeletion, ScramUpsertion
+from ottla.clients.admin import ConfigResource, ScramCredential, ScramDeletion, ScramUpsertion
 from tests.peers.cache import in_ci, missing_for_jvm, missing_for_node
 from tests.peers.kafka import tool
 from tests.peers.node import node
@@ -164,8 +164,9 @@ def test_kafkajs(secured_ottla: SecuredOttla, topic: str) -> None:
 
 
 @EACH_MECHANISM
-def test_ottlas_clients(secured_ottla: SecuredOttla, mechanism: str) -> None:
-    test_ottla_security.round_trip(settings_of(secured_ottla, mechanism))
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_ottlas_clients(secured_ottla: SecuredOttla, mechanism: str, listener: str) -> None:
+    test_ottla_security.round_trip(settings_of(secured_ottla, mechanism, listener=listener))
 
 
 def test_ottlas_producer_renews_its_session(secured_ottla: SecuredOttla) -> None:
@@ -214,6 +215,18 @@ def test_stock_tools(secured_ottla: SecuredOttla, topic: str, tmp_path: Path) ->
         assert "Completed updating config for user" in done.stdout, done.stdout + done.stderr
         done = tool("console-producer", *server, "--command-config", file, input="x\n")
         assert "invalid credentials with SASL mechanism" in done.stdout + done.stderr
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------
+
+
+def test_described_settings_have_no_secret(secured_ottla: SecuredOttla) -> None:
+    with Admin(secured_ottla.address("PLAINTEXT")) as admin:
+        (settings,) = admin.describe_configs([ConfigResource.broker(1)], synonyms=True).values()
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    assert password_of("alice") not in repr(settings)
+    assert settings[name].value is None
+    assert settings[name].is_sensitive
 
 
 # -- changed credentials ----------------------------------------------------------------------------------------
