@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ottla.broker.authorization import allowed_on_cluster
+from ottla.broker.authorization_table import MESSAGES
 from ottla.broker.forwarding import decides_here
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -27,6 +28,7 @@ R = TypeVar("R")
 
 # How long a response waits for this node's metadata. Clients of Kafka wait 30 seconds or more.
 PUBLISHED_WITHIN_S = 10.0
+_FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 Condition = Callable[[Container[Acl]], bool]
 
 
@@ -45,7 +47,7 @@ def change(
         if broker.security.authorizer is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
         if not allowed_on_cluster(broker, context, Operation.ALTER):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            raise KafkaError(_FORBIDDEN, MESSAGES[_FORBIDDEN])
         return (yield from result_of(broker.metadata.submit(operation)))
     response = cast("R", (yield from result_of(broker.controller.forwarding.send(context, request))))
     view = broker.security.acl_view

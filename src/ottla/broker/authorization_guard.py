@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.authorization import allowed
 from ottla.broker.authorization_table import CHECKED_BY_HANDLER, Need, whole_needs
-from ottla.broker.forwarding import decides_here
 from ottla.broker.refusals import refusal
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
-    from ottla.broker.forwarding import DecisionPorts
     from ottla.broker.ports import HasSecurity
     from ottla.protocol.message import Message
 
 Handle = Callable[..., Any]
-# The active controller authorizes requests that it decides: changes of access control lists.
-_FORWARDED_BY_HANDLER = frozenset({30, 31})
 _CHECKED_BY_HANDLER = {key: whole_needs(key) for key in CHECKED_BY_HANDLER}
 
 
@@ -31,10 +27,9 @@ def guarded(key: int, handle: Handle, *, is_controller: bool) -> Handle:
     needs = whole_needs(key, is_controller=is_controller)
     if not needs or key in CHECKED_BY_HANDLER:
         return handle
-    by_controller = key in _FORWARDED_BY_HANDLER
 
-    def handle_if_allowed(broker: DecisionPorts, context: RequestContext, request: Message) -> Any:
-        if broker.security.authorizer is not None and (not by_controller or decides_here(broker, context)):
+    def handle_if_allowed(broker: HasSecurity, context: RequestContext, request: Message) -> Any:
+        if broker.security.authorizer is not None:
             answer = _check(broker, context, request, needs)
             if answer is not None:
                 return answer

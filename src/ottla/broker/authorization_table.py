@@ -297,8 +297,8 @@ NEEDS: dict[int, tuple[Need, ...]] = {
 }
 """By API key. APIs without a need answer every client: they authenticate it, or authorize it by a token."""
 
-CHECKED_BY_HANDLER = frozenset({14, 68, 76, 78, 79, 88, 91, 92})
-"""APIs whose handlers call `refused` themselves, because Kafka reports other errors first."""
+CHECKED_BY_HANDLER = frozenset({14, 29, 30, 31, 68, 76, 78, 79, 88, 91, 92})
+"""APIs whose handlers check the needs themselves, because Kafka reports other errors first."""
 
 
 def whole_needs(key: int, *, is_controller: bool = False) -> tuple[Need, ...]:

@@ -70,11 +70,23 @@ class GroupRuntime:
         self.shards = CoordinatorRuntime(coordinator, topic, clock=clock, call_later=call_later, options=options)
 
     def submit(
-        self, group_id: str, request: Request[R], *, api_version: int = 0, client_id: str = "", client_host: str = ""
+        self,
+        group_id: str,
+        request: Request[R],
+        *,
+        api_version: int = 0,
+        client_id: str = "",
+        client_host: str = "",
+        may_describe: Callable[[str], bool] | None = None,
     ) -> Completion[R]:
         """Pass `request` to the group's shard; completes with the response and never fails."""
         return self.shards.submit(
-            group_id, request, api_version=api_version, client_id=client_id, client_host=client_host
+            group_id,
+            request,
+            api_version=api_version,
+            client_id=client_id,
+            client_host=client_host,
+            may_describe=may_describe,
         )
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> Slices[tuple[ErrorCode, list[ListedGroup]]]:

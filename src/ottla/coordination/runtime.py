@@ -119,11 +119,18 @@ class CoordinatorRuntime(Generic[S]):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, key: str, request: Request[R], *, api_version: int = 0, client_id: str = "", client_host: str = ""
+        self,
+        key: str,
+        request: Request[R],
+        *,
+        api_version: int = 0,
+        client_id: str = "",
+        client_host: str = "",
+        may_describe: Callable[[str], bool] | None = None,
     ) -> Completion[R]:
         """Pass `request` to the shard of `key`; completes with the response and never fails."""
         completion: Completion[R] = Completion()
-        call = Call(request, api_version, client_id, client_host, completion)
+        call = Call(request, api_version, client_id, client_host, completion, may_describe)
         count = self.topic.partition_count()
         if not count:
             self._refuse(call, ErrorCode.NOT_COORDINATOR)

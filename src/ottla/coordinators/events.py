@@ -6,6 +6,7 @@ may have further kinds of both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -26,7 +27,7 @@ class Moment(NamedTuple):
 class Call(Generic[Q_co]):
     """A request to the shard. The `Reply` refers to it by identity; `token` is for the caller's own use."""
 
-    __slots__ = ("api_version", "client_host", "client_id", "request", "token")
+    __slots__ = ("api_version", "client_host", "client_id", "may_describe", "request", "token")
 
     def __init__(
         self,
@@ -35,12 +36,15 @@ class Call(Generic[Q_co]):
         client_id: str = "",
         client_host: str = "",
         token: object = None,
+        may_describe: Callable[[str], bool] | None = None,
     ) -> None:
+        """`may_describe` says whether the client may know a topic; None if there is no authorizer."""
         self.request = request
         self.api_version = api_version
         self.client_id = client_id
         self.client_host = client_host
         self.token = token
+        self.may_describe = may_describe
 
 
 RecordBytes: TypeAlias = tuple[bytes, bytes | None]

@@ -108,7 +108,6 @@ class FetchSession:
         "partitions",
         "replica_epoch",
         "replica_id",
-        "topics",
         "unreported",
         "uses_topic_ids",
     )
@@ -124,8 +123,6 @@ class FetchSession:
         """The fetching follower and its broker epoch; -1 for a consumer."""
         self.replica_epoch = -1
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
-        self.topics: dict[str | Uuid, set[int]] = {}
-        """The indexes of the partitions of each topic."""
         # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}
         # Partitions without data whose offsets the client does not know yet.
@@ -141,10 +138,6 @@ class FetchSession:
         state = self.partitions.get(key)
         if state is None:
             state = self.partitions[key] = FetchPartitionState(self, key)
-            indexes = self.topics.get(key[0])
-            if indexes is None:
-                indexes = self.topics[key[0]] = set()
-            indexes.add(key[1])
         self.dirty[key] = state
         return state
 
@@ -155,16 +148,14 @@ class FetchSession:
         state = self.partitions.pop(key, None)
         if state is not None:
             state.unwatch()
-            self.topics[key[0]].discard(key[1])
-            if not self.topics[key[0]]:
-                del self.topics[key[0]]
 
-    def hide(self, topic: str | Uuid) -> None:
-        """Look for the partitions of a topic again at the next look, which refuses them: its client has no right."""
-        for index in self.topics[topic]:
-            state = self.state((topic, index))
-            state.unwatch()
-            state.high_watermark = NOT_REPORTED
+    def hide(self, topics: frozenset[str | Uuid]) -> None:
+        """Look for the partitions of these topics again at the next look, which refuses them to the client."""
+        for key, state in self.partitions.items():
+            if key[0] in topics:
+                state.unwatch()
+                state.high_watermark = NOT_REPORTED
+                self.dirty[key] = state
 
     def follow_replica(self, replica_id: int, replica_epoch: int) -> None:
         """Note which follower fetches. With a new broker epoch it reports all its positions again (KIP-903)."""
@@ -201,7 +192,6 @@ class FetchSession:
         for state in self.partitions.values():
             state.unwatch()
         self.partitions.clear()
-        self.topics.clear()
         self.dirty.clear()
         self.unreported.clear()
 

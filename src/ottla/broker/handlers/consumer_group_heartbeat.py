@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import FILTERED, allowed
 from ottla.broker.authorization_guard import refused
 from ottla.broker.member_requests import submit
 from ottla.common.completion import Completion
@@ -16,6 +17,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.security.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -31,4 +33,10 @@ def handle(
     refusal: ConsumerGroupHeartbeatResponse | None = refused(broker, context, request)
     if refusal is not None:
         return refusal
-    return submit(broker.groups, context, request.group_id, request)
+    may_describe = None
+    if broker.security.authorizer is not None:
+
+        def may_describe(name: str) -> bool:
+            return allowed(broker, context, Operation.DESCRIBE, ResourceType.TOPIC, name, FILTERED)
+
+    return submit(broker.groups, context, request.group_id, request, may_describe)

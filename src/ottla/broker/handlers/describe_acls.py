@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.authorization import allowed_on_cluster
+from ottla.broker.authorization_guard import refused
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.metadata.acls import acl_of, filter_of
@@ -17,7 +17,7 @@ from ottla.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ottla.security.acl import Operation, Pattern
+from ottla.security.acl import Pattern
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -31,8 +31,9 @@ def handle(
     numbers = request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
     if not all(numbers):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "DescribeAclsRequest contains UNKNOWN elements")
-    if not allowed_on_cluster(broker, context, Operation.DESCRIBE):
-        return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    refusal: DescribeAclsResponse | None = refused(broker, context, request)
+    if refusal is not None:
+        return refusal
     if broker.security.authorizer is None:
         text = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=text)

@@ -138,13 +138,14 @@ def _hidden_topics(broker: FetchPorts, context: RequestContext, session: FetchSe
 
     Each request decides again for the whole session, since rights change, and since another client may know its id.
     """
+    topics = {topic for topic, _ in session.partitions}
     if session.replica_id >= 0:
         may_replicate = allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION)
-        hidden = frozenset[str | Uuid]() if may_replicate else frozenset(session.topics)
+        hidden = _NOTHING if may_replicate else frozenset(topics)
     else:
-        hidden = frozenset(topic for topic in session.topics if not _may_read(broker, context, topic))
-    for topic in hidden:
-        session.hide(topic)
+        hidden = frozenset([topic for topic in topics if not _may_read(broker, context, topic)])
+    if hidden:
+        session.hide(hidden)
     return hidden
 
 

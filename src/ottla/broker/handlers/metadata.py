@@ -51,6 +51,9 @@ class _Rights(NamedTuple):
     """The topics that would be created, if the client had the right."""
 
 
+_ALL_RIGHTS = _Rights()
+
+
 class _View(NamedTuple):
     """One client's view: the metadata, the brokers that it can reach, and its authorized operations on topics."""
 
@@ -102,12 +105,12 @@ def _describe_now(
 ) -> Encoded | Slices[MetadataResponse | Encoded]:
     if broker.security.authorizer is not None:
         return _describe_visible(broker, context, request)
-    question = _question(broker, context, request, _Rights())
+    question = _question(broker, context, request, _ALL_RIGHTS)
     if question is not None:
         kept = broker.response_cache.get(broker.metadata.image, question)
         if kept is not None:
             return kept
-    return _answer(broker, context, request, question, _Rights())
+    return _answer(broker, context, request, question, _ALL_RIGHTS)
 
 
 def _describe_visible(

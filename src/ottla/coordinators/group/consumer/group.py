@@ -6,7 +6,7 @@ Only replay changes it, with `put`, `remove`, `put_expression` and `remove_expre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.common.expressions import Matcher
@@ -29,9 +29,17 @@ class ResolvedExpression(NamedTuple):
 class MatchingJob:
     """The progress of matching the expressions of one group with the names of topics, by `matching`."""
 
-    __slots__ = ("matched", "matchers", "names", "version")
+    __slots__ = ("matched", "matchers", "may_describe", "names", "version")
 
-    def __init__(self, names: Iterable[str], version: int, matchers: dict[str, Matcher]) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        version: int,
+        matchers: dict[str, Matcher],
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`may_describe` says which topics the member that starts the job may know; None for all."""
+        self.may_describe = may_describe
         self.names: Iterator[str] = iter(names)
         self.version = version
         self.matchers = matchers

@@ -110,7 +110,7 @@ def _stay(
     after = _described(call, request, before)
     names_changed = change.update_member(before, after)
     regex_changed, is_resolved = update_expression(change, before, after)
-    lines = maybe_start(change, before, after)
+    lines = maybe_start(change, before, after, call.may_describe)
     # A new group must leave epoch 0, also if it has no topics yet.
     is_new_epoch = names_changed or is_resolved or group.epoch == 0
     if is_new_epoch or group.state.must_compare_topics(now):

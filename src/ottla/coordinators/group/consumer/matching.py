@@ -7,6 +7,7 @@ match than before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 from ottla.common.errors import KafkaError
@@ -45,8 +46,16 @@ def update_expression(change: Change, before: ConsumerMember, after: ConsumerMem
     return True, new in group.expressions
 
 
-def maybe_start(change: Change, before: ConsumerMember, after: ConsumerMember) -> Effects:
-    """Start a job if the group has a new expression, if there are new topics, or after the refresh interval."""
+def maybe_start(
+    change: Change,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    may_describe: Callable[[str], bool] | None = None,
+) -> Effects:
+    """Start a job if the group has a new expression, if there are new topics, or after the refresh interval.
+
+    Only topics that this member may describe match for the whole group, as in Kafka.
+    """
     core, group, now = change.core, change.group, change.now
     counts = group.expression_counts.copy()
     if before.topic_regex != after.topic_regex:
@@ -74,7 +83,7 @@ def maybe_start(change: Change, before: ConsumerMember, after: ConsumerMember) -
             # Another software accepted it, or the library was removed.
             lines.append(LogLine("[GroupId %s] Ignoring a subscription: %s", (group.group_id, error.message), True))
             matchers[regex] = lambda _name: False
-    core.matching[group.group_id] = MatchingJob(core.topics.by_name, core.topics.version, matchers)
+    core.matching[group.group_id] = MatchingJob(core.topics.by_name, core.topics.version, matchers, may_describe)
     core.timers.set((Kind.MATCHING, group.group_id, ""), now.monotonic_ms)
     return lines
 
@@ -87,7 +96,10 @@ def matching_elapsed(core: Core, group: ConsumerGroup | None, group_id: str, now
         return []
     some = list(islice(job.names, MOST_NAMES_AT_ONCE))
     for regex, matches in job.matchers.items():
-        job.matched[regex].update([name for name in some if matches(name)])
+        found = [name for name in some if matches(name)]
+        if job.may_describe is not None:
+            found = [name for name in found if job.may_describe(name)]
+        job.matched[regex].update(found)
     if len(some) == MOST_NAMES_AT_ONCE:
         core.timers.set((Kind.MATCHING, group_id, ""), now.monotonic_ms + 1)
         return []
