@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 import pytest
 
 from ottla.cli.root import ROOT
+from ottla.config.authorization import STANDARD
 from tests.open_transactions import hang, open_transaction
 from tests.ottla_process import OttlaProcess
 
@@ -123,7 +124,9 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProc
         (tmp_path / "jq").write_text("#!/bin/sh\nexec cat\n")
         (tmp_path / "jq").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with OttlaProcess(tmp_path / "broker") as started:
+    # The examples of `ottla security acl` need an authorizer; their user may do everything.
+    settings = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
+    with OttlaProcess(tmp_path / "broker", settings) as started:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", started.bootstrap)
         yield started
 

@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Broker": {
         "up": "start a broker, or a cluster on this machine",
         "format": "format a data directory for a cluster and node",
-        "security": "create certificates and settings, manage users",
+        "security": "create certificates and settings, manage users and rights",
     },
     "Records": {
         "produce": "send records: lines, files, JSON",

@@ -1,6 +1,6 @@
-"""Create the certificates and settings of a secured cluster, and manage its users (docs/security.md).
+"""Create the certificates and settings of a secured cluster, and manage its users and their rights (docs/security.md).
 
-`init` writes files and needs no broker. The other verbs change the users of a running cluster.
+`init` writes files and needs no broker. The other verbs change a running cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import shlex
 from pathlib import Path
 
-from ottla.cli import security_user
+from ottla.cli import security_acl, security_check, security_user
 from ottla.cli.commands import Argument, Group, Option, Options, require_positive
 from ottla.common.failure import Failure
 from ottla.tools import secured_files
@@ -19,10 +19,13 @@ COMMAND = Group(
     """
     ottla security init                      a node on this machine
     ottla security user add dan --generate   prints the new password
-    ottla security user list
+    ottla security acl add dan topic:orders --operation read
+    ottla security check dan read topic:orders
     """,
 )
 COMMAND.add_command(security_user.COMMAND, "user")
+COMMAND.add_command(security_acl.COMMAND, "acl")
+COMMAND.add_command(security_check.COMMAND, "check")
 
 
 @COMMAND.verb(

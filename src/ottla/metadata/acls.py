@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.ids import Uuid
 from ottla.protocol.metadata_records import AccessControlEntryRecord
-from ottla.security.acl import Acl, AclFilter, Operation, Pattern, PatternType, PermissionType, ResourceType, enum_of
+from ottla.security.acl import Acl, AclFilter, Operation, Pattern, PatternType, PermissionType, ResourceType
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.create_acls import AclCreation
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 def acl_of(record: AccessControlEntryRecord) -> Acl:
     """The rule of a record. A number of a later version becomes UNKNOWN."""
     return Acl(
-        Pattern(
-            enum_of(ResourceType, record.resource_type), record.resource_name, enum_of(PatternType, record.pattern_type)
-        ),
+        Pattern(ResourceType(record.resource_type), record.resource_name, PatternType(record.pattern_type)),
         record.principal,
         record.host,
-        enum_of(Operation, record.operation),
-        enum_of(PermissionType, record.permission_type),
+        Operation(record.operation),
+        PermissionType(record.permission_type),
     )
 
 
@@ -44,31 +42,29 @@ def record_of(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
 def created_acl(creation: AclCreation) -> Acl:
     """The rule that a request creates."""
     pattern = Pattern(
-        enum_of(ResourceType, creation.resource_type),
+        ResourceType(creation.resource_type),
         creation.resource_name,
-        enum_of(PatternType, creation.resource_pattern_type),
+        PatternType(creation.resource_pattern_type),
     )
-    operation, permission = enum_of(Operation, creation.operation), enum_of(PermissionType, creation.permission_type)
+    operation, permission = Operation(creation.operation), PermissionType(creation.permission_type)
     return Acl(pattern, creation.principal, creation.host, operation, permission)
 
 
 def deleted_acl(match: DeleteAclsMatchingAcl) -> Acl:
     """The rule that a response names as deleted."""
-    pattern = Pattern(
-        enum_of(ResourceType, match.resource_type), match.resource_name, enum_of(PatternType, match.pattern_type)
-    )
-    operation, permission = enum_of(Operation, match.operation), enum_of(PermissionType, match.permission_type)
+    pattern = Pattern(ResourceType(match.resource_type), match.resource_name, PatternType(match.pattern_type))
+    operation, permission = Operation(match.operation), PermissionType(match.permission_type)
     return Acl(pattern, match.principal, match.host, operation, permission)
 
 
 def filter_of(requested: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
     """The filter of a request."""
     return AclFilter(
-        enum_of(ResourceType, requested.resource_type_filter),
+        ResourceType(requested.resource_type_filter),
         requested.resource_name_filter,
-        enum_of(PatternType, requested.pattern_type_filter),
+        PatternType(requested.pattern_type_filter),
         requested.principal_filter,
         requested.host_filter,
-        enum_of(Operation, requested.operation),
-        enum_of(PermissionType, requested.permission_type),
+        Operation(requested.operation),
+        PermissionType(requested.permission_type),
     )

@@ -8,7 +8,7 @@ decoded; here any number is possible, since a record of a later version may cont
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self
 
 WILDCARD = "*"
 """The host of each client, and the name of the literal pattern that each resource matches."""
@@ -20,8 +20,16 @@ CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 
-class ResourceType(IntEnum):
-    """The type of a resource."""
+class _Known(IntEnum):
+    """Numbers of the protocol; a number of a later version becomes UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003 - enum's signature
+        return cls["UNKNOWN"]
+
+
+class ResourceType(_Known):
+    """The type of a resource; ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -33,8 +41,11 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class PatternType(IntEnum):
-    """How the name of a pattern matches names of resources; ANY and MATCH are only for filters."""
+class PatternType(_Known):
+    """How the name of a pattern matches names of resources.
+
+    Filters also have ANY, and MATCH for each pattern that a name matches, such as "*" and prefixes.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -43,8 +54,8 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class Operation(IntEnum):
-    """An operation on a resource; ALL is only for rules, ANY only for filters."""
+class Operation(_Known):
+    """An operation on a resource; ANY is only for filters, and ALL in a rule stands for every other operation."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,24 +75,13 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class PermissionType(IntEnum):
-    """Whether a rule allows or denies; ANY is only for filters."""
+class PermissionType(_Known):
+    """Whether a rule allows or denies; a rule that denies wins. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-
-E = TypeVar("E", bound=IntEnum)
-
-
-def enum_of(kind: type[E], number: int) -> E:
-    """The member with this number, or UNKNOWN."""
-    try:
-        return kind(number)
-    except ValueError:
-        return kind(0)
 
 
 class Pattern(NamedTuple):

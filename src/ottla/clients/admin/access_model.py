@@ -4,71 +4,17 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
-from typing import Final, Self
+from enum import Enum
+from typing import Final, TypeAlias
 
+from ottla.security import acl
 
-class _Known(IntEnum):
-    @classmethod
-    def _missing_(cls, value: object) -> Self:  # noqa: ARG003 - enum's signature
-        return cls["UNKNOWN"]
+AclResourceType: TypeAlias = acl.ResourceType
+PatternType: TypeAlias = acl.PatternType
+AclOperation: TypeAlias = acl.Operation
+AclPermission: TypeAlias = acl.PermissionType
 
-
-class AclResourceType(_Known):
-    """The type of an ACL's resource; ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(_Known):
-    """How a name is compared. For filters: ANY, and MATCH for every ACL that applies to a name (also "*", prefixes)."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(_Known):
-    """The operation that is allowed or denied; ANY is for filters, ALL stands for every other operation."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class AclPermission(_Known):
-    """Whether an ACL allows or denies; a DENY wins over every ALLOW. ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-ANYTHING: Final = "*"
-CLUSTER_NAME: Final = "kafka-cluster"
+ANYTHING: Final = acl.WILDCARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +43,7 @@ class AclResource:
     @classmethod
     def cluster(cls) -> AclResource:
         """Return the cluster itself."""
-        return cls(AclResourceType.CLUSTER, CLUSTER_NAME)
+        return cls(AclResourceType.CLUSTER, acl.CLUSTER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +74,11 @@ class AclFilter:
     permission: AclPermission = AclPermission.ANY
 
     @classmethod
-    def exactly(cls, acl: Acl) -> AclFilter:
+    def exactly(cls, rule: Acl) -> AclFilter:
         """Return the filter that matches only this ACL."""
-        resource = acl.resource
+        resource = rule.resource
         return cls(
-            resource.type, resource.name, resource.pattern, acl.principal, acl.host, acl.operation, acl.permission
+            resource.type, resource.name, resource.pattern, rule.principal, rule.host, rule.operation, rule.permission
         )
 
 
