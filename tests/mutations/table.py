@@ -101,7 +101,7 @@ SASL = (
     Mutation(
         "an expired session is closed at the next request",
         "broker/authentication.py",
-        "            elif session.is_expired(self._monotonic_ms()):\n",
+        "            elif session.is_expired(now_ms):\n",
         "            elif False:\n",
         (f"{SASL_STATES}::test_expired_session_is_closed_at_the_next_request[ottla]",),
     ),

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ottla.broker.context import DELEGATED
 from ottla.common.completion import Completion
@@ -104,8 +104,6 @@ class _Authenticated(NamedTuple):
 
     identity: Identity
     mechanism: str
-    expires_ms: int | None
-    """When the session ends, by the monotonic clock; None for the life of the connection."""
 
 
 class SaslSession:
@@ -114,7 +112,16 @@ class SaslSession:
     `receive` handles one frame. `answer_versions(frame)` returns the response to ApiVersions.
     """
 
-    __slots__ = ("_authenticated", "_exchange", "_listener", "_reauthenticated_ms", "_wrapped", "mechanism", "state")
+    __slots__ = (
+        "_authenticated",
+        "_exchange",
+        "_listener",
+        "_reauthenticated_ms",
+        "_wrapped",
+        "ends_ms",
+        "mechanism",
+        "state",
+    )
 
     def __init__(self, listener: SaslListener) -> None:
         self._listener = listener
@@ -125,6 +132,8 @@ class SaslSession:
         self.state = State.INITIAL
         self.mechanism = ""
         """The mechanism of the last SaslHandshake; empty before it."""
+        self.ends_ms: int | None = None
+        """When the session ends, by the monotonic clock; None for the life of the connection."""
 
     @property
     def identity(self) -> Identity | None:
@@ -138,12 +147,11 @@ class SaslSession:
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether the session has ended."""
-        authenticated = self._authenticated
-        return authenticated is not None and authenticated.expires_ms is not None and now_ms > authenticated.expires_ms
+        return self.ends_ms is not None and now_ms > self.ends_ms
 
     def may_reauthenticate(self, now_ms: int) -> bool:
         """Whether a SaslHandshake starts another log-in: only if the session ends, at most once per second."""
-        if self._authenticated is None or self._authenticated.expires_ms is None:
+        if self.ends_ms is None:
             return False
         last_ms = self._reauthenticated_ms
         if last_ms is not None and now_ms - last_ms < MIN_REAUTHENTICATION_INTERVAL_MS:
@@ -271,8 +279,8 @@ class SaslSession:
         if identity.expires_at_ms is not None:
             limits.append(identity.expires_at_ms - times.epoch_ms)
         lifetime_ms = max(0, min(limits, default=0))
-        expires_ms = times.monotonic_ms + lifetime_ms if limits else None
-        self._authenticated = _Authenticated(identity, self.mechanism, expires_ms)
+        self.ends_ms = times.monotonic_ms + lifetime_ms if limits else None
+        self._authenticated = _Authenticated(identity, self.mechanism)
         self._exchange = None
         self.state = State.AUTHENTICATED
         return lifetime_ms
@@ -355,14 +363,17 @@ class SaslDispatch:
 
     def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
         """Handle one frame; raises KafkaError or DecodeError if the connection must be closed at once."""
-        session = connection.state.get(SESSION)
+        session = cast("SaslSession | None", connection.state.get(SESSION))
         if session is None:
             session = connection.state[SESSION] = SaslSession(self._listener)
-        assert isinstance(session, SaslSession)
         if session.state is State.AUTHENTICATED:
-            if frame[:2] == _HANDSHAKE_KEY and session.may_reauthenticate(self._monotonic_ms()):
+            # A session without an end neither expires nor is renewed.
+            if session.ends_ms is None:
+                return self._dispatch(connection, frame)
+            now_ms = self._monotonic_ms()
+            if frame[:2] == _HANDSHAKE_KEY and session.may_reauthenticate(now_ms):
                 connection.limit_frames(self._listener.max_receive_bytes)
-            elif session.is_expired(self._monotonic_ms()):
+            elif session.is_expired(now_ms):
                 logger.debug("Disconnecting expired channel %s:%d", connection.remote_host, connection.remote_port)
                 connection.abort()
                 return None
