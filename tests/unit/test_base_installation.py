@@ -18,7 +18,11 @@ PACKAGES = (
     "protocol", "raft", "records", "replication", "security",
 )  # fmt: skip
 # Extras: what a module needs only for its own feature, with an error that names the extra if it is missing.
-OPTIONAL = {"security/jwt.py": {"jwt"}}
+OPTIONAL = {
+    "security/jwt.py": {"jwt"},
+    "network/oauth.py": {"jwt", "cryptography"},
+    "network/tls_settings.py": {"cryptography"},
+}
 # Only the build needs it: pure mode has the module `cython` from Ottla itself.
 BUILD_ONLY = {"cython"}
 

@@ -188,7 +188,18 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         None,
         "A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block.",
     ),
-    Option("sasl.oauthbearer.token.endpoint.url", "str", None, "The address of the token endpoint (KIP-768)."),
+    Option(
+        "sasl.oauthbearer.token.endpoint.url",
+        "str",
+        None,
+        "The address of the token endpoint (KIP-768), or the URL of a file with a token: file:///...",
+    ),
+    Option(
+        "sasl.oauthbearer.jwt.retriever.class",
+        "str",
+        None,
+        "JwtBearerJwtRetriever: the JWT bearer grant in place of client credentials (KIP-1139).",
+    ),
     Option(
         "sasl.oauthbearer.client.credentials.client.id",
         "str",
@@ -204,6 +215,41 @@ SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
         aliases=("sasl.oauthbearer.client.secret",),
     ),
     Option("sasl.oauthbearer.scope", "str", None, "The requested scope."),
+    Option("sasl.oauthbearer.assertion.file", "str", None, "A file with a signed assertion for the token endpoint."),
+    Option(
+        "sasl.oauthbearer.assertion.private.key.file",
+        "str",
+        None,
+        "A PEM file with the private key that signs assertions; needs ottla[security].",
+    ),
+    Option("sasl.oauthbearer.assertion.private.key.passphrase", "password", None, "The password of that key."),
+    Option(
+        "sasl.oauthbearer.assertion.algorithm",
+        "str",
+        "RS256",
+        "The algorithm that signs assertions.",
+        choices=("RS256", "ES256"),
+    ),
+    Option(
+        "sasl.oauthbearer.assertion.template.file", "str", None, "A JSON file with header and payload of assertions."
+    ),
+    Option("sasl.oauthbearer.assertion.claim.iss", "str", None, "The issuer of assertions."),
+    Option("sasl.oauthbearer.assertion.claim.sub", "str", None, "The subject of assertions."),
+    Option("sasl.oauthbearer.assertion.claim.aud", "str", None, "The audience of assertions."),
+    Option(
+        "sasl.oauthbearer.assertion.claim.exp.seconds", "int", 300, "The lifetime of an assertion.", low=0, high=86_400
+    ),
+    Option(
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "int",
+        60,
+        "How long before its creation an assertion is valid.",
+        low=0,
+        high=3_600,
+    ),
+    Option(
+        "sasl.oauthbearer.assertion.claim.jti.include", "bool", False, "Whether each assertion has an id of its own."
+    ),
     Option(
         "sasl.oauthbearer.extensions", "list", (), "SASL extensions sent with the token: name=value, ... (KIP-342)."
     ),

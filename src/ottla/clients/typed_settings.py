@@ -92,7 +92,9 @@ class CommonConfig(TypedDict, total=False):
     sasl_oauth_token_provider: Any
     """A function that returns an OAUTHBEARER token, as a string or OAuthToken. It may block."""
     sasl_oauthbearer_token_endpoint_url: str | None
-    """The address of the token endpoint (KIP-768)."""
+    """The address of the token endpoint (KIP-768), or the URL of a file with a token: file:///..."""
+    sasl_oauthbearer_jwt_retriever_class: str | None
+    """JwtBearerJwtRetriever: the JWT bearer grant in place of client credentials (KIP-1139)."""
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client id for the token endpoint."""
     sasl_oauthbearer_client_id: str | None
@@ -103,6 +105,28 @@ class CommonConfig(TypedDict, total=False):
     """The client secret for the token endpoint."""
     sasl_oauthbearer_scope: str | None
     """The requested scope."""
+    sasl_oauthbearer_assertion_file: str | None
+    """A file with a signed assertion for the token endpoint."""
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    """A PEM file with the private key that signs assertions; needs ottla[security]."""
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    """The password of that key."""
+    sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
+    """The algorithm that signs assertions."""
+    sasl_oauthbearer_assertion_template_file: str | None
+    """A JSON file with header and payload of assertions."""
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """The issuer of assertions."""
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """The subject of assertions."""
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """The audience of assertions."""
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    """The lifetime of an assertion."""
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    """How long before its creation an assertion is valid."""
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    """Whether each assertion has an id of its own."""
     sasl_oauthbearer_extensions: str | Sequence[str]
     """SASL extensions sent with the token: name=value, ... (KIP-342)."""
 

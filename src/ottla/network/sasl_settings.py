@@ -9,15 +9,13 @@ The program's function and the token endpoint run in a thread, because they bloc
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import secrets
 import time
-import urllib.parse
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from ottla.network import oauth
 from ottla.network.errors import AuthenticationRefused, ConnectFailed, SecuritySettingError
 from ottla.network.sasl import SaslSource
 from ottla.security import jaas, oauthbearer, plain, scram
@@ -26,8 +24,6 @@ from ottla.security.oauthbearer import OAuthToken, TokenCache
 
 TokenProvider: TypeAlias = Callable[[], OAuthToken | str]
 
-TOKEN_ENDPOINT_TIMEOUT_S: Final = 10.0
-LARGEST_TOKEN_ANSWER_BYTES: Final = 256 * 1024
 NONCE_BYTES: Final = 24
 _CLAIM = re.compile(r"unsecuredLogin(?P<kind>String|Number|List)Claim_(?P<name>.+)")
 _MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginModule": "OAUTHBEARER"}
@@ -137,17 +133,7 @@ def _token_provider(options: Mapping[str, Any], login: Mapping[str, str]) -> tup
             raise SecuritySettingError("sasl.oauth.token.provider must be a function without arguments")
         return provider, "sasl.oauth.token.provider"
     if url is not None:
-        prefix = "sasl_oauthbearer_client_credentials_client"
-        name = options[f"{prefix}_id"] or login.get("clientId")
-        secret = options[f"{prefix}_secret"] or login.get("clientSecret")
-        scope = options["sasl_oauthbearer_scope"] or login.get("scope")
-        if not name or not secret:
-            raise SecuritySettingError(
-                "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and .secret"
-            )
-        if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
-            raise SecuritySettingError(f"sasl.oauthbearer.token.endpoint.url is {url!r}; it must be an http(s) address")
-        return lambda: ask_token_endpoint(url, name, secret, scope, extensions), f"The token endpoint {url}"
+        return oauth.token_request(options, login, extensions)
     claims = _unsecured_claims(login)
     subject = claims.pop("sub", None)
     if subject is None:
@@ -191,40 +177,3 @@ def _unsecured_claims(login: Mapping[str, str]) -> dict[str, object]:
             value = text[1:].split(text[0]) if text else []
         claims[match["name"]] = value
     return claims
-
-
-def ask_token_endpoint(
-    url: str, client_id: str, client_secret: str, scope: str | None, extensions: Mapping[str, str]
-) -> OAuthToken:
-    """Request a token by OAuth's client credentials grant (RFC 6749, 4.4). Blocks for at most 10 s.
-
-    Raises AuthenticationRefused if the endpoint refuses the client, ConnectFailed if it does not answer.
-    """
-    import urllib.error  # noqa: PLC0415 - takes 20 ms, and few clients need it
-    import urllib.request  # noqa: PLC0415
-
-    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
-    quoted = f"{urllib.parse.quote(client_id, safe='')}:{urllib.parse.quote(client_secret, safe='')}"
-    headers = {"Authorization": f"Basic {b64encode(quoted.encode()).decode()}", "Accept": "application/json"}
-    request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked
-    asked_ms = time.time() * 1000
-    try:
-        with urllib.request.urlopen(request, timeout=TOKEN_ENDPOINT_TIMEOUT_S) as response:  # noqa: S310
-            answer = json.loads(response.read(LARGEST_TOKEN_ANSWER_BYTES))
-        value, lifetime_s = answer["access_token"], answer.get("expires_in")
-    except urllib.error.HTTPError as error:
-        with error:
-            text = error.read(500).decode(errors="replace").strip()
-        what = f"The token endpoint {url} answered {error.code} {error.reason}: {text}"
-        raise (AuthenticationRefused if 400 <= error.code < 500 and error.code != 429 else ConnectFailed)(
-            what
-        ) from None
-    except OSError as error:
-        raise ConnectFailed(f"The token endpoint {url} does not answer: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token") from error
-    if not isinstance(value, str):
-        raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token")
-    if isinstance(lifetime_s, (int, float)):
-        return OAuthToken(value, int(asked_ms + lifetime_s * 1000), extensions)
-    return OAuthToken(value, oauthbearer.expiry_of(value), extensions)

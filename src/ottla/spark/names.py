@@ -73,10 +73,7 @@ _NO_KERBEROS: Final = (
     "Kerberos is not available; set sasl.mechanism to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
 )
 _PYTHONS_TLS: Final = "Python's ssl module provides TLS, with the protocols and ciphers of this machine"
-_CREDENTIALS: Final = (
-    "OAUTHBEARER supports only client credentials: set sasl.oauthbearer.token.endpoint.url and "
-    "sasl.oauthbearer.client.credentials.client.id and .client.secret"
-)
+_CREDENTIALS: Final = "clients send tokens as they get them, and header fields of requests for tokens are URL-encoded"
 _NO_OBJECTS: Final = "it is a Python object, but Spark options are strings"
 _REFUSED: Final = {
     "interceptor.classes": _NO_CLASSES,
@@ -102,13 +99,7 @@ _REFUSED: Final = {
         )
     },
     **{
-        f"sasl.oauthbearer.{name}": _CREDENTIALS
-        for name in (
-            "assertion.algorithm", "assertion.claim.aud", "assertion.claim.exp.seconds", "assertion.claim.iss",
-            "assertion.claim.jti.include", "assertion.claim.nbf.seconds", "assertion.claim.sub", "assertion.file",
-            "assertion.private.key.file", "assertion.private.key.passphrase", "assertion.template.file",
-            "header.urlencode", "jwt.retriever.class", "jwt.validator.class",
-        )
+        f"sasl.oauthbearer.{name}": _CREDENTIALS for name in ("header.urlencode", "jwt.validator.class")
     },
 }  # fmt: skip
 _REFUSED_BY: Final[Mapping[Side, Mapping[str, str]]] = {

@@ -134,6 +134,7 @@ def test_settings_of_brokers_and_clients_are_one_kind_of_object() -> None:
         "sasl.password",
         "sasl.jaas.config",
         "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
     ]
 
 
