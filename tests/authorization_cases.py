@@ -440,7 +440,7 @@ case("all share offsets", 90, "0 2", {"groups": [{"group_id": SHARERS, "topics":
 case("alter share offsets", 91, "0 1", {"group_id": "absent", "topics": _SHARE_TOPIC})
 case("delete share offsets", 92, "0 1", {"group_id": "absent", "topics": [{"topic_name": TOPIC}]})
 for _key in (52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82):
-    case(f"between nodes {_key}", _key, "0", {}, on_controller=True)
+    case(f"between nodes {_key}", _key, "0", {}, on_controller=True, only_refused=True)
 
 
 def rights_of(user: str) -> Iterator[Acl]:

@@ -19,6 +19,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -66,14 +67,16 @@ _JAAS = (
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:ANONYMOUS;User:{ADMIN}",
-    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.plaintext.plain.sasl.jaas.config": _JAAS,
-}
-STOCK_SETTINGS = SETTINGS | {
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "group.share.enable": "true",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": _JAAS,
+    "listener.name.controller.plain.sasl.jaas.config": _JAAS,
+}
+OTTLA_SETTINGS = SETTINGS | {
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "controller.listener.names": "CONTROLLER",
 }
 # What differs between two brokers, or between two requests.
 _VOLATILE = {
@@ -91,30 +94,39 @@ class Client:
     """The connections of all users to one broker; the `World` of the cases."""
 
     def __init__(self, address: str, stack: ExitStack) -> None:
-        self._address = address
         self._stack = stack
-        self._connections: dict[str, Asking] = {}
+        self._addresses = {False: address}
+        self._connections: dict[tuple[str, bool], Asking] = {}
         self._names: dict[bytes, str] = {}
         self._numbers = count()
 
-    def ask(self, user: str, request: Message, version: int | None = None) -> Any:
+    def ask(self, user: str, request: Message, version: int | None = None, *, on_controller: bool = False) -> Any:
         """The response, or CLOSED."""
-        connection = self._connections.get(user)
+        key = user, on_controller
+        connection = self._connections.get(key)
         if connection is None:
-            connection = self._connections[user] = self._log_in(user)
+            connection = self._connections[key] = self._log_in(*key)
         try:
             return connection.send_message(request, request.MAX_VERSION if version is None else version)
         except ConnectionClosed:
-            del self._connections[user]
+            del self._connections[key]
             return CLOSED
 
-    def _log_in(self, user: str) -> Asking:
-        connection = self._stack.enter_context(Asking(self._address))
+    def _log_in(self, user: str, on_controller: bool) -> Asking:
+        connection = self._stack.enter_context(Asking(self._addresses[on_controller]))
         assert not connection.send_message(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code
         token = f"\0{user}\0{PASSWORD}".encode()
         answer = connection.send_message(SaslAuthenticateRequest(auth_bytes=token), 2)
         assert not answer.error_code, answer
         return connection
+
+    def find_controller(self) -> None:
+        """Learn the address of the controller's listener."""
+        partition = {"partition_index": 0}
+        topic = {"topic_name": "__cluster_metadata", "partitions": [partition]}
+        quorum = self.ask(ADMIN, build(DescribeQuorumRequest, {"topics": [topic]}))
+        listener = quorum.nodes[0].listeners[0]
+        self._addresses[True] = f"{listener.host}:{listener.port}"
 
     def topic_id(self, name: str) -> bytes:
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
@@ -229,13 +241,14 @@ def _join(client: Client, kind: type[Any]) -> None:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
     """Ottla and stock Kafka with the same rules and contents."""
     directory = tmp_path_factory.mktemp("authorization")
-    ottla = OttlaProcess(directory / "ottla", SETTINGS)
+    ottla = OttlaProcess(directory / "ottla", OTTLA_SETTINGS)
     ottla.start()
     try:
-        with StockKafka(directory / "stock", overrides=STOCK_SETTINGS) as stock, ExitStack() as stack:
+        with StockKafka(directory / "stock", overrides=SETTINGS) as stock, ExitStack() as stack:
             clients = Client(ottla.bootstrap, stack), Client(stock.bootstrap, stack)
             for client in clients:
                 prepare(client)
+                client.find_controller()
             yield clients
     finally:
         ottla.stop()
@@ -264,12 +277,15 @@ def _error_message(text: Any) -> Any:
     return "Cluster authorization failed." if str(text).startswith("Request Request(") else text
 
 
-@pytest.mark.parametrize("case", [each for each in CASES if not each.on_controller], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_refused_and_allowed_clients_get_kafkas_answers(case: Case, both: tuple[Client, Client]) -> None:
     differences = []
     for version in (case.versions[0], case.versions[-1]) if len(case.versions) > 1 else case.versions:
         for user in _users_of(case):
-            ottla, stock = (plain(each, each.ask(user, case.request(each), version)) for each in both)
+            ottla, stock = (
+                plain(each, each.ask(user, case.request(each), version, on_controller=case.on_controller))
+                for each in both
+            )
             if user == ADMIN or user.startswith("only-") or case.name == _SHOWS_IDS:
                 ottla, stock = _codes(ottla), _codes(stock)
             if ottla != stock:

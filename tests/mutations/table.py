@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.mutations import authorization
+
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
 SERVER = f"{UNIT}/network/test_server.py"
@@ -62,6 +64,59 @@ FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
 SASL_STATES = "tests/clients/test_sasl_states.py"
 SASL_SESSION, SASL_SETTINGS = f"{UNIT}/broker/test_authentication.py", f"{UNIT}/broker/test_sasl_mechanisms.py"
+UNAUTHORIZED = f"{UNIT}/broker/test_authorization_effects.py"
+RIGHTS = (
+    *(Mutation(*row) for row in authorization.rows()),
+    Mutation(
+        "Alterations of settings are authorized",
+        "broker/config_alteration.py",
+        "            check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)\n            left",
+        "            left",
+        (authorization.TABLE,),
+    ),
+    Mutation(
+        "An idle partition of a fetch session is authorized with each request",
+        "broker/handlers/fetch.py",
+        "        session.hide(hidden)",
+        "        pass",
+        (f"{UNAUTHORIZED}::test_idle_partition_of_a_session_is_refused_too",),
+    ),
+    Mutation(
+        "Clients that see different topics share no cached metadata",
+        "broker/handlers/metadata.py",
+        "        rights.visible,\n        asked,",
+        "        asked,",
+        (f"{UNAUTHORIZED}::test_cached_metadata_does_not_show_topics_to_other_clients",),
+    ),
+    Mutation(
+        "The id of a hidden topic shows no name",
+        "broker/handlers/metadata.py",
+        "    if not view.shows(topic.name):\n        return",
+        "    if False:\n        return",
+        (f"{UNAUTHORIZED}::test_topic_id_shows_no_name",),
+    ),
+    Mutation(
+        "Metadata creates no topic without the right",
+        "broker/handlers/metadata.py",
+        "if name not in rights.uncreatable and _is_valid(name)",
+        "if _is_valid(name)",
+        (f"{UNAUTHORIZED}::test_metadata_creates_topics_only_for_clients_that_may",),
+    ),
+    Mutation(
+        "A topic that a client may not write is not added to its transaction",
+        "broker/handlers/produce.py",
+        "        if hidden and (topic.topic_id if by_id else topic.name) in hidden:\n            continue\n",
+        "",
+        (f"{UNAUTHORIZED}::test_topic_that_a_client_may_not_write_is_not_added_to_its_transaction",),
+    ),
+    Mutation(
+        "A forwarded request has the rights of its client",
+        "broker/dispatch.py",
+        'connection = cast("Connection", client)',
+        'connection = cast("Connection", __import__("dataclasses").replace(client, principal="User:broker"))',
+        (f"{UNAUTHORIZED}::test_forwarded_request_has_the_rights_of_its_client",),
+    ),
+)
 SASL = (
     Mutation(
         "a client that is not authenticated sends only ApiVersions and SaslHandshake",
@@ -4375,6 +4430,7 @@ MUTATIONS = (
     *PARTITION_REPLICATION,
     *CONTROLLER,
     *SASL,
+    *RIGHTS,
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,

@@ -328,3 +328,22 @@ def test_description_of_a_transaction_omits_hidden_topics(secured: Secured) -> N
     secured.allow("alice", DESCRIBE, TOPIC, "b")
     state = secured.ask("alice", DescribeTransactionsRequest(transactional_ids=["x"])).transaction_states[0]
     assert [topic.topic for topic in state.topics] == ["b"]
+
+
+def test_topic_that_a_client_may_not_write_is_not_added_to_its_transaction(secured: Secured) -> None:
+    create_internal_topics(secured.harness)
+    answer = secured.start("admin", InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 5)
+    secured.harness.loop.advance(1_000)
+    producer = answer.result() if isinstance(answer, Completion) else answer
+    secured.allow("alice", WRITE, ResourceType.TRANSACTIONAL_ID, "x")
+    secured.allow("alice", WRITE, TOPIC, "a")
+    data = batch(b"v", producer=BatchProducer(producer.producer_id, 0, 0), attributes=TRANSACTIONAL)
+    request = produce_request(("a", {0: data}), ("b", {0: data}))
+    request.transactional_id = "x"
+    written = secured.start("alice", request, 12)
+    secured.harness.loop.advance(1_000)
+    response = written.result() if isinstance(written, Completion) else written
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
+    assert codes == {"a": 0, "b": TOPIC_FORBIDDEN}
+    state = secured.ask("admin", DescribeTransactionsRequest(transactional_ids=["x"])).transaction_states[0]
+    assert [topic.topic for topic in state.topics] == ["a"]

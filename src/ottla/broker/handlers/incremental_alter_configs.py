@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.authorization import allowed_on_cluster
+from ottla.broker.authorization_table import MESSAGES
 from ottla.broker.config_alteration import Alteration, alter, check_directories
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
@@ -38,9 +39,7 @@ def handle(
                 added = [config for config in resource.configs if config.config_operation in (SET, APPEND)]
                 check_directories(broker.settings.static, resource, added)
             return False
-        operation = Operation.ALTER_CONFIGS if node_id is not None else Operation.CLUSTER_ACTION
-        if not allowed_on_cluster(broker, context, operation):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        _check_logger(broker, context, on_controller=node_id is None)
         changes = [loggers.Change(config.name, config.config_operation, config.value) for config in resource.configs]
         loggers.alter(broker.node_id, resource.resource_name, changes, apply=not request.validate_only)
         return True
@@ -56,3 +55,11 @@ def handle(
             lambda controller, is_direct: controller.incremental_alter_configs(request, is_direct=is_direct),
         ),
     )
+
+
+def _check_logger(broker: ConfigPorts, context: RequestContext, *, on_controller: bool) -> None:
+    """Raise CLUSTER_AUTHORIZATION_FAILED unless the client may change log levels; only controllers give a message."""
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    operation = Operation.CLUSTER_ACTION if on_controller else Operation.ALTER_CONFIGS
+    if not allowed_on_cluster(broker, context, operation):
+        raise KafkaError(error, MESSAGES[error] if on_controller else None)
