@@ -55,13 +55,12 @@ class Listeners:
         for listeners, bound in ((config.listeners, self._clients), (config.controller_listeners, self._controllers)):
             for listener in listeners:
                 bound.append(bind(listener, config))
-        exposed = ", ".join(
-            str(listener)
-            for listener, sockets in zip(
-                (*config.listeners, *config.controller_listeners), (*self._clients, *self._controllers), strict=True
-            )
-            if not self._authenticates(listener) and not all(map(is_loopback, sockets))
-        )
+        reachable = [
+            listener
+            for listener, sockets in zip(every, (*self._clients, *self._controllers), strict=True)
+            if not all(map(is_loopback, sockets))
+        ]
+        exposed = ", ".join(str(listener) for listener in reachable if not self._authenticates(listener))
         if exposed and not config.is_insecure:
             self.close()
             raise KafkaError(
@@ -75,6 +74,19 @@ class Listeners:
                 " read and write all data. Protect it with a firewall, or listen on 127.0.0.1",
                 exposed,
             )
+        readable = ", ".join(str(listener) for listener in reachable if self._sends_secrets(listener))
+        if readable:
+            logger.warning(
+                "Listening on %s, which other machines can reach, without encryption: passwords and tokens of PLAIN and"
+                " OAUTHBEARER can be read on the network. Use SASL_SSL, or SCRAM",
+                readable,
+            )
+
+    def _sends_secrets(self, listener: Listener) -> bool:
+        """Whether clients send passwords or tokens without encryption."""
+        mechanisms = self._config.for_listener(listener.name).items("sasl.enabled.mechanisms")
+        sends = "PLAIN" in mechanisms or "OAUTHBEARER" in mechanisms
+        return sends and listener.protocol.uses_sasl and not listener.protocol.uses_tls
 
     def _authenticates(self, listener: Listener) -> bool:
         """Whether each client of the listener has to prove who it is."""

@@ -28,7 +28,13 @@ LEVELS = {
 # These modules are imported when they are first needed, but their levels may be set before that.
 AUDIT = "kafka.authorizer.logger"
 """The logger of decisions about requests, with Kafka's name."""
-for _name in ("ottla.coordinators.group", "ottla.log.cleaner", "ottla.log.retention", AUDIT):
+for _name in (
+    "ottla.broker.authentication",
+    "ottla.coordinators.group",
+    "ottla.log.cleaner",
+    "ottla.log.retention",
+    AUDIT,
+):
     logging.getLogger(_name)
 _NAMES = {level: name for name, level in LEVELS.items()}
 

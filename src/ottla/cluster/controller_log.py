@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid, uuid_to_text
 from ottla.config import BROKER_SETTINGS
 from ottla.metadata.image import BROKER, TOPIC
+from ottla.security import scram
 
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage, TopicImage
+    from ottla.protocol.metadata_records import UserScramCredentialRecord
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,35 @@ def log_changes(node_id: int, old: MetadataImage | None, new: MetadataImage) -> 
         _log_topics(node_id, old.topics_by_id if old is not None else {}, new.topics_by_id, is_start=old is None)
     if old is None or old.configs is not new.configs:
         _log_configs(node_id, old.configs if old is not None else {}, new.configs, is_start=old is None)
+    if old is not None and old.scram_credentials is not new.scram_credentials:
+        _log_credentials(node_id, old.scram_credentials, new.scram_credentials)
+
+
+def _log_credentials(
+    node_id: int,
+    old: Mapping[tuple[str, int], UserScramCredentialRecord],
+    new: Mapping[tuple[str, int], UserScramCredentialRecord],
+) -> None:
+    """Log whose credentials changed, without the credentials."""
+    removed = [("", key) for key in old if key not in new]
+    changed = [
+        ("modifying existing" if key in old else "creating new", key)
+        for key, record in new.items()
+        if old.get(key) is not record
+    ]
+    for what, (user, mechanism) in islice(chain(removed, changed), MOST_LINES):
+        if what:
+            text = "[QuorumController id=%d] Replayed UserScramCredentialRecord %s entry for %s with mechanism %s."
+            logger.info(text, node_id, what, user, _mechanism(mechanism))
+        else:
+            text = "[QuorumController id=%d] Replayed RemoveUserScramCredentialRecord for %s with mechanism %s."
+            logger.info(text, node_id, user, _mechanism(mechanism))
+    _log_rest(node_id, "UserScramCredentialRecord", len(removed) + len(changed))
+
+
+def _mechanism(number: int) -> str:
+    """Kafka's name in log lines: SCRAM_SHA_256."""
+    return next((name.replace("-", "_") for name, each in scram.NUMBERS.items() if each == number), str(number))
 
 
 def _log_topics(

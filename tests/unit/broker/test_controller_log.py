@@ -10,6 +10,7 @@ from ottla.cluster.controller_log import log_changes, log_results
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.metadata.image import BROKER, TOPIC, MetadataImage
+from ottla.protocol.metadata_records import UserScramCredentialRecord
 
 from .harness import open_harness
 
@@ -73,4 +74,21 @@ def test_results_name_each_topic(caplog: pytest.LogCaptureFixture) -> None:
             "[QuorumController id=1] CreateTopics result(s): a: SUCCESS, "
             "b: TOPIC_ALREADY_EXISTS (Topic 'b' already exists.)"
         )
+    ]
+
+
+def test_changed_credentials_are_logged_without_their_keys(caplog: pytest.LogCaptureFixture) -> None:
+    def credential(name: str, mechanism: int, iterations: int = 4096) -> UserScramCredentialRecord:
+        return UserScramCredentialRecord(name, mechanism, b"salt", b"stored key", b"server key", iterations)
+
+    kept = credential("kept", 1)
+    old = {("kept", 1): kept, ("alice", 1): credential("alice", 1), ("bob", 2): credential("bob", 2)}
+    new = {("kept", 1): kept, ("alice", 1): credential("alice", 1, 8192), ("carol", 2): credential("carol", 2)}
+    caplog.set_level("INFO")
+    log_changes(1, MetadataImage(scram_credentials=old), MetadataImage(scram_credentials=new))
+    start = "[QuorumController id=1] Replayed"
+    assert caplog.messages == [
+        f"{start} RemoveUserScramCredentialRecord for bob with mechanism SCRAM_SHA_512.",
+        f"{start} UserScramCredentialRecord modifying existing entry for alice with mechanism SCRAM_SHA_256.",
+        f"{start} UserScramCredentialRecord creating new entry for carol with mechanism SCRAM_SHA_512.",
     ]
