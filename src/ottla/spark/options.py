@@ -92,12 +92,12 @@ Place: TypeAlias = Earliest | Latest | Offsets | Timestamps | Timestamp
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of a read. `client` are the given settings of our clients, by Kafka's names."""
+    """The options of a read. `client` are the given settings of our clients, by Kafka's names: some are secret."""
 
     subscription: Subscription
     starting: Place
     ending: Place
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     on_no_match: Literal["error", "latest"] = "error"
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -124,7 +124,7 @@ class SinkOptions:
     """The options of a write. `topic` overrides the column `topic`."""
 
     topic: str | None
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     key_format: str = "raw"
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.clients.admin import Admin, GroupOffset, OffsetSpec
@@ -91,10 +91,10 @@ def _batch_of(metadata: str) -> int:
 
 @dataclass(frozen=True)
 class TablePlace:
-    """A table and how it is read. `client` are settings of a client, by Kafka's names."""
+    """A table and how it is read. `client` are settings of a client, by Kafka's names: some are secret."""
 
     topic: str
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     isolation_level: str
     prefix: str | None = None
     """The beginning of the name of the group that has the ends; without one, each read has the current ends."""

@@ -48,7 +48,8 @@ class Written(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
 class Plan:
     """The settings with which the workers write."""
 
-    client: Mapping[str, object]
+    client: Mapping[str, object] = field(repr=False)
+    """Settings of the producers, of which some are secret."""
     topic: str | None
     """The topic of all rows, which overrides the column `topic`."""
     encode: Encode | None = None

@@ -26,8 +26,8 @@ def default_bootstrap() -> str:
 class Settings:
     """The settings of a run."""
 
-    client: Mapping[str, str]
-    """Settings that all Kafka clients have, by Kafka's names; `bootstrap.servers` is one of them."""
+    client: Mapping[str, str] = field(repr=False)
+    """Settings that all Kafka clients have, by Kafka's names; `bootstrap.servers` is one of them. Some are secret."""
     checkpoints: str
     """A directory that all nodes can reach; it has a directory for each pipeline."""
     once: bool = False

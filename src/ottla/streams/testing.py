@@ -79,7 +79,7 @@ class PipelineTest:
         self._read: dict[str, int] = {}
         for topic in {given.topic for given in pipeline.inputs.values()}:
             _create(broker, topic)
-        client = {"bootstrap.servers": broker.bootstrap}
+        client = broker.settings()
         checkpoints = str(Path(self._directory.name))
         self._runner = Runner(spark, [pipeline], Settings(client, checkpoints, latency_ms=0, has_ticks=True))
         self._is_running = False
