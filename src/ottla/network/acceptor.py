@@ -116,10 +116,10 @@ class Acceptor:
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             tls = self._service.tls
-            if tls is None:
-                await self._loop.connect_accepted_socket(lambda: connection, accepted)
-            else:
-                tls.accept(connection, accepted, self._admission.handshakes, self._admission.note_refused)
+            protocol: asyncio.BufferedProtocol = connection
+            if tls is not None:
+                protocol = tls.protocol(connection, self._admission.handshakes, self._admission.note_refused)
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
             is_open = True
         except OSError as error:
             logger.debug("The client disconnected before its connection was open: %s", error)

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
+SCRATCH_BYTES: Final = 64 * 1024
 STEPS_S: Final = 0.002
 MOST_UNFINISHED: Final = 1_000
 """Each has some 50 KB in OpenSSL."""
@@ -35,6 +36,14 @@ class Handshakes:
         self._unfinished: dict[Handshake, None] = {}
         self._ready: deque[Handshake] = deque()
         self._is_scheduled = False
+        self._scratch: memoryview | None = None
+
+    @property
+    def scratch(self) -> memoryview:
+        """Memory into which all connections receive encrypted bytes; OpenSSL copies them."""
+        if self._scratch is None:
+            self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        return self._scratch
 
     def __len__(self) -> int:
         return len(self._unfinished)

@@ -6,7 +6,6 @@ read leaves the old certificate in use. Open connections keep the context with w
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -85,23 +84,19 @@ class ListenerTls:
             )
         return context, certificate
 
-    def principal(self, sock: ssl.SSLSocket, host: str) -> str:
+    def principal(self, tls: ssl.SSLObject, host: str) -> str:
         """Return the principal of a client whose handshake is complete. Raises ValueError to refuse it."""
-        return self.principal_of(sock.getpeercert(binary_form=True), host)
+        return self.principal_of(tls.getpeercert(binary_form=True), host)
 
-    def accept(
-        self,
-        connection: Connection,
-        sock: socket.socket,
-        handshakes: Handshakes,
-        refused: Callable[[Connection, str], None],
-    ) -> None:
-        """Begin with an accepted connection; `refused` is called with the reason if its handshake fails."""
-        TlsTransport(connection, sock, self, handshakes, refused)
+    def protocol(
+        self, connection: Connection, handshakes: Handshakes, refused: Callable[[Connection, str], None]
+    ) -> TlsTransport:
+        """Return the protocol of an accepted socket; `refused` is called with the reason if its handshake fails."""
+        return TlsTransport(connection, self, handshakes, refused)
 
-    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
-        """Return the TLS socket that takes over the descriptor of an accepted, non-blocking socket."""
-        return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+    def wrap(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
+        """Return the TLS of a new connection, whose encrypted bytes go through these."""
+        return self.context.wrap_bio(incoming, outgoing, server_side=True)
 
 
 def _settings(config: BrokerConfig) -> tuple[object, ...]:

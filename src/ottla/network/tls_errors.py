@@ -6,6 +6,9 @@ import ssl
 from typing import Final
 
 PLAINTEXT_CLIENT: Final = "the client does not speak TLS: set its security.protocol to SSL or SASL_SSL"
+CLOSED_BY_CLIENT: Final = (
+    "the client closed the connection during the handshake; it may not trust this broker's certificate"
+)
 _REASONS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth=required",
     "NO_SHARED_CIPHER": "the client supports none of the broker's cipher suites (ssl.cipher.suites)",
@@ -32,5 +35,5 @@ def handshake_problem(error: OSError) -> str:
     if reason.endswith(_ALERTS):
         return f"{_UNTRUSTED} ({reason})"
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)):
-        return "the client closed the connection during the handshake; it may not trust this broker's certificate"
+        return CLOSED_BY_CLIENT
     return _REASONS.get(reason) or f"TLS error {reason or error}"
