@@ -2311,9 +2311,10 @@ CONSUMER = (
     Mutation(
         "a poll of a share consumer accepts only records that an earlier poll returned",
         "clients/share/core.py",
-        "            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired\n",
-        "            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired\n"
-        "            self._held[record.topic_partition] |= {r.offset: a for r, a in self._buffer._ready}\n",
+        "            self._held.add(record, acquired)\n",
+        "            self._held.add(record, acquired)\n"
+        "            for each, other in self._buffer._ready:\n"
+        "                self._held.add(each, other)\n",
         (f"{SHARE}::test_next_poll_accepts_what_was_returned_and_nothing_else",),
     ),
     Mutation(
@@ -2360,8 +2361,8 @@ CONSUMER = (
     Mutation(
         "with record_limit a share consumer asks one broker at a time",
         "clients/share/core.py",
-        "            nodes = [] if is_fetching else sorted(nodes",
-        "            nodes = nodes or sorted(nodes",
+        "            nodes = [] if is_fetching else self._sessions.in_turn(nodes)\n",
+        "            nodes = nodes or self._sessions.in_turn(nodes)\n",
         (
             f"{SHARE}::test_record_limit_asks_one_broker_at_a_time_in_turn",
             "tests/simulation/test_share_consumers.py::test_share_consumers",
@@ -2370,7 +2371,7 @@ CONSUMER = (
     Mutation(
         "a share consumer limits the records when whole batches take longer than their locks",
         "clients/share/core.py",
-        "            self._limits_records = True\n",
+        "            self._how = self._how._replace(limits_records=True)\n",
         "            pass\n",
         (f"{SHARE}::test_records_are_limited_once_whole_batches_take_too_long",),
     ),
@@ -2383,9 +2384,9 @@ CONSUMER = (
     ),
     Mutation(
         "a share consumer does not hold a record whose renewal failed",
-        "clients/share/core.py",
-        "            if kind == AcknowledgeType.RENEW and (queued.tp, offset) in self._renewed:\n",
-        "            if kind == AcknowledgeType.GAP and (queued.tp, offset) in self._renewed:\n",
+        "clients/share/held.py",
+        "            if kind == AcknowledgeType.RENEW and (tp, offset) in self._renewed:\n",
+        "            if kind == AcknowledgeType.GAP and (tp, offset) in self._renewed:\n",
         (f"{SHARE}::test_record_whose_renewal_failed_is_not_held_any_more",),
     ),
 )

@@ -297,7 +297,7 @@ class Member:
         if self.is_explicit:
             held = [TopicPartition("t", i) for i in range(LEADERS)]
             for tp in held:
-                for offset in list(self.core._held.get(tp, {})):
+                for offset in self.core._held.offsets(tp):
                     try:
                         self.core.acknowledge(tp, offset, self.random.choice(kinds))
                     except NotAssigned:

@@ -56,10 +56,8 @@ LARGE_CLASSES = {
     "ClientConnection": 23,
     "Survey": 22,
     "Rows": 21,
-    "Cluster": 20,
     "Columns": 20,
     "Connection": 19,
-    "ShareCore": 19,
     "Step": 18,
 }
 # Modules that import each other for type checking. Remove a circle that is cut.

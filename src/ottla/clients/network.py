@@ -42,7 +42,7 @@ from ottla.clients.errors import (
 from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
 from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import NetworkSettings
-from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, Reachability, silent_connections
+from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, Reachability, Silence
 from ottla.network.client import (
     ClientConnection,
     ConnectFailed,
@@ -80,12 +80,9 @@ class Cluster:
 
     def __init__(self, settings: NetworkSettings) -> None:
         self._settings = settings
-        self._bootstrap = [_Bootstrap(*server) for server in settings.servers]
-        self._client_id = settings.client_id
-        self._request_timeout_s = settings.request_timeout_ms / 1000
         self._idle_s = settings.connections_max_idle_ms / 1000
-        self.retry = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
-        self.view = ClusterView(max_age_ms=settings.metadata_max_age_ms, backoff=self.retry)
+        retry = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        self.view = ClusterView(max_age_ms=settings.metadata_max_age_ms, backoff=retry)
         self.reporter = Reporter(settings.on_event, settings.client_id)
         self.closed = False
         self._totals = ConnectionTotals()
@@ -97,9 +94,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[None]] = {}
         self._random = random.Random()
-        # The bytes that each waiting connection had received at the last look, and those that received nothing since.
-        self._received: dict[ClientConnection, int] = {}
-        self._silent: frozenset[ClientConnection] = frozenset()
+        self._silence = Silence()
         self._silence_timer: asyncio.TimerHandle | None = None
 
     # -- start and close ---------------------------------------------------------------------------------------
@@ -110,6 +105,10 @@ class Cluster:
         Retries until then. Raises BrokerUnavailable; it raises at once if no address can ever work.
         """
         await self.refresh((), timeout_s=timeout_s)
+
+    @property
+    def _request_timeout_s(self) -> float:
+        return self._settings.request_timeout_ms / 1000
 
     async def close(self) -> None:
         self.closed = True
@@ -151,13 +150,14 @@ class Cluster:
         self._check_open()
         self._close_idle()
         open_now = [c for (_, purpose), c in self._connections.items() if not purpose and not c.closed]
-        answering = [connection for connection in open_now if connection not in self._silent]
+        hanging = self._silence.connections
+        answering = [connection for connection in open_now if connection not in hanging]
         if answering:
             return min(answering, key=lambda connection: connection.in_flight)
-        silent = {target for (target, _), connection in self._connections.items() if connection in self._silent}
+        silent = {target for (target, _), connection in self._connections.items() if connection in hanging}
         known: list[Target] = [node_id for node_id in self.view.nodes if node_id not in silent]
         self._random.shuffle(known)
-        targets = [*known, *self._bootstrap]
+        targets = [*known, *(_Bootstrap(*server) for server in self._settings.servers)]
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         problems: list[ClientError] = []
@@ -226,7 +226,7 @@ class Cluster:
             connection = await ClientConnection.connect(
                 node.host,
                 node.port,
-                client_id=self._client_id,
+                client_id=self._settings.client_id,
                 timeout_s=self._settings.connection_setup_timeout_ms / 1000,
                 tls=self._settings.security.tls,
                 sasl=self._settings.security.sasl,
@@ -244,7 +244,7 @@ class Cluster:
             self._silence_timer = loop.call_later(SILENCE_S, self._look_for_silence)
         connection.on_close(lambda: self._totals.add(connection))
         connection.on_close(lambda: self._lost(target, purpose, connection))
-        self.reporter.report(Connected(self._client_id, connection.address, _node_id(target)))
+        self.reporter.report(Connected(self._settings.client_id, connection.address, _node_id(target)))
         return connection
 
     def begin_statistics(self, collect: Callable[[], Statistics]) -> None:
@@ -256,7 +256,7 @@ class Cluster:
 
     def _report_statistics(self, collect: Callable[[], Statistics]) -> None:
         metrics, partitions = collect()
-        self.reporter.report(StatisticsReported(self._client_id, {**self.metrics(), **metrics}, partitions))
+        self.reporter.report(StatisticsReported(self._settings.client_id, {**self.metrics(), **metrics}, partitions))
         self.begin_statistics(collect)
 
     def metrics(self) -> dict[str, float]:
@@ -288,7 +288,7 @@ class Cluster:
             return
         del self._connections[target, purpose]
         self._failed(target, connection.loop_time(), "the connection was lost")
-        self.reporter.report(Disconnected(self._client_id, connection.address, _node_id(target)))
+        self.reporter.report(Disconnected(self._settings.client_id, connection.address, _node_id(target)))
 
     @property
     def problems(self) -> str:
@@ -408,7 +408,7 @@ class Cluster:
                 return await attempt(max(0.001, deadline - loop.time()))
             except ClientError as error:
                 failures += 1
-                delay_s = self.retry.delay_ms(failures, self._random.random()) / 1000
+                delay_s = self.view.backoff.delay_ms(failures, self._random.random()) / 1000
                 if not error.retriable or loop.time() + delay_s >= deadline:
                     raise
             await asyncio.sleep(delay_s)
@@ -430,8 +430,8 @@ class Cluster:
         self._silence_timer = asyncio.get_running_loop().call_later(SILENCE_S, self._look_for_silence)
         if len(self.view.nodes) < 2:
             return  # no other broker could say more
-        self._silent, self._received = silent_connections(self._connections.values(), self._received)
-        if self._silent and not self._refreshes:
+        self._silence.look(self._connections.values())
+        if self._silence.connections and not self._refreshes:
             # No caller shares this refresh: its time is short, and with auto-creation its key differs from theirs.
             refresh = self._start_refresh((frozenset(), True), SILENCE_S)
             # It does not say where the leaders of topics are now: that is still to be refreshed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.clients.cluster import Backoff
@@ -71,15 +71,20 @@ class Reachability(Generic[T]):
         return waited_s
 
 
-def silent_connections(
-    connections: Iterable[ClientConnection], received: Mapping[ClientConnection, int]
-) -> tuple[frozenset[ClientConnection], dict[ClientConnection, int]]:
-    """Return the connections that have received nothing since the last look, and what each has received now.
+class Silence:
+    """Finds the connections that have received nothing between two looks.
 
     A broker that hangs keeps its connections open, and a request to it fails only after request.timeout.ms. The
     metadata of the other brokers says earlier whether it has left the cluster. Only connections that wait for a
-    response count. Pass the second result to the next look.
+    response count.
     """
-    waiting = {each: each.received_bytes for each in connections if each.in_flight and not each.closed}
-    silent = frozenset(each for each, count in waiting.items() if received.get(each) == count)
-    return silent, waiting
+
+    def __init__(self) -> None:
+        self.connections: frozenset[ClientConnection] = frozenset()
+        self._received: dict[ClientConnection, int] = {}
+
+    def look(self, connections: Iterable[ClientConnection]) -> None:
+        """Compare the bytes that each connection has received with those at the last look."""
+        waiting = {each: each.received_bytes for each in connections if each.in_flight and not each.closed}
+        self.connections = frozenset(each for each, count in waiting.items() if self._received.get(each) == count)
+        self._received = waiting

@@ -238,7 +238,7 @@ def test_acknowledgements_after_a_lost_connection_fail_and_the_session_is_reopen
     driven.deliver([b"b"], [(1, 1)], base=1)
     (record,) = driven.core.fill(driven.now_ms)
     driven.core.end_poll(driven.now_ms)
-    driven.core._sessions[NODE].fail()
+    driven.core._sessions.of(NODE).fail()
     outcome = driven.core.commit()
     driven.advance()
     assert outcome.is_done
@@ -372,7 +372,7 @@ def test_closing_acknowledges_closes_the_session_and_leaves() -> None:
     driven.deliver([b"a", b"b"], [(0, 1)])
     driven.poll(1)
     driven.core.begin_close(settle=True)
-    driven.core._sessions[NODE].is_busy = True
+    driven.core._sessions.of(NODE).is_busy = True
     effects = [effect.request for effect in driven.core.leave() if isinstance(effect, Send)]
     closing, leaving = effects
     assert isinstance(closing, share_acknowledge.ShareAcknowledgeRequest)

@@ -49,7 +49,7 @@ class Shell:
         loop, cluster = asyncio.get_running_loop(), self._cluster
         if not cluster.view.nodes:
             await cluster.start(max(0.001, deadline_s - loop.time()))
-        progress: Progress[Any, Any] = Progress(call, deadline_s * 1000, cluster.retry)
+        progress: Progress[Any, Any] = Progress(call, deadline_s * 1000, cluster.view.backoff)
         while (now := progress.next_round(cluster.view, loop.time() * 1000, self._random.random())) is not None:
             await self._round(progress, now, deadline_s)
         return progress.outcome

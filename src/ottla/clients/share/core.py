@@ -29,10 +29,11 @@ from ottla.clients.consumer.heartbeat_membership import HeartbeatMembership, Mem
 from ottla.clients.consumer.heartbeat_requests import ShareHeartbeats, TopicIdPartition
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.topic_metadata import TopicMetadata
-from ottla.clients.errors import BrokerError, ClientError, NotAssigned, error_for
+from ottla.clients.errors import BrokerError, ClientError, error_for
 from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
-from ottla.clients.share.buffer import Acquired, AcquiredRecords, Parcel, Source
-from ottla.clients.share.session import How, ShareSession, has_renewal
+from ottla.clients.share.buffer import AcquiredRecords, Parcel, Source
+from ottla.clients.share.held import HeldRecords
+from ottla.clients.share.session import How, ShareSessions, has_renewal
 from ottla.clients.share.settings import ShareSettings
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
@@ -81,16 +82,12 @@ class ShareCore:
         self.metadata = TopicMetadata(view, settings.group.backoff, self.outbox)
         self.topics: frozenset[str] = frozenset()
         self._polling = self._closing = False
-        self._sessions: dict[int, ShareSession] = {}
+        self._sessions = ShareSessions(settings.group.group_id, settings.acquire)
         self._in_flight: dict[EffectId, _Sent] = {}
         self._queue: dict[int, dict[TopicIdPartition, _Queued]] = {}
         self._buffer = AcquiredRecords()
-        self._held: dict[TopicPartition, dict[int, Acquired]] = {}
-        self._types: dict[TopicPartition, dict[int, AcknowledgeType]] = {}
-        self._renewed: set[tuple[TopicPartition, int]] = set()
-        self._limit = settings.acquire.max_records
-        self._limits_records = settings.acquire.is_strict
-        self._last_node = -1
+        self._held = HeldRecords()
+        self._how = How(settings.acquire.max_records, settings.acquire.is_strict)
 
     # -- the user's side ---------------------------------------------------------------------------------------
 
@@ -107,7 +104,7 @@ class ShareCore:
 
         Raises ClientError if explicit acknowledgements are missing.
         """
-        missing = self._unacknowledged()
+        missing = self._held.unacknowledged()
         if self._settings.is_explicit and missing:
             tp, offset = missing[0]
             raise ClientError(
@@ -115,7 +112,7 @@ class ShareCore:
                 f"{offset}: call acknowledge() for each before the next poll"
             )
         self._polling = True
-        self._limit = limit
+        self._how = self._how._replace(max_records=limit)
         self.membership.polling(True, now_ms)
         self.commit()
         self._carry_out_duties()
@@ -140,9 +137,8 @@ class ShareCore:
         """Return records that are still locked, at most as many as the poll wants. The user holds them from now on."""
         self._drop_expired(now_ms)
         taken: list[Record[Any, Any]] = []
-        for record, acquired in self._buffer.take(self._limit):
-            self._held.setdefault(record.topic_partition, {})[record.offset] = acquired
-            self._renewed.discard((record.topic_partition, record.offset))
+        for record, acquired in self._buffer.take(self._how.max_records):
+            self._held.add(record, acquired)
             taken.append(record)
         unreadable, self._buffer.unreadable = self._buffer.unreadable, []
         for source, types in unreadable:
@@ -155,8 +151,8 @@ class ShareCore:
         dropped = self._buffer.drop_expired(now_ms)
         if dropped.total:
             self.outbox.needs_advance = True
-        if dropped.decoded and not self._limits_records:
-            self._limits_records = True
+        if dropped.decoded and not self._how.limits_records:
+            self._how = self._how._replace(limits_records=True)
             logger.warning(
                 "Acquiring at most as many records as a poll returns: the locks of further records of their batches "
                 "ended before a poll returned them; share.acquire.mode=record_limit does so from the start"
@@ -166,56 +162,28 @@ class ShareCore:
         """Acknowledge one record that a poll returned. Raises ClientError, NotAssigned."""
         if not self._settings.is_explicit:
             raise ClientError("acknowledge needs share.acknowledgement.mode=explicit")
-        if offset not in self._held.get(tp, {}):
-            raise NotAssigned(f"This consumer does not hold {tp} at offset {offset}: it is acknowledged already")
-        self._types.setdefault(tp, {})[offset] = kind
+        self._held.acknowledge(tp, offset, kind)
 
     def release(self, tp: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
         """Acknowledge a record that the user cannot see because it cannot be deserialized."""
-        if offset in self._held.get(tp, {}):
-            self._types.setdefault(tp, {})[offset] = kind
+        if self._held.has(tp, offset):
+            self._held.acknowledge(tp, offset, kind)
 
     def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
         for record in reversed(list(records)):
-            self._buffer.give_back(record, self._held[record.topic_partition].pop(record.offset))
+            self._buffer.give_back(record, self._held.give_back(record))
 
     def delivery_count(self, tp: TopicPartition, offset: int) -> int:
         """Return how often a held record was delivered, this time included. Raises NotAssigned."""
-        held = self._held.get(tp, {}).get(offset)
-        if held is None:
-            raise NotAssigned(f"This consumer does not hold {tp} at offset {offset}: it is acknowledged already")
-        return held.delivery_count
-
-    def _unacknowledged(self) -> list[tuple[TopicPartition, int]]:
-        return [
-            (tp, offset)
-            for tp, offsets in self._held.items()
-            for offset in offsets
-            if offset not in self._types.get(tp, {}) and (tp, offset) not in self._renewed
-        ]
+        return self._held.delivery_count(tp, offset)
 
     def commit(self) -> CommitOutcome:
         """Queue the acknowledgements so far; with implicit acknowledgement, for all returned records."""
         if not self._settings.is_explicit:
-            for tp, offsets in self._held.items():
-                given = self._types.setdefault(tp, {})
-                for offset in offsets:
-                    given.setdefault(offset, AcknowledgeType.ACCEPT)
+            self._held.accept_all()
         outcome = CommitOutcome()
-        types, self._types = self._types, {}
-        for tp, given in types.items():
-            held = self._held[tp]
-            for source in {held[offset].source for offset in given}:
-                mine = {o: int(kind) for o, kind in given.items() if held[o].source == source}
-                self._enqueue(source, mine, outcome)
-            for offset, kind in given.items():
-                if kind is AcknowledgeType.RENEW:
-                    self._renewed.add((tp, offset))
-                else:
-                    self._renewed.discard((tp, offset))
-                    del held[offset]
-            if not held:
-                del self._held[tp]
+        for source, types in self._held.take_acknowledgements():
+            self._enqueue(source, types, outcome)
         self.outbox.needs_advance = True
         return outcome
 
@@ -279,20 +247,15 @@ class ShareCore:
                     self._view.invalidate()
                 else:
                     wanted.setdefault(leader, set()).add(TopicIdPartition(self._view.topic_id(tp.topic), tp.partition))
-        nodes = [node for node in wanted if self._session(node).is_free(now_ms)]
-        if self._limits_records:
+        nodes = [node for node in wanted if self._sessions.of(node).is_free(now_ms)]
+        if self._how.limits_records:
             # One broker at a time, each in its turn: together they would acquire more than the poll returns.
             is_fetching = any(sent.latest_ms is not None for sent in self._in_flight.values())
-            nodes = [] if is_fetching else sorted(nodes, key=lambda node: (node <= self._last_node, node))[:1]
+            nodes = [] if is_fetching else self._sessions.in_turn(nodes)
         return {node: frozenset(wanted[node]) for node in nodes}
 
-    def _session(self, node: int) -> ShareSession:
-        if node not in self._sessions:
-            self._sessions[node] = ShareSession(self._settings.group.group_id, self._settings.acquire)
-        return self._sessions[node]
-
     def _request(self, node: int, wanted: frozenset[TopicIdPartition], now_ms: float) -> None:
-        session = self._session(node)
+        session = self._sessions.of(node)
         if not session.is_free(now_ms):
             return
         queued = self._queue.pop(node, {})
@@ -307,10 +270,10 @@ class ShareCore:
         latest_ms: float | None = None
         acquire = self._settings.acquire
         if wanted and not renews and types.keys() <= wanted:
-            how = How(self._limit, limits_records=self._limits_records)
-            request = session.fetch(self._member_id, wanted, types, how)
+            request = session.fetch(self._member_id, wanted, types, self._how)
             min_version = _RENEW_VERSION if acquire.is_strict else 0
-            latest_ms, self._last_node = now_ms + acquire.max_wait_ms, node
+            latest_ms = now_ms + acquire.max_wait_ms
+            self._sessions.fetched_from = node
         elif types:
             request = session.acknowledge(self._member_id, types)
             min_version = _RENEW_VERSION if renews else 0
@@ -321,10 +284,11 @@ class ShareCore:
         self._in_flight[effect_id] = _Sent(node, queued, latest_ms)
 
     def next_timer_ms(self) -> float | None:
-        waiting = [s.not_before_ms for s in self._sessions.values() if s.not_before_ms and not s.is_busy]
         wants = (self._polling and not self.is_ready) or bool(self._queue)
         return earliest(
-            self.metadata.next_timer_ms, self.membership.next_timer_ms(), min(waiting, default=None) if wants else None
+            self.metadata.next_timer_ms,
+            self.membership.next_timer_ms(),
+            self._sessions.next_timer_ms() if wants else None,
         )
 
     def complete(self, effect_id: EffectId, outcome: Outcome, now_ms: float) -> None:
@@ -334,7 +298,7 @@ class ShareCore:
             self.membership.complete(effect_id, outcome, now_ms)
         else:
             sent = self._in_flight.pop(effect_id)
-            self._sessions[sent.node].not_before_ms = 0.0
+            self._sessions.of(sent.node).not_before_ms = 0.0
             if isinstance(outcome, ClientError):
                 self._fail(sent, outcome, now_ms)
             else:
@@ -342,7 +306,7 @@ class ShareCore:
                 self._apply(sent, outcome, now_ms)
 
     def _fail(self, sent: _Sent, error: ClientError, now_ms: float) -> None:
-        session = self._sessions[sent.node]
+        session = self._sessions.of(sent.node)
         session.fail()
         self._buffer.drop_node(sent.node)
         session.not_before_ms = now_ms + self._settings.group.backoff.initial_ms
@@ -353,7 +317,7 @@ class ShareCore:
             self.outbox.poll_error = error
 
     def _apply(self, sent: _Sent, response: ShareFetchResponse | ShareAcknowledgeResponse, now_ms: float) -> None:
-        session = self._sessions[sent.node]
+        session = self._sessions.of(sent.node)
         session.apply(response.error_code)
         if response.error_code:
             error = error_for(response.error_code, response.error_message)
@@ -389,17 +353,8 @@ class ShareCore:
     def _resolve(self, queued: _Queued, error: ClientError | None) -> None:
         """Report the result of acknowledgements. The consumer does not hold a record whose renewal failed."""
         queued.resolve(error)
-        if error is None:
-            return
-        held = self._held.get(queued.tp, {})
-        for offset, kind in queued.types.items():
-            if kind == AcknowledgeType.RENEW and (queued.tp, offset) in self._renewed:
-                self._renewed.discard((queued.tp, offset))
-                held.pop(offset, None)
-                self._types.get(queued.tp, {}).pop(offset, None)
-        if not held:
-            self._held.pop(queued.tp, None)
-            self._types.pop(queued.tp, None)
+        if error is not None:
+            self._held.acknowledgements_failed(queued.tp, queued.types)
 
     def _take(
         self, node: int, key: TopicIdPartition, row: PartitionData, now_ms: float, locked_until_ms: float
@@ -413,7 +368,7 @@ class ShareCore:
                 and self._view.set_leader(name, key.partition, hint.leader_id, hint.leader_epoch)
             ):
                 return  # KIP-951: the response names the new leader
-            self._sessions[node].not_before_ms = now_ms + self._settings.group.backoff.initial_ms
+            self._sessions.of(node).not_before_ms = now_ms + self._settings.group.backoff.initial_ms
             self._view.invalidate()
             if row.error_code in _FATAL:
                 self.outbox.poll_error = error_for(row.error_code, f"Topic {name}: {error_for(row.error_code)}")
@@ -429,7 +384,4 @@ class ShareCore:
 
     def validate(self) -> None:
         self.membership.validate()
-        for tp, offsets in self._types.items():
-            assert offsets.keys() <= self._held.get(tp, {}).keys(), "only held records are acknowledged"
-        held = {(tp, offset) for tp, offsets in self._held.items() for offset in offsets}
-        assert not self._buffer.decoded & (held - self._renewed), "a record is returned once for each delivery"
+        self._held.validate(self._buffer.decoded)

@@ -7,7 +7,7 @@ records of the previous one cannot be sent any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import ItemsView, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.clients.consumer.heartbeat_requests import TopicIdPartition
@@ -113,6 +113,34 @@ class ShareSession:
         """Take note that there was no response: the broker may have closed the session."""
         self.is_busy = False
         self._epoch = OPENS
+
+
+class ShareSessions:
+    """The sessions with all brokers, by node id."""
+
+    def __init__(self, group_id: str, settings: AcquireSettings) -> None:
+        self._group_id = group_id
+        self._settings = settings
+        self._sessions: dict[int, ShareSession] = {}
+        self.fetched_from = -1
+        """The node that was asked for records last."""
+
+    def of(self, node: int) -> ShareSession:
+        if node not in self._sessions:
+            self._sessions[node] = ShareSession(self._group_id, self._settings)
+        return self._sessions[node]
+
+    def items(self) -> ItemsView[int, ShareSession]:
+        return self._sessions.items()
+
+    def in_turn(self, nodes: Iterable[int]) -> list[int]:
+        """Return the node among `nodes` that has its turn, if any."""
+        return sorted(nodes, key=lambda node: (node <= self.fetched_from, node))[:1]
+
+    def next_timer_ms(self) -> float | None:
+        """When the first pause after an error ends."""
+        waiting = [s.not_before_ms for s in self._sessions.values() if s.not_before_ms and not s.is_busy]
+        return min(waiting, default=None)
 
 
 def has_renewal(types: Types) -> bool:
