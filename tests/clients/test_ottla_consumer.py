@@ -501,7 +501,7 @@ def test_large_records_and_many_partitions_stay_within_the_queue(
     deadline = time.monotonic() + WAIT_S
     while len(seen) < 40 and time.monotonic() < deadline:
         seen += consumer.poll(0.2)
-        most = max(most, sum(s.buffered_bytes for s in consumer._client.core.fetch.positions))
+        most = max(most, sum(s.buffer.size for s in consumer._client.core.fetch.positions))
     assert len(seen) == 40
     assert most <= 2_300_000
 

@@ -40,12 +40,12 @@ def test_consumer_reads_from_its_rack_and_survives_its_replica(tmp_path: Path) -
             records: list[Record] = []
             read(consumer, records, 30)
             positions = consumer._client.core.fetch.positions
-            preferred = [positions.of(tp).preferred for tp in PARTITIONS]
+            preferred = [positions.of(tp).preferred.node for tp in PARTITIONS]
             assert preferred == [-1 if leader == NEAREST else NEAREST for leader in leaders]
             cluster.kill(NEAREST)
             produce(cluster, range(30, 60))
             read(consumer, records, 60)
-            assert [positions.of(tp).preferred for tp in PARTITIONS] == [-1] * len(PARTITIONS)
+            assert [positions.of(tp).preferred.node for tp in PARTITIONS] == [-1] * len(PARTITIONS)
         assert sorted(int(record.value or b"") for record in records) == list(range(60))
 
 

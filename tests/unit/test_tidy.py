@@ -52,7 +52,6 @@ LONG_FILES = {
 LARGE_CLASSES = {
     "Batch": 26,
     "Node": 20,
-    "PartitionState": 24,
     "ClientConnection": 23,
     "Survey": 22,
     "Rows": 21,

@@ -327,7 +327,7 @@ def test_full_buffer_stops_fetching() -> None:
     for _ in range(30):
         world.run(10)
     (state,) = one.core.fetch.positions
-    assert 2_000 <= state.buffered_bytes < 4_200
+    assert 2_000 <= state.buffer.size < 4_200
     asked = len(world.fetches)
     world.run(1_000)
     assert len(world.fetches) == asked

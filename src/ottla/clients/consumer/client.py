@@ -218,8 +218,8 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         """Return the position of a partition; None while it is looked up. Raises NotAssigned or the lookup's error."""
         with self.runner.lock:
             state = self.core.fetch.positions.of(tp)
-            if state.error is not None:
-                raise state.error
+            if state.lookup.error is not None:
+                raise state.lookup.error
             return state.offset if state.phase is Phase.FETCH else None
 
     async def close(self, timeout_s: float) -> None:

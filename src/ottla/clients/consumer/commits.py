@@ -172,9 +172,11 @@ class Commits:
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets after the records of earlier polls, where they differ from the committed offsets."""
         return {
-            s.tp: OffsetAndMetadata(s.processed, s.epoch if s.processed == s.offset else -1)
+            s.tp: OffsetAndMetadata(processed, s.read.epoch if processed == s.offset else -1)
             for s in self._fetch.positions
-            if s.processed is not None and s.phase is Phase.FETCH and self._committed.get(s.tp) != s.processed
+            if (processed := s.progress.processed) is not None
+            and s.phase is Phase.FETCH
+            and self._committed.get(s.tp) != processed
         }
 
     def _advance_auto_commit(self, now_ms: float) -> None:

@@ -149,7 +149,7 @@ class ConsumerCore:
             if state.phase is not Phase.FETCH or offset > state.offset:
                 raise ValueError(f"Offset {offset} of {state.tp} is beyond the records that poll has returned")
         for state, offset in states.items():
-            state.processed = offset
+            state.progress = state.progress._replace(processed=offset)
 
     def duty(self) -> Duty | None:
         if self.membership is None or self.subscription.is_manual:
@@ -206,7 +206,7 @@ class ConsumerCore:
         if not self._settings.stores_offsets:
             return self.processed()
         positions = self.fetch.positions
-        offsets = {s.tp: OffsetAndMetadata(s.offset, s.epoch) for s in positions if s.phase is Phase.FETCH}
+        offsets = {s.tp: OffsetAndMetadata(s.offset, s.read.epoch) for s in positions if s.phase is Phase.FETCH}
         seen: set[TopicPartition] = set()
         for record in pending:
             tp = record.topic_partition

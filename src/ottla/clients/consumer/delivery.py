@@ -18,7 +18,7 @@ from typing import Any
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Outbox
-from ottla.clients.consumer.positions import PartitionState, Phase, Positions
+from ottla.clients.consumer.positions import PartitionState, Phase, Positions, Progress
 from ottla.clients.consumer.record import Record
 from ottla.clients.errors import CorruptRecords
 from ottla.common.ids import TopicPartition
@@ -38,7 +38,7 @@ class Delivery:
 
     @property
     def is_ready(self) -> bool:
-        return any((s.buffered or s.error) and not s.paused for s in self._positions)
+        return any((s.buffer.parts or s.lookup.error) and not s.paused for s in self._positions)
 
     # -- filling ------------------------------------------------------------------------------------------------
 
@@ -64,11 +64,11 @@ class Delivery:
         for state in self._positions:
             if state.paused:
                 continue
-            if state.error is not None:
+            if state.lookup.error is not None:
                 if len(collector):
                     break
-                raise state.error
-            if state.buffered:
+                raise state.lookup.error
+            if state.buffer.parts:
                 count = len(collector)
                 try:
                     self._fill_from(state, collector)
@@ -84,8 +84,9 @@ class Delivery:
             self._positions.move_to_end(last)
 
     def _fill_from(self, state: PartitionState, collector: Collector) -> None:
-        while state.buffered and not collector.is_full:
-            fetched = state.buffered[0]
+        parts = state.buffer.parts
+        while parts and not collector.is_full:
+            fetched = parts[0]
             try:
                 collector.take(fetched)
             except CorruptRecords as error:
@@ -93,15 +94,13 @@ class Delivery:
                 continue
             state.offset = fetched.next_offset
             if fetched.epoch >= 0:
-                state.epoch = fetched.epoch
+                state.read.epoch = fetched.epoch
             self._unsettled.add(state.tp)
             if fetched.exhausted:
                 self._remove_exhausted(state)
 
     def _remove_exhausted(self, state: PartitionState) -> None:
-        size = state.buffered.popleft().size
-        self.bytes_consumed += size
-        state.buffered_bytes -= size
+        self.bytes_consumed += state.buffer.pop()
         self._outbox.needs_advance = True
 
     def _handle_corrupt(self, state: PartitionState, fetched: Fetched, error: CorruptRecords) -> None:
@@ -109,10 +108,10 @@ class Delivery:
 
         Raises the error when the batch is skipped, unless `skip_corrupt` is set.
         """
-        if state.refetched_at != error.offset:
-            processed, settled = state.processed, state.settled
+        if state.buffer.refetched_at != error.offset:
+            progress = state.progress
             state.seek(state.offset)
-            state.refetched_at, state.processed, state.settled = error.offset, processed, settled
+            state.progress, state.buffer.refetched_at = progress, error.offset
             self._outbox.needs_advance = True
             return
         state.offset = fetched.next_offset
@@ -129,9 +128,7 @@ class Delivery:
         for tp in self._unsettled:
             state = self._positions.get(tp)
             if state is not None and state.phase is Phase.FETCH:
-                state.settled = state.offset
-                if as_processed:
-                    state.processed = state.offset
+                state.progress = Progress(state.offset if as_processed else state.progress.processed, state.offset)
         self._unsettled.clear()
 
     def forget_unassigned(self) -> None:
@@ -145,19 +142,18 @@ class Delivery:
         for tp, offset in first_offsets.items():
             state = self._positions.get(tp)
             if state is not None:
-                processed, settled = state.processed, state.settled
+                progress = state.progress
                 state.seek(offset)
-                state.processed = None if processed is None else min(processed, offset)
-                state.settled = None if settled is None else min(settled, offset)
+                state.progress = Progress(*(None if each is None else min(each, offset) for each in progress))
         self._outbox.needs_advance = True
 
     def revert_poll(self) -> None:
         """Return to the settled positions: an exception interrupted the poll, wherever it was."""
         for state in self._positions:
-            if state.phase is Phase.FETCH and state.settled is not None:
-                processed = state.processed
-                state.seek(state.settled)
-                state.processed = processed
+            processed, settled = state.progress
+            if state.phase is Phase.FETCH and settled is not None:
+                state.seek(settled)
+                state.progress = Progress(processed, settled)
             else:
                 state.drop_buffer()
         self._outbox.needs_advance = True

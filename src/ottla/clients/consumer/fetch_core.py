@@ -90,7 +90,7 @@ class FetchCore:
         for state in self.positions:
             if state.phase is not Phase.UNKNOWN or not state.wanted:
                 continue
-            if state.lookup_in_flight or state.error is not None:
+            if state.lookup.in_flight or state.lookup.error is not None:
                 continue
             if now_ms < state.not_before_ms:
                 next_ms = earliest(next_ms, state.not_before_ms)

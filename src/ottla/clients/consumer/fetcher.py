@@ -19,7 +19,7 @@ from ottla.clients.cluster import ClusterView, Node
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
-from ottla.clients.consumer.positions import PartitionState, Phase, Positions
+from ottla.clients.consumer.positions import LogBounds, PartitionState, Phase, Positions, PreferredReplica
 from ottla.clients.consumer.settings import FetchSettings
 from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, error_for
 from ottla.common.errors import ErrorCode
@@ -110,7 +110,7 @@ class Fetcher:
             node = self._replica(state, now_ms)
             if node is None:
                 continue
-            if state.buffered_bytes >= max_bytes:
+            if state.buffer.size >= max_bytes:
                 full.add(node)
                 continue
             topic_id, epoch = self._view.topic_id(state.tp.topic), self._view.leader_epoch(*state.tp)
@@ -120,11 +120,11 @@ class Fetcher:
     def _replica(self, state: PartitionState, now_ms: float) -> int | None:
         """Return the broker to fetch from; None while the leader is unknown."""
         leader = self._view.leader(*state.tp)
-        if leader is None or state.preferred < 0:
+        if leader is None or state.preferred.node < 0:
             return leader
-        if now_ms < state.preferred_until_ms and state.preferred in self._view.nodes:
-            return state.preferred
-        state.preferred = -1
+        if now_ms < state.preferred.until_ms and state.preferred.node in self._view.nodes:
+            return state.preferred.node
+        state.preferred = PreferredReplica()
         return leader
 
     def _drop_paused_buffers(self) -> int:
@@ -132,7 +132,7 @@ class Fetcher:
 
         A partition may stay paused for ever. Its buffer must not keep the other partitions from being fetched.
         """
-        if any(state.buffered and not state.paused for state in self._positions):
+        if any(state.buffer.parts and not state.paused for state in self._positions):
             return 0
         return sum(state.drop_buffer() for state in self._positions)
 
@@ -153,8 +153,8 @@ class Fetcher:
         self._view.invalidate()
         for tp in fetch.rows:
             state = self._positions.get(tp)
-            if state is not None and state.preferred == fetch.node:
-                state.preferred = -1
+            if state is not None and state.preferred.node == fetch.node:
+                state.preferred = PreferredReplica()
         if not error.retriable:
             self._outbox.poll_error = error
 
@@ -168,11 +168,10 @@ class Fetcher:
         if row.error_code:
             self._apply_error(fetch.node, state, row, now_ms)
             return
-        state.high_watermark, state.log_start_offset = row.high_watermark, row.log_start_offset
-        state.last_stable_offset = row.last_stable_offset
+        state.bounds = LogBounds(row.high_watermark, row.last_stable_offset, row.log_start_offset)
         if row.preferred_read_replica >= 0:
-            state.preferred = row.preferred_read_replica
-            state.preferred_until_ms = now_ms + self._settings.metadata_max_age_ms
+            until_ms = now_ms + self._settings.metadata_max_age_ms
+            state.preferred = PreferredReplica(row.preferred_read_replica, until_ms)
         if row.records:
             self._buffer(state, row, offset)
 
@@ -184,7 +183,7 @@ class Fetcher:
         buffer = memoryview(row.records or b"")
         next_offset, end = whole_batches(buffer)
         if end == 0:
-            state.error = CorruptRecords(
+            state.lookup.error = CorruptRecords(
                 f"{state.tp} at offset {offset}: no whole batch within {len(buffer)} bytes; raise "
                 "max.partition.fetch.bytes and fetch.max.bytes if the record is larger",
                 topic=state.tp.topic, partition=state.tp.partition, offset=offset,
@@ -194,35 +193,34 @@ class Fetcher:
         if self._settings.isolation_level:
             aborted = [(r.producer_id, r.first_offset) for r in row.aborted_transactions or ()]
         check = self._settings.check_crcs
-        state.buffered.append(Fetched(state.tp, buffer[:end], offset, aborted=aborted, check_crcs=check))
-        state.buffered_bytes += end
+        state.buffer.append(Fetched(state.tp, buffer[:end], offset, aborted=aborted, check_crcs=check))
         state.fetch_offset = max(state.fetch_offset, next_offset)
 
     def _apply_error(self, node: int, state: PartitionState, row: PartitionData, now_ms: float) -> None:
         code = row.error_code
         state.not_before_ms = now_ms + self._settings.backoff.initial_ms
         if code in _LEADER_MOVED:
-            state.preferred = -1
+            state.preferred = PreferredReplica()
             hint = row.current_leader
             if self._view.set_leader(*state.tp, hint.leader_id, hint.leader_epoch):
                 state.not_before_ms = 0.0  # KIP-951: the response names the new leader
             else:
                 self._view.invalidate()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if state.preferred == node and node != self._view.leader(*state.tp):
-                state.preferred = -1  # a follower may lag behind the position: fetch from the leader
-            elif not state.buffered:  # else the buffered records are returned first
+            if state.preferred.node == node and node != self._view.leader(*state.tp):
+                state.preferred = PreferredReplica()  # a follower may lag behind the position: fetch from the leader
+            elif not state.buffer.parts:  # else the buffered records are returned first
                 self._reset_out_of_range(state)
         elif code == ErrorCode.UNKNOWN_SERVER_ERROR:  # retried, as Kafka's consumer does
             logger.warning(
                 "Unknown server error while fetching %s at offset %d; retrying", state.tp, state.fetch_offset
             )
         elif not error_for(code).retriable:
-            state.error = error_for(code, f"{state.tp}: {error_for(code)}")
+            state.lookup.error = error_for(code, f"{state.tp}: {error_for(code)}")
 
     def _reset_out_of_range(self, state: PartitionState) -> None:
         if self._settings.reset_timestamp is None:
-            state.error = OffsetOutOfRange(
+            state.lookup.error = OffsetOutOfRange(
                 f"{state.tp}: offset {state.fetch_offset} is out of range and auto.offset.reset=none: call seek",
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )

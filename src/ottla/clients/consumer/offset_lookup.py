@@ -49,7 +49,7 @@ class OffsetLookup:
     def reset(self, state: PartitionState) -> None:
         """Apply auto.offset.reset to a partition without a position or a committed offset."""
         if self._settings.reset_timestamp is None:
-            state.error = OffsetOutOfRange(
+            state.lookup.error = OffsetOutOfRange(
                 f"{state.tp} has no committed offset and auto.offset.reset=none: call seek, or change the setting",
                 code=ErrorCode.OFFSET_OUT_OF_RANGE,
             )
@@ -61,9 +61,11 @@ class OffsetLookup:
         checks: dict[int, list[PartitionState]] = {}
         self.next_timer_ms = None
         for state in self._positions:
-            if not state.wanted or state.lookup_in_flight or state.error is not None or state.phase is Phase.UNKNOWN:
+            if not state.wanted or state.lookup.in_flight or state.lookup.error is not None:
                 continue
-            if state.phase is Phase.FETCH and not state.must_check(self._view.leader_epoch(*state.tp)):
+            if state.phase is Phase.UNKNOWN:
+                continue
+            if state.phase is Phase.FETCH and not state.read.must_check(self._view.leader_epoch(*state.tp)):
                 continue
             if now_ms < state.not_before_ms:
                 self.next_timer_ms = earliest(self.next_timer_ms, state.not_before_ms)
@@ -88,7 +90,7 @@ class OffsetLookup:
     # -- offsets of timestamps ----------------------------------------------------------------------------------
 
     def _send_reset(self, node: int, states: list[PartitionState]) -> None:
-        wanted = {state.tp: state.reset_timestamp for state in states}
+        wanted = {state.tp: state.lookup.timestamp for state in states}
         settings = self._settings
         request = list_offsets_request(wanted, self._view, settings.isolation_level, settings.request_timeout_ms)
         effect_id = self._outbox.send(Owner.LOOKUPS, node, request)
@@ -115,19 +117,19 @@ class OffsetLookup:
             self._view.invalidate()
             error = error_for(code)
             if not error.retriable:
-                state.error = error
+                state.lookup.error = error
         elif offset < 0:  # no record is as new as the timestamp: start at the end
             state.reset(LATEST)
         else:
             state.seek(offset, epoch)
-            state.checked_epoch = self._view.leader_epoch(*state.tp)
+            state.read.checked = self._view.leader_epoch(*state.tp)
 
     # -- ends of leader epochs ----------------------------------------------------------------------------------
 
     def _send_check(self, node: int, states: list[PartitionState]) -> None:
         for state in states:
             state.refetch()
-        request = epoch_ends_request({state.tp: state.epoch for state in states}, self._view)
+        request = epoch_ends_request({state.tp: state.read.epoch for state in states}, self._view)
         effect_id = self._outbox.send(Owner.LOOKUPS, node, request)
         epochs = {state.tp: self._view.leader_epoch(*state.tp) for state in states}
         self._checks[effect_id] = _EpochCheck(self._positions.begin_lookup(states), epochs)
@@ -138,7 +140,7 @@ class OffsetLookup:
             state.not_before_ms = now_ms + self._settings.backoff.initial_ms
         if isinstance(outcome, UnsupportedByBroker):  # a broker without this API cannot detect truncation
             for tp, state in current.items():
-                state.checked_epoch = check.leader_epochs[tp]
+                state.read.checked = check.leader_epochs[tp]
                 state.not_before_ms = 0.0
             return
         if isinstance(outcome, ClientError):
@@ -156,20 +158,21 @@ class OffsetLookup:
             self._view.invalidate()
             error = error_for(row.error_code, f"{state.tp}: {error_for(row.error_code)}")
             if not error.retriable:
-                state.error = error
+                state.lookup.error = error
             return
-        state.checked_epoch = leader_epoch
+        state.read.checked = leader_epoch
         state.not_before_ms = 0.0
         diverged_at = row.end_offset if row.end_offset >= 0 and row.leader_epoch >= 0 else None
         if diverged_at is not None and diverged_at >= state.offset:
             return
+        epoch = state.read.epoch
         text = (
             f"Truncation detected for partition {state.tp} at offset {state.offset}: the new leader's log "
-            + (f"has no leader epoch {state.epoch}" if diverged_at is None else f"diverges at offset {diverged_at}")
+            + (f"has no leader epoch {epoch}" if diverged_at is None else f"diverges at offset {diverged_at}")
             + ", so records that were read are lost"
         )
         if self._settings.reset_timestamp is None:
-            state.error = LogTruncated(
+            state.lookup.error = LogTruncated(
                 f"{text}; call seek to continue", topic=state.tp.topic, partition=state.tp.partition,
                 offset=state.offset, diverged_at=diverged_at,
             )  # fmt: skip
@@ -179,4 +182,4 @@ class OffsetLookup:
         else:
             logger.warning("%s; continuing there", text)
             state.seek(diverged_at, row.leader_epoch)
-            state.checked_epoch = leader_epoch
+            state.read.checked = leader_epoch

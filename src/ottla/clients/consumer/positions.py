@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.errors import ClientError, NotAssigned
@@ -37,11 +37,84 @@ class Phase(Enum):
     __hash__ = object.__hash__
 
 
+class LogBounds(NamedTuple):
+    """The bounds of the partition's log in the last response to a fetch; -1 before the first one."""
+
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+
+
+class PreferredReplica(NamedTuple):
+    """The replica that the leader prefers for this client (KIP-392); -1 is the leader."""
+
+    node: int = -1
+    until_ms: float = 0.0
+
+
+class Progress(NamedTuple):
+    """What the user has done with the records. Both are None while there is no position."""
+
+    processed: int | None = None
+    settled: int | None = None
+    """The offset after the records of earlier polls."""
+
+
+class Buffer:
+    """The fetched records that no poll has returned yet."""
+
+    __slots__ = ("parts", "refetched_at", "size")
+
+    def __init__(self) -> None:
+        self.parts: deque[Fetched] = deque()
+        self.size = 0
+        self.refetched_at = -1
+        """The offset of a corrupt batch that was fetched a second time."""
+
+    def append(self, fetched: Fetched) -> None:
+        self.parts.append(fetched)
+        self.size += fetched.size
+
+    def pop(self) -> int:
+        """Remove the first part; returns its size."""
+        size = self.parts.popleft().size
+        self.size -= size
+        return size
+
+
+class Lookup:
+    """The lookup of a position: by which timestamp, whether it is in flight, and why it failed."""
+
+    __slots__ = ("error", "in_flight", "timestamp")
+
+    def __init__(self) -> None:
+        self.timestamp = -1
+        self.in_flight = False
+        self.error: ClientError | None = None
+        """Why there is no position. Every poll raises it until the user seeks."""
+
+
+class RecordEpoch:
+    """The leader epoch of the record before the position; -1 if unknown."""
+
+    __slots__ = ("checked", "epoch")
+
+    def __init__(self, epoch: int = -1) -> None:
+        self.epoch = epoch
+        self.checked = -1
+        """The epoch of the newest leader whose log is known to contain that record."""
+
+    def must_check(self, leader_epoch: int) -> bool:
+        """Whether the log of a leader of this epoch may lack records that were read (KIP-320).
+
+        A leader never truncates the records of its own epoch.
+        """
+        return -1 < self.epoch < leader_epoch and self.checked < leader_epoch
+
+
 class PartitionState:
-    __slots__ = ("buffered", "buffered_bytes", "checked_epoch", "end", "epoch", "error", "fetch_offset",
-                 "high_watermark", "last_stable_offset", "log_start_offset", "lookup_in_flight", "not_before_ms",
-                 "offset", "paused", "phase", "preferred", "preferred_until_ms", "processed", "refetched_at",
-                 "reset_timestamp", "settled", "tp", "version", "wanted")  # fmt: skip
+    __slots__ = ("bounds", "buffer", "end", "fetch_offset", "lookup", "not_before_ms", "offset", "paused", "phase",
+                 "preferred", "progress", "read", "tp", "version", "wanted")  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -49,61 +122,40 @@ class PartitionState:
         self.offset = self.fetch_offset = -1
         self.end = NO_END
         """Nothing is fetched from this offset on."""
-        self.epoch = -1
-        """The leader epoch of the record before `offset`; -1 if unknown."""
-        self.checked_epoch = -1
-        """The epoch of the newest leader whose log is known to contain that record."""
-        self.processed: int | None = None
-        """None while there is no position."""
-        self.settled: int | None = None
-        """The offset after the records of earlier polls."""
+        self.read = RecordEpoch()
+        self.progress = Progress()
         self.version = 0
         self.paused = False
         self.wanted = False
         """Whether the user has asked for records or the position since the assignment."""
-        self.lookup_in_flight = False
         self.not_before_ms = 0.0
         """No request for this partition is sent before this time."""
-        self.reset_timestamp = -1
-        self.error: ClientError | None = None
-        """Why there is no position. Every poll raises it until the user seeks."""
-        self.buffered: deque[Fetched] = deque()
-        self.buffered_bytes = 0
-        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
-        self.preferred = -1
-        """The replica that the leader prefers for this client; -1 is the leader (KIP-392)."""
-        self.preferred_until_ms = 0.0
-        self.refetched_at = -1
-        """The offset of a corrupt batch that was fetched a second time."""
+        self.lookup = Lookup()
+        self.buffer = Buffer()
+        self.bounds = LogBounds()
+        self.preferred = PreferredReplica()
 
     def seek(self, offset: int, epoch: int = -1) -> None:
         """Read from `offset` on; the buffer is dropped."""
         self._invalidate()
         self.phase = Phase.FETCH
         self.offset = self.fetch_offset = offset
-        self.epoch = epoch
-        self.checked_epoch = -1
-        self.processed = self.settled = offset
+        self.read = RecordEpoch(epoch)
+        self.progress = Progress(offset, offset)
 
     def reset(self, timestamp: int) -> None:
         """Read from the first record that is not older than `timestamp` (-1: the end, -2: the beginning)."""
         self._invalidate()
         self.phase = Phase.RESET
-        self.reset_timestamp = timestamp
+        self.lookup.timestamp = timestamp
 
     def forget(self) -> None:
         """Read from the committed offset on, which is looked up first; or from where auto.offset.reset says."""
         self._invalidate()
         self.phase = Phase.UNKNOWN
-        self.offset = self.fetch_offset = self.epoch = self.checked_epoch = -1
-        self.processed = self.settled = None
-
-    def must_check(self, leader_epoch: int) -> bool:
-        """Whether the log of a leader of this epoch may lack records that were read (KIP-320).
-
-        A leader never truncates the records of its own epoch.
-        """
-        return -1 < self.epoch < leader_epoch and self.checked_epoch < leader_epoch
+        self.offset = self.fetch_offset = -1
+        self.read = RecordEpoch()
+        self.progress = Progress()
 
     def refetch(self) -> None:
         """Fetch again from `offset` on; responses in flight are ignored."""
@@ -112,17 +164,16 @@ class PartitionState:
 
     def _invalidate(self) -> None:
         self.version += 1
-        self.lookup_in_flight = False
         self.not_before_ms = 0.0
-        self.error = None
-        self.refetched_at = -1
+        self.lookup = Lookup()
         self.drop_buffer()
+        self.buffer.refetched_at = -1
 
     def drop_buffer(self) -> int:
         """Drop the buffered records, which are then fetched again. Returns the number of bytes freed."""
-        freed = self.buffered_bytes
-        self.buffered.clear()
-        self.buffered_bytes = 0
+        freed = self.buffer.size
+        self.buffer.parts.clear()
+        self.buffer.size = 0
         self.fetch_offset = self.offset
         return freed
 
@@ -133,8 +184,8 @@ class PartitionState:
             and self.fetch_offset < self.end
             and self.wanted
             and not self.paused
-            and not self.lookup_in_flight
-            and self.error is None
+            and not self.lookup.in_flight
+            and self.lookup.error is None
         )
 
     def lag(self, isolation_level: int) -> int | None:
@@ -142,14 +193,17 @@ class PartitionState:
 
         With isolation level 1 (read_committed) the end is the last stable offset.
         """
-        end = self.last_stable_offset if isolation_level and self.last_stable_offset >= 0 else self.high_watermark
+        end, stable = self.bounds.high_watermark, self.bounds.last_stable_offset
+        if isolation_level and stable >= 0:
+            end = stable
         return None if self.phase is not Phase.FETCH or end < 0 else max(0, end - self.offset)
 
     def validate(self) -> None:
         if self.phase is Phase.FETCH:
             assert 0 <= self.offset <= self.fetch_offset, f"{self.tp}: {self.offset} > {self.fetch_offset}"
-            assert self.processed is None or self.processed <= self.offset, f"{self.tp}: processed is ahead of offset"
-        assert self.buffered_bytes == sum(f.size for f in self.buffered), f"{self.tp}: buffered_bytes is wrong"
+            processed = self.progress.processed
+            assert processed is None or processed <= self.offset, f"{self.tp}: processed is ahead of offset"
+        assert self.buffer.size == sum(part.size for part in self.buffer.parts), f"{self.tp}: the size is wrong"
 
 
 class Positions:
@@ -184,7 +238,7 @@ class Positions:
 
     @property
     def buffered_bytes(self) -> int:
-        return sum([state.buffered_bytes for state in self._states.values()])
+        return sum([state.buffer.size for state in self._states.values()])
 
     def want(self) -> bool:
         """Mark all partitions as wanted. Returns False if they were."""
@@ -222,7 +276,7 @@ class Positions:
         """Mark a lookup as in flight for each state, and return the versions for `end_lookup`."""
         versions = {}
         for state in states:
-            state.lookup_in_flight = True
+            state.lookup.in_flight = True
             versions[state.tp] = state.version
         return versions
 
@@ -230,5 +284,5 @@ class Positions:
         """Return the partitions whose position has not been set since `begin_lookup`."""
         current = {tp: s for tp, version in versions.items() if (s := self.get(tp)) and s.version == version}
         for state in current.values():
-            state.lookup_in_flight = False
+            state.lookup.in_flight = False
         return current

@@ -6,6 +6,7 @@ from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.effects import Effect, EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_core import FetchCore
+from ottla.clients.consumer.positions import LogBounds
 from ottla.clients.consumer.settings import FetchSettings
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.common.ids import TopicPartition
@@ -29,7 +30,7 @@ class RangeCore:
         self.fetch.want()
         state = self.fetch.positions.of(tp)
         state.end = end
-        state.high_watermark = -1
+        state.bounds = LogBounds()
         self.fetch.seek(tp, start)
         # A partition that the view does not have may be new: readers stay open between ranges.
         known = self._view.partitions(tp.topic)

@@ -156,7 +156,7 @@ class RangeReader:
                 f"{tp}: the {'topic' if is_unknown else 'partition'} does not exist (any more), so offsets {position} "
                 f"to {end - 1} are lost", topic=tp.topic, partition=tp.partition, offset=position, until=end,
             ) from UnknownTopicOrPartition()  # fmt: skip
-        log_end = self._runner.change(lambda core: core.fetch.positions.of(tp).high_watermark)
+        log_end = self._runner.change(lambda core: core.fetch.positions.of(tp).bounds.high_watermark)
         if 0 <= log_end <= position:
             raise RecordsLost(
                 f"{tp}: the log ends at offset {log_end}, before the range does ({end}): records were lost",
