@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from ottla.clients.cluster import ClusterView, Node
+from ottla.clients.cluster import NO_NODE, ClusterView, Node
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import EffectId, Outbox, Outcome, Owner, earliest
 from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
@@ -107,21 +107,21 @@ class Fetcher:
             if now_ms < state.not_before_ms:
                 self.next_timer_ms = earliest(self.next_timer_ms, state.not_before_ms)
                 continue
-            node = self._replica(state, now_ms)
-            if node is None:
+            known = self._view.partition(*state.tp)
+            if known is None or known.leader == NO_NODE:
                 continue
+            node = known.leader if state.preferred.node < 0 else self._replica(state, known.leader, now_ms)
             if state.buffer.size >= max_bytes:
                 full.add(node)
                 continue
-            topic_id, epoch = self._view.topic_id(state.tp.topic), self._view.leader_epoch(*state.tp)
-            wanted.setdefault(node, {})[state.tp] = WantedPartition(topic_id, state.fetch_offset, max_bytes, epoch)
+            topic_id = self._view.topic_id(state.tp.topic)
+            wanted.setdefault(node, {})[state.tp] = WantedPartition(
+                topic_id, state.fetch_offset, max_bytes, known.leader_epoch
+            )
         return wanted, full
 
-    def _replica(self, state: PartitionState, now_ms: float) -> int | None:
-        """Return the broker to fetch from; None while the leader is unknown."""
-        leader = self._view.leader(*state.tp)
-        if leader is None or state.preferred.node < 0:
-            return leader
+    def _replica(self, state: PartitionState, leader: int, now_ms: float) -> int:
+        """Return the broker to fetch from: the preferred replica, as long as the preference is valid."""
         if now_ms < state.preferred.until_ms and state.preferred.node in self._view.nodes:
             return state.preferred.node
         state.preferred = PreferredReplica()

@@ -53,7 +53,7 @@ class PreferredReplica(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What the user has done with the records. Both are None while there is no position."""
+    """The progress of the user in the records. Both offsets are None while there is no position."""
 
     processed: int | None = None
     settled: int | None = None
