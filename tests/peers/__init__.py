@@ -1,4 +1,4 @@
-"""The peers that the tests run Ottla against: stock Apache Kafka and its tools, kcat, kafkajs.
+"""The peers that the tests run Ottla against: stock Apache Kafka and its tools, kcat, kafkajs, franz-go.
 
 `python -m tests.peers fetch` brings all of it to the cache; `kafka` runs stock brokers and tools, `node` runs scripts.
 Nothing here is part of the package.

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kafka
-from .cache import CONNECTOR, HERE, KAFKA, KAFKAJS, STREAMS, STREAMS_PROGRAMS, in_ci
+from .cache import CONNECTOR, FRANZ, HERE, KAFKA, KAFKAJS, STREAMS, STREAMS_PROGRAMS, in_ci
 
 FETCH_TIMEOUT_S = 600
 
@@ -121,6 +121,16 @@ def fetch_kafkajs() -> None:
     fetch_into(KAFKAJS, HERE / "kafkajs" / "package.json", ("node", "npm"), fetch)
 
 
+def fetch_franz() -> None:
+    """A program with franz-go, by Go."""
+    home = HERE / "franz"
+
+    def fetch(folder: Path) -> None:
+        run(["go", "build", "-o", str(folder / "franz"), "."], cwd=home)
+
+    fetch_into(FRANZ, home / "main.go", ("go",), fetch)
+
+
 def fetch_kcat() -> None:
     """kcat, by apt-get where we may; elsewhere the person installs it."""
     if shutil.which("kcat") is not None:
@@ -144,6 +154,7 @@ def fetch_all() -> int:
         "Spark's Kafka connector": fetch_connector,
         "Kafka Streams": fetch_streams,
         "kafkajs": fetch_kafkajs,
+        "franz-go": fetch_franz,
         "kcat": fetch_kcat,
     }
     for name, fetch in peers.items():

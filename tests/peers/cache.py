@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("OTTLA_PEERS") or Path.home() / ".cache" / "ottla-peers")
 KAFKA = CACHE / "kafka"
 KAFKAJS = CACHE / "kafkajs"
+FRANZ = CACHE / "franz"
 CONNECTOR = CACHE / "spark-kafka"
 STREAMS = CACHE / "kafka-streams"
 STREAMS_PROGRAMS = STREAMS / "programs.jar"
@@ -55,4 +56,11 @@ def missing_for_node() -> str | None:
         return "no Node.js (node) on the PATH"
     if not (KAFKAJS / ".complete").exists():
         return f"no kafkajs in {KAFKAJS}: run `make peers`"
+    return None
+
+
+def missing_for_go() -> str | None:
+    """Return the reason why franz-go cannot run, as a sentence, or None."""
+    if not (FRANZ / ".complete").exists():
+        return f"no franz-go in {FRANZ}: install Go 1.21 or newer, and run `make peers`"
     return None
