@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.authorization import allowed
+from ottla.broker.authorization import FILTERED, allowed
 from ottla.broker.authorization_table import CHECKED_BY_HANDLER, Need, whole_needs
 from ottla.broker.refusals import refusal
 
@@ -54,7 +54,9 @@ def _check(broker: HasSecurity, context: RequestContext, request: Message, needs
 
 def _is_met(broker: HasSecurity, context: RequestContext, request: Message, need: Need) -> bool:
     assert need.names is not None, "other needs are checked by handlers"
+    *others, last = need.any_of
     return all(
-        any(allowed(broker, context, operation, resource_type, name) for operation, resource_type in need.any_of)
+        any(allowed(broker, context, *right, name, FILTERED) for right in others)
+        or allowed(broker, context, *last, name)
         for name in need.names(request)
     )
