@@ -274,3 +274,27 @@ def poll_for(consumer: Consumer, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         consumer.poll(0.2)
+
+
+def test_dynamic_users_of_plain_count_after_a_restart(tmp_path: Path) -> None:
+    """As in Kafka, a listener has the settings of its start. A setting that is wrong must not stop the node."""
+    ottla = SecuredOttla(tmp_path)
+    ottla.format()
+    name = "listener.name.short.plain.sasl.jaas.config"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    carol = settings_of(ottla, "PLAIN", "carol", listener="SHORT", settings={"sasl.password": "hush-hush"})
+    alice = settings_of(ottla, "PLAIN", listener="SHORT")
+    with ottla:
+        for value, good, bad in ((f'{module} user_carol="hush-hush";', carol, alice), ("wrong", alice, carol)):
+            with Admin(ottla.address("PLAINTEXT")) as admin:
+                admin.alter_configs({ConfigResource.broker(1): {name: value}})
+            ottla.stop()
+            ottla.start()
+            with Admin(good) as admin:
+                assert admin.describe_cluster().brokers
+            with pytest.raises(AuthenticationFailed), Admin(bad):
+                pass
+    log = ottla.log_path.read_text()
+    assert "hush-hush" not in log
+    assert f"{name} -> [hidden]" in log
+    assert "Ignoring the dynamic settings of SASL: listener SHORT: PLAIN: sasl.jaas.config is not of the form" in log

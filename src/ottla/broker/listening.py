@@ -121,9 +121,9 @@ class Listeners:
         first_frame_bytes = None
         if listener.protocol.uses_sasl:
             from ottla.broker.authentication import SaslDispatch  # noqa: PLC0415
-            from ottla.broker.sasl_mechanisms import sasl_listener  # noqa: PLC0415
+            from ottla.broker.sasl_mechanisms import starting_listener  # noqa: PLC0415
 
-            settings = sasl_listener(broker, self._config, listener.name)
+            settings = starting_listener(broker, listener.name)
             dispatch, first_frame_bytes = SaslDispatch(broker, dispatch, settings), settings.max_receive_bytes
         for sock in sockets:
             _log_listening(listener, sock)

@@ -69,6 +69,16 @@ def sasl_listener(broker: Broker, config: BrokerConfig, listener: str) -> SaslLi
     return SaslListener(mechanisms, own.int("sasl.server.max.receive.size"), delay_ms)
 
 
+def starting_listener(broker: Broker, listener: str) -> SaslListener:
+    """Return a listener of a node that starts: with the dynamic settings, or the static ones if those are wrong."""
+    settings = broker.settings
+    try:
+        return sasl_listener(broker, settings.current, listener)
+    except KafkaError as error:
+        logger.warning("Ignoring the dynamic settings of SASL: %s", error.message)
+        return sasl_listener(broker, settings.static, listener)
+
+
 # -- PLAIN -----------------------------------------------------------------------------------------------------
 
 
