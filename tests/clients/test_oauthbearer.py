@@ -24,8 +24,6 @@ from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SECRET, IdentityPr
 from .secured_ottla import SecuredOttla
 from .support import WAIT_S, unique, wait_until
 
-SASL = "listener.name.sasl_plaintext"
-
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[IdentityProvider]:
@@ -34,13 +32,12 @@ def provider() -> Iterator[IdentityProvider]:
 
 
 def oauth_settings(provider: IdentityProvider) -> dict[str, str]:
-    """The settings of a listener for tokens of the provider."""
+    """The settings of a broker for tokens of the provider."""
     return {
         "sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN",
-        f"{SASL}.sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
-        f"{SASL}.sasl.oauthbearer.expected.audience": AUDIENCE,
-        f"{SASL}.sasl.oauthbearer.expected.issuer": ISSUER,
-        "listener.name.short.sasl.enabled.mechanisms": "PLAIN",
+        "sasl.oauthbearer.jwks.endpoint.url": f"{provider.url}/keys",
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
     }
 
 

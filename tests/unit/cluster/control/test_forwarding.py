@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -48,6 +49,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.update_features import UpdateFeaturesRequest
 from ottla.raft.values import Endpoint, Endpoints
@@ -99,11 +101,11 @@ class ToController:
 class World:
     """`node` is the broker that the client asks; `controller` the node that leads the quorum."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         for name in ("controller", "node"):
             (directory / name).mkdir()
-        self.controller = BrokerHarness(str(directory / "controller"))
-        self.node = BrokerHarness(str(directory / "node"))
+        self.controller = BrokerHarness(str(directory / "controller"), settings)
+        self.node = BrokerHarness(str(directory / "node"), settings)
         self.channels = ToController(self.controller)
         broker, loop = self.node.broker, self.node.loop
         self.following = FollowingMetadata(broker.metadata)
@@ -281,3 +283,36 @@ def test_controller_knows_that_a_client_has_logged_in_by_token(by_token: bool) -
     request = EnvelopeRequest(b"", encode_principal("User:alice", by_token), bytes(4))
     client = client_of(request, "CONTROLLER")
     assert (client.principal, DELEGATED in client.state) == ("User:alice", by_token)
+
+
+def test_delegation_tokens_are_managed_by_the_controller_for_the_client(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_SSL",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "delegation.token.secret.key": "secret",
+    }
+    world = World(tmp_path, settings)
+    client = world.node.client
+    client.principal, client.listener = "User:alice", "SASL"
+    try:
+        created = world.node.ask(CreateDelegationTokenRequest())
+        assert created.error_code == 0
+        [record] = world.image.delegation_tokens.values()
+        assert (record.owner, record.token_id) == ("User:alice", created.token_id)
+        assert not world.node.broker.metadata.image.delegation_tokens
+        client.principal = "User:eve"
+        refused = world.node.ask(RenewDelegationTokenRequest(created.hmac, 1))
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        # The controller refuses also what a broker should not have forwarded.
+        enclosed_request = enclosed(CreateDelegationTokenRequest())
+        for by_token in (False, True):
+            answer = world.controller.ask(
+                EnvelopeRequest(enclosed_request, encode_principal("User:alice", by_token), bytes(4))
+            )
+            response = CreateDelegationTokenResponse.decode(memoryview(answer.response_data)[5:], 3)
+            expected = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED if by_token else 0
+            assert response.error_code == expected
+    finally:
+        for harness in (world.controller, world.node):
+            harness.close()
