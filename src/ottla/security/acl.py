@@ -114,9 +114,9 @@ class Acl(NamedTuple):
     def __str__(self) -> str:
         """Return Kafka's text of a `StandardAcl`."""
         return (
-            f"StandardAcl(resourceType={self.pattern.resource_type.name}, resourceName={self.pattern.name},"
+            f"StandardAcl[resourceType={self.pattern.resource_type.name}, resourceName={self.pattern.name},"
             f" patternType={self.pattern.pattern_type.name}, principal={self.principal}, host={self.host},"
-            f" operation={self.operation.name}, permissionType={self.permission.name})"
+            f" operation={self.operation.name}, permissionType={self.permission.name}]"
         )
 
 

@@ -175,8 +175,8 @@ def test_text_of_a_decision_is_kafkas() -> None:
     authorizer = authorizer_of([rule("orders")])
     decision = authorizer.decide(ALICE, HOST, Operation.DESCRIBE, ResourceType.TOPIC, "orders")
     assert str(decision) == (
-        "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=orders, patternType=LITERAL,"
-        " principal=User:alice, host=*, operation=READ, permissionType=ALLOW))"
+        "MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName=orders, patternType=LITERAL,"
+        " principal=User:alice, host=*, operation=READ, permissionType=ALLOW])"
     )
     texts = [
         str(authorizer.decide(principal, HOST, Operation.WRITE, ResourceType.TOPIC, "orders"))
