@@ -4253,11 +4253,18 @@ ACLS = (
     ),
     Mutation(
         "the authorizer receives each new image",
-        "broker/broker.py",
-        "        self.security.publish(old, new)",
-        "        self.security.publish(None, new) if old is None else None",
-        (REVOKED,),
+        "broker/acl_view.py",
+        "        metadata.subscribe(published)",
+        "        published(None, metadata.image)\n        self.finish_loading()",
+        (f"{AUTHORIZATION}::test_only_super_users_are_allowed_until_a_commit_is_known", REVOKED),
         CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "a node decides by rules once it knows a commit",
+        "broker/acl_view.py",
+        "            if old is not None or metadata.is_active_controller:",
+        "            if True:",
+        (f"{AUTHORIZATION}::test_only_super_users_are_allowed_until_a_commit_is_known",),
     ),
     Mutation(
         "only who may alter the cluster changes rules",

@@ -16,7 +16,9 @@ from ottla.security.acl import Acl
 from ottla.security.authorizer import StandardAuthorizer
 
 if TYPE_CHECKING:
+    from ottla.cluster.metadata.log import MetadataShell
     from ottla.common.ids import Uuid
+    from ottla.metadata.image import MetadataImage
     from ottla.protocol.metadata_records import AccessControlEntryRecord
     from ottla.security.authorizer import Authorizer
 
@@ -34,6 +36,18 @@ class AclView:
         # Two records may have the same rule; it ends with the last of them.
         self._count: dict[Acl, int] = {}
         self._waiting: list[tuple[Condition, Completion[None]]] = []
+
+    def follow(self, metadata: MetadataShell) -> None:
+        """Publish the image of the node and each later one, before any other part of the node does."""
+
+        def published(old: MetadataImage | None, new: MetadataImage) -> None:
+            if old is None or old.acls is not new.acls:
+                self.publish({} if old is None else old.acls, new.acls)
+            # As in Kafka, the rules are complete up to the first high watermark that this node learns of.
+            if old is not None or metadata.is_active_controller:
+                self.finish_loading()
+
+        metadata.subscribe(published)
 
     def publish(self, old: Records, new: Records) -> None:
         """Apply the difference of two images; cached decisions are dropped before any later request."""

@@ -106,7 +106,7 @@ class Broker:
         return self.coordinators.peers
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Notify the parts of a new image: first the rights and the settings, then partitions before coordinators."""
+        """Notify the parts of a new image: first quotas and settings, then partitions before coordinators."""
         self.security.publish(old, new)
         if old is None or old.configs is not new.configs:
             self.replication_quotas.publish(new)

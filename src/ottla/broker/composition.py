@@ -94,7 +94,7 @@ def create_broker(
             FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
         ),
         security=Security(
-            *create_authorization(config),
+            *create_authorization(config, metadata),
             tokens=_tokens(config, metadata, clock),
             quotas=Quotas.from_config(config, clock),
         ),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.acl_view import AclView
     from ottla.broker.certificates import Certificates
     from ottla.broker.delegation_tokens import DelegationTokens
+    from ottla.cluster.metadata.log import MetadataShell
     from ottla.config import BrokerConfig
     from ottla.metadata.image import MetadataImage
     from ottla.security.authorizer import Authorizer
@@ -38,16 +39,9 @@ class Security:
         """Notify the parts of a new image."""
         if old is None or old.client_quotas is not new.client_quotas:
             self.quotas.publish(new)
-        if self.acl_view is not None and (old is None or old.acls is not new.acls):
-            self.acl_view.publish({} if old is None else old.acls, new.acls)
-
-    def finish_loading(self) -> None:
-        """Note that the published image contains everything that was committed when the node started."""
-        if self.acl_view is not None:
-            self.acl_view.finish_loading()
 
 
-def create_authorization(config: BrokerConfig) -> tuple[Authorizer | None, AclView | None]:
+def create_authorization(config: BrokerConfig, metadata: MetadataShell) -> tuple[Authorizer | None, AclView | None]:
     """Create the authorizer that the settings ask for, and the rules that it follows. Raises INVALID_CONFIG."""
     if config.authorizer is None:
         return None, None
@@ -56,4 +50,6 @@ def create_authorization(config: BrokerConfig) -> tuple[Authorizer | None, AclVi
     from ottla.broker.authorizers import create_authorizer  # noqa: PLC0415
 
     authorizer = create_authorizer(config.authorizer, config.static)
-    return authorizer, AclView(authorizer)
+    view = AclView(authorizer)
+    view.follow(metadata)
+    return authorizer, view

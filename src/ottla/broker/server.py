@@ -197,8 +197,6 @@ class Node:
     def _start_controller(self, metadata: MetadataShell) -> None:
         """Follow the metadata; the other parts of a broker stay unused."""
         metadata.subscribe(self._publish)
-        if metadata.is_active_controller:
-            self.broker.security.finish_loading()
         self._started = True
         self._housekeeping.every("metadata snapshots", 1_000, metadata.tick, first_ms=0)
         self._expire_tokens()
@@ -249,7 +247,6 @@ class Node:
     def _run_broker(self, metadata: MetadataShell) -> None:
         """Open the partitions, and start what the broker does in the background."""
         metadata.subscribe(self._publish)
-        self.broker.security.finish_loading()
         self.broker.coordinators.start()
         if self._membership is not None:
             self._replication = Replication(self.broker)
@@ -307,9 +304,6 @@ class Node:
         broker = self.broker
         log_changes(self.config.node_id, old, new)
         broker.publish(old, new)
-        if old is not None:
-            # As in Kafka, the rules are complete up to the first high watermark that this node learns of.
-            broker.security.finish_loading()
         if old is None or old.configs is not new.configs:
             if self.network is not None:
                 self.network.connections.limits = Limits.from_config(broker.settings.current)

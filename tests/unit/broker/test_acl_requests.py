@@ -27,7 +27,6 @@ DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[BrokerHarness]:
     with open_harness(tmp_path, SETTINGS) as harness:
-        harness.broker.security.finish_loading()
         yield harness
 
 

@@ -27,6 +27,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import BrokerConfig
 from ottla.config.authorization import STANDARD, AuthorizerSettings
 from ottla.metadata.acls import record_of
+from ottla.metadata.image import MetadataImage
 from ottla.protocol.metadata_records import AccessControlEntryRecord
 from ottla.security.acl import Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
 from ottla.security.authorizer import Rules, StandardAuthorizer
@@ -51,6 +52,28 @@ def standard(*rules: Acl) -> StandardAuthorizer:
         authorizer.add(rule)
     authorizer.finish_loading()
     return authorizer
+
+
+class Shell:
+    """The metadata of a node, without a log."""
+
+    def __init__(self, *rules: Acl, is_active_controller: bool = False) -> None:
+        self.image = MetadataImage(acls=records(*rules))
+        self.is_active_controller = is_active_controller
+        self.listeners: list[Any] = []
+
+    def subscribe(self, listener: Any) -> None:
+        self.listeners.append(listener)
+        listener(None, self.image)
+
+    def commit(self, *rules: Acl) -> None:
+        old, self.image = self.image, MetadataImage(acls=records(*rules))
+        for listener in self.listeners:
+            listener(old, self.image)
+
+
+def shell(*rules: Acl, **options: bool) -> Any:
+    return Shell(*rules, **options)
 
 
 def records(*rules: Acl) -> dict[bytes, AccessControlEntryRecord]:
@@ -148,6 +171,21 @@ def test_rule_of_two_records_ends_with_the_last_of_them() -> None:
     assert not authorizer._acls
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_only_super_users_are_allowed_until_a_commit_is_known(leads: bool) -> None:
+    """A node that does not lead the quorum has only the records of its own log at first."""
+    authorizer = StandardAuthorizer(Rules(frozenset({"User:admin"})))
+    metadata = shell(RULE, is_active_controller=leads)
+    AclView(authorizer).follow(metadata)
+    assert authorizer.authorize("User:bob", "10.0.0.7", READ, TOPIC, "orders") == leads
+    assert authorizer.authorize("User:admin", "10.0.0.7", READ, TOPIC, "orders")
+    metadata.commit(RULE, RULE._replace(principal="User:eve"))
+    assert authorizer.authorize("User:bob", "10.0.0.7", READ, TOPIC, "orders")
+    assert authorizer.authorize("User:eve", "10.0.0.7", READ, TOPIC, "orders")
+    metadata.commit(RULE)
+    assert not authorizer.authorize("User:eve", "10.0.0.7", READ, TOPIC, "orders")
+
+
 def test_waiters_are_notified_when_their_rules_are_published() -> None:
     view = AclView(standard())
     known, unknown = view.when(lambda rules: RULE in rules), view.when(lambda rules: RULE not in rules)
@@ -171,11 +209,11 @@ def test_standard_authorizer_has_its_settings() -> None:
         }
     )
     assert not config.warnings
-    authorizer, view = create_authorization(config)
+    authorizer, view = create_authorization(config, shell())
     assert isinstance(authorizer, StandardAuthorizer)
     assert authorizer.rules == Rules(frozenset({"User:admin", "User:CN=broker,O=a:b"}), allow_without_acl=True)
     assert view is not None
-    assert create_authorization(BrokerConfig({})) == (None, None)
+    assert create_authorization(BrokerConfig({}), shell()) == (None, None)
 
 
 class OnlyOwnTopics:
@@ -221,7 +259,7 @@ def test_object_in_python_decides(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_subclass_of_the_standard_authorizer_follows_the_rules() -> None:
     config = BrokerConfig({"authorizer.class.name": f"{__name__}:OwnRules", "own.users": "User:me"})
-    authorizer, view = create_authorization(config)
+    authorizer, view = create_authorization(config, shell())
     assert isinstance(authorizer, OwnRules)
     assert view is not None
     view.publish({}, records(RULE))
