@@ -21,6 +21,7 @@ from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, HANDLE
 from ottla.common.errors import ErrorCode
 from ottla.config import Listener
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -48,6 +49,7 @@ from tests.authorization_cases import (
 
 from .harness import BrokerHarness, Connection, open_harness
 
+SECRET = "secret"
 REFUSALS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -83,6 +85,12 @@ class World:
         self.harness = harness
         self.authorizer = RecordingAuthorizer()
         self._numbers = count()
+        self.named_by_id = TOPIC
+        """The topic whose id is in the requests."""
+        self.dispatchers = {
+            False: Dispatcher(harness.broker),
+            True: Dispatcher(harness.broker, CONTROLLER_ANSWERED, CONTROLLER_HANDLERS),
+        }
         harness.create(TOPIC)
         harness.append(TOPIC, b"v")
         for internal in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
@@ -90,26 +98,28 @@ class World:
             harness.loop.run()
         harness.loop.advance(1_000)
         topic = {"topic_id": self.topic_id(TOPIC), "partitions": [{"partition_index": 0, "committed_offset": 1}]}
-        self._ask_until_done(build(OffsetCommitRequest, {"group_id": GROUP, "topics": [topic]}))
+        self.do(build(OffsetCommitRequest, {"group_id": GROUP, "topics": [topic]}))
         for kind, group in ((ConsumerGroupHeartbeatRequest, CONSUMERS), (ShareGroupHeartbeatRequest, SHARERS)):
             member: dict[str, Any] = {"group_id": group, "member_id": "A" * 22, "subscribed_topic_names": [TOPIC]}
             if kind is ConsumerGroupHeartbeatRequest:
                 member |= {"rebalance_timeout_ms": 10_000, "topic_partitions": []}
-            answer = self._ask_until_done(build(kind, member))
+            answer = self.do(build(kind, member))
             for _ in range(5):
                 if answer.assignment is not None and answer.assignment.topic_partitions:
                     break
                 harness.loop.advance(1_000)
                 again = {**member, "member_epoch": answer.member_epoch}
-                answer = self._ask_until_done(build(kind, again))
-        self._ask_until_done(build(StreamsGroupHeartbeatRequest, streams_member()))
+                answer = self.do(build(kind, again))
+        self.do(build(StreamsGroupHeartbeatRequest, streams_member()))
         harness.broker.security.authorizer = self.authorizer
-        self.dispatchers = {
-            False: Dispatcher(harness.broker),
-            True: Dispatcher(harness.broker, CONTROLLER_ANSWERED, CONTROLLER_HANDLERS),
-        }
+
+    def state(self) -> tuple[object, dict[object, int]]:
+        """The metadata, and the end of each log."""
+        broker = self.harness.broker
+        return id(broker.metadata.image), {log.topic_partition: log.log_end_offset for log in broker.logs.all()}
 
     def topic_id(self, name: str) -> bytes:
+        name = self.named_by_id if name == TOPIC else name
         return self.harness.broker.metadata.image.topics_by_name[name].topic_id
 
     def fresh_topic(self) -> str:
@@ -123,17 +133,21 @@ class World:
     def open_share_session(self, member_id: str) -> None:
         partition = {"topic_id": self.topic_id(TOPIC), "partitions": [{"partition_index": 0}]}
         fields = {"group_id": SHARERS, "member_id": member_id, "share_session_epoch": 0, "topics": [partition]}
-        self.harness.dispatch = self.dispatchers[False]
-        self._ask_until_done(build(ShareFetchRequest, fields))
+        self.do(build(ShareFetchRequest, fields))
 
-    def _ask_until_done(self, request: Any) -> Any:
-        answer = self._answer(request, None, ADMIN)
+    def do(self, request: Any, version: int | None = None) -> Any:
+        """The response to a super user, without an error."""
+        self.harness.dispatch = self.dispatchers[False]
+        answer = self._answer(request, version, ADMIN)
         assert errors_of(answer) == {0}, answer
         return answer
 
     def ask(self, case: Case, version: int, user: str) -> Any:
         """The response, complete or after some seconds of the manual clock."""
-        request = case.request(self)
+        return self.send(case, case.request(self), version, user)
+
+    def send(self, case: Case, request: Any, version: int, user: str) -> Any:
+        """The response to the request of a case."""
         self.harness.dispatch = self.dispatchers[case.on_controller]
         self.authorizer.asked.clear()
         return self._answer(request, version, user, "CONTROLLER" if case.on_controller else "PLAINTEXT")
@@ -162,6 +176,20 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world with names that only ids in requests refer to."""
+    with world(tmp_path_factory.mktemp("secrets")) as found:
+        found.harness.create(SECRET)
+        topic = {"topic_id": found.topic_id(SECRET), "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+        for group in (SECRET, GROUP):
+            found.do(build(OffsetCommitRequest, {"group_id": group, "topics": [topic]}))
+        found.do(InitProducerIdRequest(transactional_id=SECRET, transaction_timeout_ms=60_000), 5)
+        found.harness.loop.advance(10_000)  # until no group has something to write
+        found.named_by_id = SECRET
+        yield found
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_api_needs_its_rights_and_no_others(case: Case, shared: World) -> None:
     for version in case.versions:
@@ -183,6 +211,17 @@ def test_api_needs_its_rights_and_no_others(case: Case, shared: World) -> None:
             assert not errors_of(answer) & REFUSALS, (version, right, answer)
         known = {right for need in NEEDS[case.key] for right in need.any_of}
         assert asked <= known, (version, asked - known)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_client_without_rights_changes_nothing_and_learns_no_name(case: Case, with_secrets: World) -> None:
+    for version in case.versions:
+        request = case.request(with_secrets)
+        before = with_secrets.state()
+        answer = with_secrets.send(case, request, version, STRANGER)
+        with_secrets.harness.loop.advance(10)
+        assert with_secrets.state() == before, (version, answer)
+        assert SECRET not in repr(answer), (version, answer)
 
 
 def test_each_api_has_a_row_and_each_row_has_a_case() -> None:
