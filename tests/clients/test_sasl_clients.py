@@ -153,6 +153,18 @@ def test_aiokafka(secured_ottla: SecuredOttla, topic: str, mechanism: str) -> No
     asyncio.run(asyncio.wait_for(story(), 3 * WAIT_S))
 
 
+def test_client_that_does_not_renew_sessions_reconnects(secured_ottla: SecuredOttla, topic: str) -> None:
+    async def story() -> None:
+        settings = python_settings(secured_ottla, "SCRAM-SHA-256", password_of("alice"))
+        async with AIOKafkaProducer(**{**settings, "bootstrap_servers": secured_ottla.address("SHORT")}) as producer:
+            until = time.monotonic() + SESSION_MS / 1000 * 1.5
+            while time.monotonic() < until:
+                await producer.send_and_wait(topic, b"value")
+                await asyncio.sleep(0.02)
+
+    asyncio.run(asyncio.wait_for(story(), 3 * WAIT_S))
+
+
 @pytest.mark.node
 def test_kafkajs(secured_ottla: SecuredOttla, topic: str) -> None:
     missing = missing_for_node()

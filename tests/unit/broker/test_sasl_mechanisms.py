@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any, cast
 
@@ -142,6 +143,20 @@ def test_function_checks_passwords_in_a_thread(module: Any) -> None:
     server, answer = log_in(verify, module)
     assert answer.result() == b""
     assert server.identity == Identity("alice")
+
+
+def test_function_may_be_an_entry_point(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module.verify = lambda _username, _password: True
+    entry = EntryPoint("directory", "passwords_of_a_test:verify", plugins.GROUP)
+
+    def entry_points(group: str, name: str) -> list[EntryPoint]:
+        return [entry] if (group, name) == (plugins.GROUP, "directory") else []
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+    assert plugins.load(CALLBACK_SETTING, "directory") is module.verify
+    prepared(plain("directory", jaas=None), "INSIDE")
+    with pytest.raises(KafkaError, match="not an entry point of the group"):
+        prepared(plain("other", jaas=None), "INSIDE")
 
 
 def test_class_is_created_once(module: Any) -> None:
