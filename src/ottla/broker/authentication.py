@@ -85,7 +85,7 @@ class State(Enum):
 
 
 class Times(NamedTuple):
-    """The time of a request in ms, by the monotonic clock and since the epoch."""
+    """A time in ms, by the monotonic clock and since the epoch."""
 
     monotonic_ms: int
     epoch_ms: int
@@ -109,7 +109,8 @@ class _Authenticated(NamedTuple):
 class SaslSession:
     """The state of one connection; does no I/O and has no clock.
 
-    `receive` handles one frame. `answer_versions(frame)` returns the response to ApiVersions.
+    `receive` handles one frame. `now()` is the time of the answer. `answer_versions(frame)` is the response to
+    ApiVersions.
     """
 
     __slots__ = (
@@ -159,7 +160,9 @@ class SaslSession:
         self._reauthenticated_ms = now_ms
         return True
 
-    def receive(self, frame: memoryview, times: Times, answer_versions: Answer) -> Frames | Completion[Frames]:
+    def receive(
+        self, frame: memoryview, now: Callable[[], Times], answer_versions: Answer
+    ) -> Frames | Completion[Frames]:
         """Handle one frame of a client that is not authenticated, or that authenticates again.
 
         Raises, or fails the completion with, LogInFailed. Raises DecodeError or KafkaError if the connection must be
@@ -172,7 +175,7 @@ class SaslSession:
                 f" mechanism '{self._authenticated.mechanism}'"
             )
         if self.state is State.TOKENS:
-            return self._receive_token(frame, times)
+            return self._receive_token(frame, now)
         return self._receive_request(frame, answer_versions)
 
     # -- requests before the tokens ----------------------------------------------------------------------------
@@ -226,7 +229,7 @@ class SaslSession:
 
     # -- tokens ------------------------------------------------------------------------------------------------
 
-    def _receive_token(self, frame: memoryview, times: Times) -> Frames | Completion[Frames]:
+    def _receive_token(self, frame: memoryview, now: Callable[[], Times]) -> Frames | Completion[Frames]:
         header: frames.RequestHeader | None = None
         token = bytes(frame)
         if self._wrapped:
@@ -240,13 +243,13 @@ class SaslSession:
         try:
             answer = self._exchange.answer(token)
             if not isinstance(answer, Completion):
-                return self._answer(header, answer, times)
+                return self._answer(header, answer, now())
         except SaslError as error:
             raise self._refusal(header, error) from None
 
         def finish(done: Completion[bytes]) -> Frames:
             try:
-                return self._answer(header, done.result(), times)
+                return self._answer(header, done.result(), now())
             except SaslError as error:
                 raise self._refusal(header, error) from None
 
@@ -384,9 +387,11 @@ class SaslDispatch:
     def _authenticate(
         self, connection: Connection, session: SaslSession, frame: memoryview
     ) -> Frames | Completion[Frames]:
-        times = Times(self._monotonic_ms(), self._broker.clock.wall_ms())
+        def now() -> Times:
+            return Times(self._monotonic_ms(), self._broker.clock.wall_ms())
+
         try:
-            answer = session.receive(frame, times, lambda frame: self._dispatch(connection, frame))
+            answer = session.receive(frame, now, lambda frame: self._dispatch(connection, frame))
         except LogInFailed as failure:
             return self._fail(connection, session, failure)
         if not isinstance(answer, Completion):

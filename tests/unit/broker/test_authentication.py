@@ -55,7 +55,9 @@ class Client:
             code = 0 if version <= 4 else ErrorCode.UNSUPPORTED_VERSION
             return [struct.pack(">iih", 6, 7, code)]
 
-        return self.session.receive(memoryview(bytearray(frame)), Times(self.now_ms, self.now_ms), answer_versions)
+        return self.session.receive(
+            memoryview(bytearray(frame)), lambda: Times(self.now_ms, self.now_ms), answer_versions
+        )
 
     def send(self, request: Message, version: int) -> Any:
         return self.send_frame(encoded(request, version))
@@ -124,14 +126,18 @@ def test_scram_log_in() -> None:
 
 def test_slow_verification_answers_later() -> None:
     verified: Completion[bool] = Completion()
-    client = Client(listener(verify=lambda _name, _password: verified))
+    client = Client(listener(5_000, lambda _name, _password: verified))
     client.send(SaslHandshakeRequest("PLAIN"), 1)
     answer = client.send(SaslAuthenticateRequest(b"\0alice\0secret"), 2)
     assert not answer.done
-    assert client.session.identity is None
+    assert client.session.state is State.TOKENS
+    client.now_ms += 3_000
     verified.complete(True)
-    assert decoded(answer.result(), SaslAuthenticateResponse, 2).error_code == 0
+    response = decoded(answer.result(), SaslAuthenticateResponse, 2)
+    assert (response.error_code, response.session_lifetime_ms) == (0, 5_000)
     assert client.session.identity == Identity("alice")
+    # The session begins with the answer.
+    assert not client.session.is_expired(client.now_ms + 5_000)
 
 
 # -- refused log-ins --------------------------------------------------------------------------------------------
