@@ -173,10 +173,10 @@ BROKEN: dict[str, dict[str, str]] = {
     },
     "unknown mechanism": {"listener.name.secret.sasl.enabled.mechanisms": "PLAIN,FOO"},
     "inline key without a certificate": {"ssl.keystore.location": "", "ssl.keystore.key": WRONG},
-    "inline key that is none": {
+    "malformed inline key": {
         "ssl.keystore.location": "", "ssl.keystore.key": WRONG, "ssl.keystore.certificate.chain": WRONG,
     },
-    "trust store that is none": {"ssl.truststore.certificates": WRONG},
+    "malformed trust store": {"ssl.truststore.certificates": WRONG},
     "peer without a login": {
         "process.roles": "broker,controller",
         "controller.quorum.voters": "1@127.0.0.1:1,2@127.0.0.1:2",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.mutations import authorization
+from tests.mutations import authorization, between_nodes
 
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
@@ -65,6 +65,7 @@ FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 SASL_STATES = "tests/clients/test_sasl_states.py"
 SASL_SESSION, SASL_SETTINGS = f"{UNIT}/broker/test_authentication.py", f"{UNIT}/broker/test_sasl_mechanisms.py"
 UNAUTHORIZED = f"{UNIT}/broker/test_authorization_effects.py"
+BETWEEN_NODES = tuple(Mutation(*row) for row in between_nodes.ROWS)
 RIGHTS = (
     *(Mutation(*row) for row in authorization.rows()),
     Mutation(
@@ -4439,6 +4440,7 @@ MUTATIONS = (
     *CONTROLLER,
     *SASL,
     *RIGHTS,
+    *BETWEEN_NODES,
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,

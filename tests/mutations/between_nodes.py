@@ -1,0 +1,138 @@
+"""Rows of the table of mutations for connections between nodes, secured starts, and secrets."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+PEERS = "tests/unit/cluster/test_peer_security.py"
+COMMANDS = "tests/unit/cli/test_security.py"
+UP = "tests/cluster/test_up_secure.py"
+START = "tests/cluster/test_quick_start.py"
+SECRETS = "tests/cluster/test_secrets.py"
+LEAKS = f"{SECRETS}::test_node_shows_no_secret_whatever_clients_do"
+SPARK = "tests/unit/spark/test_secrets.py::test_no_repr_shows_a_secret"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "Connections between brokers use the security of their listener",
+        "cluster/node/peer_security.py",
+        "    tls = TlsOfPeers(listener, current) if protocol.uses_tls else None",
+        "    tls = None",
+        (f"{PEERS}::test_host_names_are_checked_unless_the_algorithm_is_empty",),
+    ),
+    (
+        "Each listener has its own login",
+        "cluster/node/peer_security.py",
+        "        config = self._current().for_listener(self._listener, mechanism)",
+        '        config = self._current().for_listener("inside", mechanism)',
+        (f"{PEERS}::test_each_listener_has_the_credentials_of_its_own_login",),
+    ),
+    (
+        "Host names are checked between nodes",
+        "network/tls_settings.py",
+        '    context.check_hostname = algorithm == "https"',
+        "    context.check_hostname = False",
+        (f"{PEERS}::test_host_names_are_checked_unless_the_algorithm_is_empty",),
+    ),
+    (
+        "A rotated certificate is used by new connections",
+        "cluster/node/peer_security.py",
+        "        if _state(options) == self._state:",
+        "        if True:",
+        (f"{PEERS}::test_new_connections_use_a_rotated_certificate",),
+    ),
+    (
+        "A broken certificate file does not cut a node off",
+        "cluster/node/peer_security.py",
+        "            self._context = self._load(options)\n        except KafkaError as error:",
+        "            self._context = self._load(options)\n        except ZeroDivisionError as error:",
+        (f"{PEERS}::test_new_connections_use_a_rotated_certificate",),
+    ),
+    (
+        "A denied connection does not prove a dead process",
+        "network/node_channel.py",
+        "        if is_refused and not is_denied and",
+        "        if is_refused and",
+        (f"{PEERS}::test_untrusted_node_is_not_reported_as_lost",),
+    ),
+    (
+        "A node without a supported mechanism does not start",
+        "cluster/node/peer_security.py",
+        "        if mechanism not in MECHANISMS:",
+        "        if False:",
+        (f"{PEERS}::test_wrong_login_is_an_error_of_the_start_without_secrets",),
+    ),
+    (
+        "Nodes ask each other for certificates",
+        "tools/secured_files.py",
+        '            settings[f"listener.name.{name.lower()}.ssl.client.auth"] = "required"',
+        '            settings[f"listener.name.{name.lower()}.ssl.client.auth"] = "requested"',
+        (
+            f"{COMMANDS}::test_settings_of_each_node_are_valid_and_have_no_plaintext_listener",
+            f"{START}::test_stranger_with_a_certificate_is_not_a_node",
+        ),
+    ),
+    (
+        "Written settings have an authorizer",
+        "tools/secured_files.py",
+        '        "authorizer.class.name": AUTHORIZER,\n',
+        "",
+        (f"{START}::test_quick_start_of_three_nodes", f"{START}::test_stranger_with_a_certificate_is_not_a_node"),
+    ),
+    (
+        "Files with keys and passwords are private whatever the umask is",
+        "tools/secured_files.py",
+        "_PRIVATE, _PUBLIC = 0o600, 0o644",
+        "_PRIVATE, _PUBLIC = 0o640, 0o644",
+        (f"{COMMANDS}::test_each_file_with_a_key_or_password_is_private",),
+    ),
+    (
+        "The certificate of a client is not valid for a server",
+        "tools/certificates.py",
+        "    if hosts:\n        roles.append",
+        "    roles.append(ExtendedKeyUsageOID.SERVER_AUTH)\n    if hosts:\n        roles.append",
+        (f"{COMMANDS}::test_certificates_are_for_the_hosts_of_their_node_and_no_client_can_be_a_server",),
+    ),
+    (
+        "Existing certificates are not overwritten",
+        "tools/secured_files.py",
+        "        if renew or not (home / KEY_STORE).exists():",
+        "        if True:",
+        (f"{COMMANDS}::test_second_call_keeps_every_file_and_adds_what_is_missing",),
+    ),
+    (
+        "A profile with a secret that others can read is refused",
+        "cli/connect.py",
+        "    profile_file.refuse_exposed(settings)\n",
+        "",
+        (f"{COMMANDS}::test_profile_with_a_password_that_others_can_read_is_refused",),
+    ),
+    (
+        "A secured directory is not started without --secure",
+        "launch/secured.py",
+        "    if (directory / ADMIN_PROPERTIES).exists():",
+        "    if False:",
+        (f"{UP}::test_secure_broker_is_one_command",),
+    ),
+    (
+        "The client settings of a read are not in its repr",
+        "spark/options.py",
+        "    ending: Place\n    client: Mapping[str, str] = field(repr=False)",
+        "    ending: Place\n    client: Mapping[str, str]",
+        (SPARK,),
+    ),
+    (
+        "The client settings of a pipeline are not in its repr",
+        "streams/settings.py",
+        "    client: Mapping[str, str] = field(repr=False)",
+        "    client: Mapping[str, str]",
+        (SPARK,),
+    ),
+    (
+        "DescribeConfigs has no value of a secret setting",
+        "config/resolve.py",
+        "    if setting.sensitive:",
+        "    if False:",
+        (LEAKS,),
+    ),
+)
