@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ottla.clients.admin import access, cluster, configs, groups, share_groups, topics, transactions
+from ottla.clients.admin import access, cluster, configs, groups, share_groups, tokens, topics, transactions
 from ottla.clients.admin.access_model import Acl, AclFilter, AclOperation, AclResource, QuotaEntity, ScramDeletion
 from ottla.clients.admin.core import Call, Progress
 from ottla.clients.admin.model import ConfigResource
@@ -394,6 +394,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "delete_acls": lambda: access.delete([RULE]),
     "describe_scram": lambda: access.describe_scram(["me"]),
     "alter_scram": lambda: access.alter_scram([ScramDeletion("me", "SCRAM-SHA-512")], SALTS),
+    "create_token": lambda: tokens.create(["User:me"], "User:you", -1),
+    "renew_token": lambda: tokens.renew(b"hmac", -1),
+    "expire_token": lambda: tokens.expire(b"hmac", -1),
+    "describe_tokens": lambda: tokens.describe(["User:me"]),
     "describe_quotas": lambda: access.describe_quotas(QuotaEntity(user="me"), False),
     "alter_quotas": lambda: access.alter_quotas({QuotaEntity(user="me"): {"consumer_byte_rate": 1}}, False),
     "share_offsets": lambda: share_groups.offsets("me", PARTITIONS),

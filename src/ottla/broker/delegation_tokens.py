@@ -37,6 +37,7 @@ class DelegationTokens:
         self._metadata = metadata
         self._clock = clock
         self._credentials: dict[tuple[str, str], Credential] = {}
+        self._followed: Mapping[str, DelegationTokenRecord] = {}
 
     @classmethod
     def from_config(cls, config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> DelegationTokens | None:
@@ -58,9 +59,11 @@ class DelegationTokens:
 
         The owner of a token may have another type than User, but no client logs in as another type.
         """
-        record = self.records.get(token_id)
+        records = self.records
+        if records is not self._followed:
+            self._forget_deleted(records)
+        record = records.get(token_id)
         if record is None:
-            self._forget()
             return None
         expires_at_ms = min(record.expiration_timestamp, record.max_timestamp)
         kind, _, owner = record.owner.partition(":")
@@ -69,7 +72,6 @@ class DelegationTokens:
         key = mechanism, token_id
         credential = self._credentials.get(key)
         if credential is None:
-            self._forget()
             salt = secrets.token_bytes(SALT_BYTES)
             credential = self._credentials[key] = credential_of(mechanism, self.hmac_of(token_id), salt)
         return Account(credential, owner, expires_at_ms)
@@ -90,8 +92,8 @@ class DelegationTokens:
             now_ms = self._clock.wall_ms()
             self._metadata.submit(lambda controller: controller.delete_expired_tokens(now_ms)).on_done(decided)
 
-    def _forget(self) -> None:
-        """Remove the credentials of deleted tokens."""
-        records = self.records
-        for mechanism, token_id in [key for key in self._credentials if key[1] not in records]:
-            del self._credentials[mechanism, token_id]
+    def _forget_deleted(self, records: Mapping[str, DelegationTokenRecord]) -> None:
+        """Remove the credentials of deleted tokens: once for each change, so that log-ins of strangers cost little."""
+        self._followed = records
+        for key in [key for key in self._credentials if key[1] not in records]:
+            del self._credentials[key]

@@ -56,6 +56,14 @@ class RefreshTimes(NamedTuple):
     retry_ms: int = 100
     max_retry_ms: int = 10_000
 
+    def check(self) -> str | None:
+        """Return the problem with the times, or None."""
+        if self.refresh_ms <= 0:
+            return "sasl.oauthbearer.jwks.endpoint.refresh.ms must be positive"
+        if self.retry_ms <= 0 or self.max_retry_ms < self.retry_ms:
+            return "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms must be positive, and at most .retry.backoff.max.ms"
+        return None
+
 
 def retrieve(endpoint: Endpoint) -> KeySet:
     """Return the keys at the endpoint. Blocks; raises OSError, or ValueError for an answer that is not a key set."""
@@ -186,7 +194,7 @@ class KeySource:
                 else "The last keys stay in use",
             )
             delay_ms = self._retry_ms
-            self._retry_ms = min(2 * self._retry_ms, max(self._times.max_retry_ms, self._times.retry_ms))
+            self._retry_ms = min(2 * self._retry_ms, self._times.max_retry_ms)
         if not self._closed:
             self._timer = self._call_later(delay_ms / 1000, self._refresh)
         retrieving.complete(self._keys)

@@ -95,6 +95,9 @@ def _signed(config: BrokerConfig) -> Open:
         config.int("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
         config.int("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
     )
+    problem = times.check()
+    if problem:
+        raise _invalid(problem)
     expected = _expectations(config)
 
     def open_for(broker: Broker) -> Callable[[], SaslServer]:

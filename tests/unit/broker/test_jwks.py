@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,6 +20,7 @@ from ottla.broker.oauthbearer import validate_signed
 from ottla.common.completion import Completion
 from ottla.security.jwt import Expectations, KeySet, TokenRejected
 from tests import deadlines
+from tests.peers.secured import Certificates
 from tests.unit.security.test_jwt import NOW_S, public, rsa_key, token
 
 from .harness import START_MS, ManualLoop
@@ -243,3 +245,37 @@ def test_event_loop_runs_while_a_server_does_not_answer(
         assert isinstance(held.error, OSError)
 
     asyncio.run(scenario())
+
+
+def test_server_needs_a_certificate_that_is_trusted(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(document("one"))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(HTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Ignore clients that do not trust the server."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    url = f"https://localhost:{server.server_port}/keys"
+    try:
+        assert retrieve(Endpoint(url, ca_file=str(certificates.ca))).size == 1
+        for ca_file in (None, str(certificates.other_ca)):
+            with pytest.raises(OSError, match="certificate verify failed"):
+                retrieve(Endpoint(url, ca_file=ca_file))
+    finally:
+        server.shutdown()
+        deadlines.join(thread, "the key server")
+        server.server_close()

@@ -78,6 +78,8 @@ def problem_with(settings: dict[str, str]) -> str:
     [
         ({}, "OAUTHBEARER: sasl.oauthbearer.jwks.endpoint.url is missing"),
         ({URL: "ftp://idp/keys"}, "must begin with https://"),
+        ({URL: "https://idp/keys", "sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"}, "refresh.ms must be positive"),
+        ({URL: "https://idp/keys", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "0"}, "must be positive, and"),
         ({HANDLER: "no_such_module:validate"}, "cannot be loaded"),
         ({HANDLER: f"{HERE}:NOT_A_FUNCTION"}, "is not a function"),
         ({HANDLER: "com.example.MyHandler"}, "not an entry point of the group ottla.security"),
