@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GROUP = "ottla.security"
-
 
 def create_authorizer(settings: AuthorizerSettings, static: Mapping[str, str]) -> Authorizer:
     """Create the authorizer; raises INVALID_CONFIG if it cannot be loaded."""
@@ -40,8 +37,12 @@ def create_authorizer(settings: AuthorizerSettings, static: Mapping[str, str]) -
             "ALLOWED" if settings.allow_without_acl else "DENIED",
         )
         return StandardAuthorizer(Rules(settings.super_users, settings.allow_without_acl))
+    from ottla.broker import plugins  # noqa: PLC0415 - it takes 20 ms, and few nodes need it
+
     try:
-        created = _factory(settings.name)(dict(static))
+        created = plugins.load("authorizer.class.name", settings.name)(dict(static))
+    except KafkaError:
+        raise
     except Exception as error:  # foreign code may raise anything
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"authorizer.class.name={settings.name} cannot be loaded: {error!r}"
@@ -53,20 +54,6 @@ def create_authorizer(settings: AuthorizerSettings, static: Mapping[str, str]) -
             ErrorCode.INVALID_CONFIG, f"authorizer.class.name={settings.name} has no method named authorize"
         )
     return ForeignAuthorizer(created, settings)
-
-
-def _factory(name: str) -> Callable[[dict[str, str]], Any]:
-    module, separator, attribute = name.partition(":")
-    if separator:
-        found: Callable[[dict[str, str]], Any] = getattr(import_module(module), attribute)
-        return found
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes 20 ms, and few nodes need it
-
-    points = list(entry_points(group=GROUP, name=name))
-    if not points:
-        raise LookupError(f"no entry point of the group {GROUP} is named {name}")
-    loaded: Callable[[dict[str, str]], Any] = points[0].load()
-    return loaded
 
 
 class ForeignAuthorizer:

@@ -31,7 +31,9 @@ def load(setting: str, name: str) -> Any:
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except KafkaError:
+        raise
+    except Exception as error:  # foreign code may raise anything
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{setting}={name} cannot be loaded: {error}") from error
     return found
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
@@ -78,6 +79,15 @@ def test_invalid_settings(settings: BrokerConfig, problem: str) -> None:
         prepared(settings, "INSIDE")
     assert str(error.value).startswith("listener INSIDE: ")
     assert "hush" not in str(error.value)
+
+
+def test_module_that_cannot_be_imported_is_an_error_of_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_passwords_of_a_test.py").write_text("raise RuntimeError('no directory')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(KafkaError, match="broken_passwords_of_a_test:verify cannot be loaded: no directory"):
+        prepared(plain("broken_passwords_of_a_test:verify"), "INSIDE")
 
 
 def test_settings_of_the_listener_and_of_the_mechanism_come_first() -> None:
