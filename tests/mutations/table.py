@@ -111,6 +111,20 @@ RIGHTS = (
         (f"{UNAUTHORIZED}::test_topic_that_a_client_may_not_write_is_not_added_to_its_transaction",),
     ),
     Mutation(
+        "A client without rights causes no creation of a coordinator's topic",
+        "broker/handlers/find_coordinator.py",
+        "    if keys and not visible:\n        return _always(refusal)\n",
+        "",
+        (f"{UNAUTHORIZED}::test_stranger_causes_no_creation_of_the_topics_of_coordinators",),
+    ),
+    Mutation(
+        "A refused deletion of records writes no checkpoint",
+        "broker/handlers/delete_records.py",
+        "    if not has_deleted:\n        return DeleteRecordsResponse(topics=topics)\n",
+        "",
+        (f"{UNAUTHORIZED}::test_refused_deletion_of_records_writes_no_checkpoint",),
+    ),
+    Mutation(
         "A forwarded request has the rights of its client",
         "broker/dispatch.py",
         'connection = cast("Connection", client)',

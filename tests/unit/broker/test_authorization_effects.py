@@ -18,10 +18,12 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.delete_records import DeleteRecordsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.envelope import EnvelopeRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
@@ -347,3 +349,21 @@ def test_topic_that_a_client_may_not_write_is_not_added_to_its_transaction(secur
     assert codes == {"a": 0, "b": TOPIC_FORBIDDEN}
     state = secured.ask("admin", DescribeTransactionsRequest(transactional_ids=["x"])).transaction_states[0]
     assert [topic.topic for topic in state.topics] == ["a"]
+
+
+def test_stranger_causes_no_creation_of_the_topics_of_coordinators(secured: Secured) -> None:
+    for kind, key in ((0, "g"), (1, "x"), (2, "g:AAAAAAAAAAAAAAAAAAAAAQ:0")):
+        for version in (3, 6):
+            request = FindCoordinatorRequest(key=key, coordinator_keys=[key], key_type=kind)
+            assert errors_of(secured.ask("alice", request, version)) - {0}
+    secured.harness.loop.advance(1_000)
+    assert list(secured.harness.broker.metadata.image.topics_by_name) == ["a", "b"]
+
+
+def test_refused_deletion_of_records_writes_no_checkpoint(secured: Secured) -> None:
+    secured.harness.append("a", b"v")
+    secured.harness.threads.held = True
+    partition = {"partition_index": 0, "offset": 1}
+    request = build(DeleteRecordsRequest, {"topics": [{"name": "a", "partitions": [partition]}]})
+    assert errors_of(secured.ask("alice", request)) == {TOPIC_FORBIDDEN}
+    assert secured.harness.partition("a").log.log_start_offset == 0

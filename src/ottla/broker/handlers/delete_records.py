@@ -36,6 +36,7 @@ def handle(
 ) -> Slices[DeleteRecordsResponse]:
     """Return the new low watermark of each partition when it is on disk, and all live replicas have it."""
     topics = []
+    has_deleted = False
     for topic in request.topics:
         results = []
         may_delete = allowed(broker, context, Operation.DELETE, ResourceType.TOPIC, topic.name)
@@ -44,9 +45,12 @@ def handle(
                 results.append(_delete(broker, topic.name, wanted))
             else:
                 results.append(_refused(wanted.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            has_deleted |= not results[-1].error_code
             yield
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         yield
+    if not has_deleted:
+        return DeleteRecordsResponse(topics=topics)
     yield from result_of(broker.schedulers.flush_threads.run(broker.logs.checkpoint))
     for answer in topics:
         for result in answer.partitions:

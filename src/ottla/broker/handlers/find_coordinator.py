@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.broker.authorization import allowed, allowed_on_cluster
+from ottla.broker.authorization import allowed_names, allowed_on_cluster
 from ottla.broker.authorization_table import ERRORS, MESSAGES
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
@@ -65,14 +65,14 @@ def handle(
 ) -> Slices[FindCoordinatorResponse]:
     """Return the coordinator of each key when the coordinator's topic exists."""
     if request.key_type == KeyType.GROUP:
-        find = yield from _finder(broker, context, broker.groups.shards.topic)
+        find = yield from _described_finder(broker, context, request, broker.groups.shards.topic)
     elif request.key_type == KeyType.TRANSACTION:
-        find = yield from _finder(broker, context, broker.transactions.shards.topic)
+        find = yield from _described_finder(broker, context, request, broker.transactions.shards.topic)
     elif request.key_type == KeyType.SHARE:
         find = yield from _share_finder(broker, context, request)
     else:
         find = _always(_UNKNOWN_TYPE)
-    return (yield from _respond(context, request, _authorized(broker, context, request.key_type, find)))
+    return (yield from _respond(context, request, find))
 
 
 def _share_finder(
@@ -95,19 +95,21 @@ def _share_finder(
     return lambda key: _INVALID_KEY if key in invalid else find(key)
 
 
-def _authorized(broker: FindCoordinatorPorts, context: RequestContext, key_type: int, find: _Find) -> _Find:
-    """Find only the coordinators of groups and transactions that the client may describe."""
-    if key_type not in _DESCRIBED:
-        return find
-    resource_type = _DESCRIBED[key_type]
+def _described_finder(
+    broker: FindCoordinatorPorts, context: RequestContext, request: FindCoordinatorRequest, topic: InternalTopic
+) -> Slices[_Find]:
+    """Find the coordinators of groups or transactions that the client may describe; only for them create the topic."""
+    resource_type = _DESCRIBED[request.key_type]
+    is_batched = context.api_version >= BATCHED_SINCE
+    keys = request.coordinator_keys if is_batched else [request.key]
+    visible = allowed_names(broker, context, Operation.DESCRIBE, resource_type, keys)
     error = ERRORS[resource_type]
     # As in Kafka, only older responses have a message.
-    refusal = _Node(error=error, message="" if context.api_version >= BATCHED_SINCE else MESSAGES[error])
-
-    def find_if_allowed(key: str) -> _Node:
-        return find(key) if allowed(broker, context, Operation.DESCRIBE, resource_type, key) else refusal
-
-    return find_if_allowed
+    refusal = _Node(error=error, message="" if is_batched else MESSAGES[error])
+    if keys and not visible:
+        return _always(refusal)
+    find = yield from _finder(broker, context, topic)
+    return lambda key: find(key) if key in visible else refusal
 
 
 def _finder(broker: FindCoordinatorPorts, context: RequestContext, topic: InternalTopic) -> Slices[_Find]:
