@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.common.completion import Completion
+from ottla.common.ids import uuid_to_text
 from ottla.metadata.acls import acl_of
 from ottla.security.acl import Acl
 from ottla.security.authorizer import StandardAuthorizer
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# At most this many rules of one change get their own line.
+MOST_LINES = 100
 Records = Mapping["Uuid", "AccessControlEntryRecord"]
 Condition = Callable[[Container[Acl]], bool]
 
@@ -43,6 +46,8 @@ class AclView:
         def published(old: MetadataImage | None, new: MetadataImage) -> None:
             if old is None or old.acls is not new.acls:
                 self.publish({} if old is None else old.acls, new.acls)
+                if old is not None:
+                    _log_changes(metadata.node_id, old.acls, new.acls)
             # As in Kafka, the rules are complete up to the first high watermark that this node learns of.
             if old is not None or metadata.is_active_controller:
                 self.finish_loading()
@@ -51,8 +56,7 @@ class AclView:
 
     def publish(self, old: Records, new: Records) -> None:
         """Apply the difference of two images; cached decisions are dropped before any later request."""
-        added = [record for acl_id, record in new.items() if old.get(acl_id) is not record]
-        removed = [record for acl_id, record in old.items() if new.get(acl_id) is not record]
+        added, removed = _beyond(old, new), _beyond(new, old)
         # Added rules come first: a rule that is replaced by an equal one is in force all the time.
         for record in added:
             self._add(acl_of(record))
@@ -93,3 +97,21 @@ class AclView:
             self._count[acl] = left
         elif self._standard is not None:
             self._standard.remove(acl)
+
+
+def _beyond(known: Records, others: Records) -> list[AccessControlEntryRecord]:
+    """The records of `others` that `known` does not have. After a snapshot, equal records are other objects."""
+    return [record for acl_id, record in others.items() if (same := known.get(acl_id)) is not record and same != record]
+
+
+def _log_changes(node_id: int, old: Records, new: Records) -> None:
+    added, removed = _beyond(old, new), _beyond(new, old)
+    start = f"[QuorumController id={node_id}] Replayed"
+    for record in added[:MOST_LINES]:
+        logger.info("%s AccessControlEntryRecord for %s, setting %s", start, uuid_to_text(record.id), acl_of(record))
+    for record in removed[:MOST_LINES]:
+        text = "%s RemoveAccessControlEntryRecord for %s, removing %s"
+        logger.info(text, start, uuid_to_text(record.id), acl_of(record))
+    for what, records in (("AccessControlEntryRecord", added), ("RemoveAccessControlEntryRecord", removed)):
+        if len(records) > MOST_LINES:
+            logger.info("%s %d more records of type %s.", start, len(records) - MOST_LINES, what)

@@ -33,6 +33,7 @@ for _name in (
     "ottla.coordinators.group",
     "ottla.log.cleaner",
     "ottla.log.retention",
+    "ottla.broker.acl_view",
     AUDIT,
 ):
     logging.getLogger(_name)

@@ -60,6 +60,7 @@ class Shell:
     def __init__(self, *rules: Acl, is_active_controller: bool = False) -> None:
         self.image = MetadataImage(acls=records(*rules))
         self.is_active_controller = is_active_controller
+        self.node_id = 1
         self.listeners: list[Any] = []
 
     def subscribe(self, listener: Any) -> None:
@@ -184,6 +185,23 @@ def test_only_super_users_are_allowed_until_a_commit_is_known(leads: bool) -> No
     assert authorizer.authorize("User:eve", "10.0.0.7", READ, TOPIC, "orders")
     metadata.commit(RULE)
     assert not authorizer.authorize("User:eve", "10.0.0.7", READ, TOPIC, "orders")
+
+
+def test_changes_of_rules_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    metadata = shell(RULE)
+    AclView(standard()).follow(metadata)
+    caplog.set_level(logging.INFO, "ottla.broker.acl_view")
+    caplog.clear()
+    metadata.commit(RULE, RULE._replace(principal="User:eve"))
+    metadata.commit(*(RULE._replace(host=f"10.0.0.{number}") for number in range(150)))
+    added, *others = [line.removeprefix("[QuorumController id=1] Replayed ") for line in caplog.messages]
+    assert added.startswith(
+        "AccessControlEntryRecord for AQEBAQEBAQEBAQEBAQEBAQ, setting StandardAcl[resourceType=TOPIC"
+    )
+    assert "principal=User:eve" in added
+    assert sum(line.startswith("AccessControlEntryRecord") for line in others) == 100
+    assert sum(line.startswith("RemoveAccessControlEntryRecord for") for line in others) == 2
+    assert others[-1] == "50 more records of type AccessControlEntryRecord."
 
 
 def test_waiters_are_notified_when_their_rules_are_published() -> None:
