@@ -214,3 +214,52 @@ def test_nodes_replicate_forward_and_commit_transactions(cluster: MixedCluster, 
     assert "failed authentication" not in log
     for password in PASSWORDS.values():
         assert password not in log
+
+
+def test_stock_node_and_stock_tools_use_the_files_of_security_init(tmp_path: Path) -> None:
+    from ottla.config import load_properties
+    from ottla.tools.secured_files import PORTS, ClusterPlan, SecuredFiles
+    from tests.peers import kafka
+
+    security = SecuredFiles(tmp_path / "security")
+    security.create(ClusterPlan([["127.0.0.1"], ["127.0.0.2"]], clients=["eve"]))
+    free = dict(zip(PORTS.values(), free_ports(len(PORTS)), strict=True))
+    own = {}
+    for path in (*(tmp_path / "security").rglob("*.properties"),):
+        text = path.read_text()
+        for port, other in free.items():
+            text = text.replace(f":{port}", f":{other}")
+        path.write_text(text)
+        own[path.parent.name] = load_properties(path)
+    stock = StockController(tmp_path / "stock", CLUSTER_ID, lambda _: "", settings=own["node-1"])
+    node = ClusterNode(2, tmp_path / "ottla", own["node-2"])
+    try:
+        node.format(CLUSTER_ID)
+        node.start()
+        admin = security.admin_properties
+        deadline = time.monotonic() + LIMIT_S
+        settings = load_properties(admin)
+        with Admin(settings) as client:
+            while len(client.describe_cluster().brokers) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        server = settings["bootstrap.servers"]
+        created = kafka.tool(
+            "topics", "--bootstrap-server", server, "--command-config", admin, "--create", "--topic", "orders",
+            "--partitions", "2", "--replication-factor", "2",
+        )  # fmt: skip
+        assert created.returncode == 0, created.stdout + created.stderr
+        with Producer(settings, acks="all") as producer:
+            for partition in (0, 1):
+                producer.send("orders", b"x", partition=partition).result(LIMIT_S)
+        eve = tmp_path / "security" / "clients" / "eve.properties"
+        server = load_properties(eve)["bootstrap.servers"]
+        denied = kafka.tool(
+            "topics", "--bootstrap-server", server, "--command-config", eve, "--create", "--topic", "hers",
+        )  # fmt: skip
+        assert "Authorization failed" in denied.stdout + denied.stderr
+    finally:
+        stock.close()
+        if node.is_running:
+            node.kill()
+    assert "Traceback" not in node.log_tail(limit=10_000_000)

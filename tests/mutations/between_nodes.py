@@ -6,7 +6,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 PEERS = "tests/unit/cluster/test_peer_security.py"
 COMMANDS = "tests/unit/cli/test_security.py"
-UP = "tests/cluster/test_up_secure.py"
+LAUNCH = "tests/unit/launch/test_settings.py"
 START = "tests/cluster/test_quick_start.py"
 SECRETS = "tests/cluster/test_secrets.py"
 LEAKS = f"{SECRETS}::test_node_shows_no_secret_whatever_clients_do"
@@ -112,7 +112,7 @@ ROWS: tuple[Row, ...] = (
         "launch/secured.py",
         "    if (directory / ADMIN_PROPERTIES).exists():",
         "    if False:",
-        (f"{UP}::test_secure_broker_is_one_command",),
+        (f"{LAUNCH}::test_secured_directory_is_not_started_without_the_option",),
     ),
     (
         "The client settings of a read are not in its repr",

@@ -107,6 +107,27 @@ def test_each_listener_has_the_credentials_of_its_own_login() -> None:
     assert isinstance(exchange(security.brokers), PlainClient)
 
 
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_brokers_log_in_by_scram(mechanism: str) -> None:
+    settings = sasl("inside") | sasl("control", username="c", password="d")
+    settings["sasl.mechanism.inter.broker.protocol"] = mechanism
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    login = f'{module} username="broker-1" password="{SECRET}";'
+    settings[f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config"] = login
+    found = exchange(PeerSecurity(config("SASL_PLAINTEXT", **settings)).brokers)
+    assert (found.name, found.start()[:13]) == (mechanism, b"n,,n=broker-1")
+
+
+def test_nodes_log_in_with_a_token() -> None:
+    settings = sasl("inside") | sasl("control", username="c", password="d")
+    settings["sasl.mechanism.inter.broker.protocol"] = "OAUTHBEARER"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    settings["listener.name.inside.oauthbearer.sasl.jaas.config"] = f'{module} unsecuredLoginStringClaim_sub="node";'
+    found = exchange(PeerSecurity(config("SASL_PLAINTEXT", **settings)).brokers)
+    assert found.name == "OAUTHBEARER"
+    assert b"auth=Bearer " in found.start()
+
+
 def test_host_names_are_checked_unless_the_algorithm_is_empty(files: Path) -> None:
     settings = stores(files / "node-1")
     options = PeerSecurity(config("SSL", **settings)).brokers

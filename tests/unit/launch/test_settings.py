@@ -14,6 +14,7 @@ from ottla.common.failure import Failure
 from ottla.common.ids import uuid_from_text, uuid_to_text
 from ottla.config import BrokerConfig, Listener, load_properties
 from ottla.launch.local_nodes import format_nodes, free_ports, node_settings, prepare
+from ottla.launch.secured import chosen
 from ottla.launch.settings import broker_config, listen_address
 from ottla.launch.storage import check_cluster_id, default_data_directory, known_node_id, random_uuid, unusable
 from ottla.log.files import Files
@@ -224,3 +225,14 @@ def test_each_node_of_a_cluster_gets_the_decision_to_be_insecure(tmp_path: Path)
         nodes = prepare(options(data=str(tmp_path), listen="0.0.0.0:0", insecure=insecure), 2)
         found = [BrokerConfig(load_properties(node.properties_file)).is_insecure for node in nodes]
         assert found == [insecure] * 2
+
+
+def test_secured_directory_is_not_started_without_the_option(tmp_path: Path) -> None:
+    directory = tmp_path / "data-security"
+    assert chosen(options(secure=False), directory) is None
+    security = chosen(options(secure=True), directory)
+    assert security is not None
+    security.announced("127.0.0.1:9092")
+    with pytest.raises(Failure, match="without it, everyone could read the data"):
+        chosen(options(secure=False), directory)
+    assert chosen(options(secure=True), directory) is not None
