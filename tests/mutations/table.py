@@ -4447,6 +4447,95 @@ TOKENS = (
     ),
 )
 
+TLS_LISTENER = f"{UNIT}/network/test_listener_tls.py"
+CERTIFICATES = f"{UNIT}/broker/test_certificates.py"
+TLS = (
+    Mutation(
+        "TLS: a required client certificate is verified",
+        "network/listener_tls.py",
+        "    context.verify_mode = _CLIENT_AUTH[client_auth]\n",
+        "    context.verify_mode = ssl.CERT_NONE\n",
+        (f"{TLS_LISTENER}::test_certificate_of_the_client_is_requested_or_required",),
+    ),
+    Mutation(
+        "TLS: only enabled versions are accepted",
+        "network/listener_tls.py",
+        "    context.minimum_version, context.maximum_version = chosen[0], chosen[-1]\n",
+        "    assert chosen\n",
+        (f"{TLS_LISTENER}::test_versions_of_tls_are_limited",),
+    ),
+    Mutation(
+        "TLS: a new certificate must have the subject and the names of the old one",
+        "network/listener_tls.py",
+        "        context, certificate = self.check(config)\n",
+        "        context, certificate = _built(self.name, config)\n",
+        (f"{TLS_LISTENER}::test_certificate_of_another_server_is_refused_as_in_kafka",),
+    ),
+    Mutation(
+        "TLS: unfinished handshakes have an upper bound",
+        "network/handshakes.py",
+        "        if len(self._unfinished) >= MOST_UNFINISHED:\n",
+        "        if False:\n",
+        (f"{TLS_LISTENER}::test_unfinished_handshakes_neither_lock_out_nor_delay_other_clients",),
+    ),
+    Mutation(
+        "TLS: handshakes use only a part of each event loop iteration",
+        "network/handshakes.py",
+        "            if self._loop.time() >= deadline:\n",
+        "            if self._loop.time() >= deadline + 60:\n",
+        (f"{TLS_LISTENER}::test_steps_of_handshakes_leave_time_for_others",),
+    ),
+    Mutation(
+        "TLS: a handshake has a time limit",
+        "network/tls_transport.py",
+        "call_later(HANDSHAKE_TIMEOUT_S, ",
+        "call_later(100 * HANDSHAKE_TIMEOUT_S, ",
+        (f"{TLS_LISTENER}::test_handshake_that_does_not_finish_is_given_up",),
+    ),
+    Mutation(
+        "TLS: a silent connection has no TLS object",
+        "network/tls_transport.py",
+        "        self._connection.connection_made(self)\n",
+        "        self._connection.connection_made(self)\n        self._early = bytearray(256 * 1024)\n",
+        (f"{TLS_LISTENER}::test_silent_connections_use_little_memory",),
+    ),
+    Mutation(
+        "TLS: special characters in a subject are escaped before rules are applied",
+        "security/certificate.py",
+        """f"\\\\{mark}" if mark in _ESCAPED else mark""",
+        "mark",
+        (f"{UNIT}/security/test_certificate.py::test_distinguished_name_is_written_as_java_does",),
+    ),
+    Mutation(
+        "TLS: only clients that may alter settings learn about files",
+        "broker/config_alteration.py",
+        "        check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)\n        changed =",
+        "        changed =",
+        (f"{CERTIFICATES}::test_only_clients_that_may_alter_settings_learn_about_files",),
+    ),
+    Mutation(
+        "TLS: with SASL the principal is the user who logs in",
+        "broker/certificates.py",
+        "if self._protocols[name].uses_sasl else build\n",
+        "if False else build\n",
+        (f"{CERTIFICATES}::test_principal_of_a_sasl_listener_does_not_come_from_the_certificate",),
+    ),
+    Mutation(
+        "TLS: a listener without authentication is not opened to other machines by mistake",
+        "broker/listening.py",
+        "        if exposed and not config.is_insecure:\n",
+        "        if False:\n",
+        (f"{UNIT}/cli/test_cli.py::test_listening_beyond_this_machine_needs_permission_and_is_a_warning",),
+    ),
+    Mutation(
+        "overload: the connections of one listener are limited",
+        "network/connections.py",
+        "        if self._per_listener[connection.listener] > most:\n",
+        "        if False:\n",
+        (f"{TLS_LISTENER}::test_connections_of_one_listener_are_limited",),
+    ),
+)
+
 MUTATIONS = (
     *ACLS,
     *PLUGIN,
@@ -4481,4 +4570,5 @@ MUTATIONS = (
     *CLUSTER,
     *MOVES,
     *TOKENS,
+    *TLS,
 )

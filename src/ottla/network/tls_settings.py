@@ -118,7 +118,9 @@ def identify(context: ssl.SSLContext, options: Mapping[str, Any]) -> None:
     with contextlib.ExitStack() as files:
         cert_path = files.enter_context(_as_file(chain)) if chain else (store or chain_file)
         key_path = files.enter_context(_as_file(key)) if key else key_file
-        _load_chain(context, chosen[0], cert_path, key_path, password)
+        given = ways[chosen[0]]
+        name = chosen[0] if given == chain else f"{chosen[0]} {given!r}"
+        _load_chain(context, name, cert_path, key_path, password)
 
 
 def _load_chain(context: ssl.SSLContext, name: str, cert: str, key: str | None, password: str | None) -> None:

@@ -324,7 +324,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         if encryption.has_input:
             buffer = self._connection.get_buffer(-1)
             size, most = 0, len(buffer)
-            is_end = False
+            is_end = is_broken = False
             read = encryption.tls.read
             try:
                 while size < most:
@@ -335,14 +335,17 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
                     size += received
             except ssl.SSLWantReadError:
                 pass
-            except ssl.SSLError as error:
-                is_end = True
+            except ssl.SSLError as error:  # also the end of the connection without the end of TLS
+                is_broken = True
                 logger.debug("TLS of %s:%d ends: %s", self._connection.remote_host, self._connection.remote_port, error)
             del buffer
             if size:
                 self._connection.buffer_updated(size)
-            if is_end:
+            if is_broken:
                 self.abort()
+            elif is_end:
+                self._queue.clear()
+                self.close()
             elif size == most:
                 self._loop.call_soon(self._decrypt)
         if self._state is _State.OPEN:

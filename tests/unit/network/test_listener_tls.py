@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import shutil
@@ -11,6 +12,7 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.config import BrokerConfig
 from ottla.network import handshakes, tls_transport
@@ -66,7 +69,8 @@ def ask(port: int, context: ssl.SSLContext, name: str = "localhost") -> str:
 
 
 def story(coroutine: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 30))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as `ottla up` does
+        runner.run(asyncio.wait_for(coroutine, 30))
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -289,6 +293,7 @@ def test_unfinished_handshakes_neither_lock_out_nor_delay_other_clients(
 ) -> None:
     """400 clients send their first message and stop; only 50 handshakes are remembered."""
     monkeypatch.setattr(handshakes, "MOST_UNFINISHED", 50)
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 10 * PATIENCE_S)
     first = hello()
     slowest_s = 0.0
 
@@ -315,6 +320,32 @@ def test_unfinished_handshakes_neither_lock_out_nor_delay_other_clients(
     story(run())
     # 400 handshakes compute for 0.1 to 0.4 s; each iteration may use 2 ms of it.
     assert slowest_s < 0.1
+
+
+def test_steps_of_handshakes_leave_time_for_others() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.steps = 0
+
+        def step(self) -> None:
+            self.steps += 1
+            time.sleep(handshakes.STEPS_S / 2)
+
+        def give_up(self, problem: str) -> None:
+            raise AssertionError(problem)
+
+    async def run() -> None:
+        shared, slow = handshakes.Handshakes(), [Slow() for _ in range(20)]
+        for each in slow:
+            shared.begin(each)
+        iterations = 0
+        while not all(each.steps for each in slow):
+            await asyncio.sleep(0)
+            iterations += 1
+        assert iterations >= 5
+        assert [each.steps for each in slow] == [1] * 20
+
+    story(run())
 
 
 def test_silent_connections_use_little_memory(certificates: Certificates) -> None:
@@ -422,6 +453,37 @@ def test_client_that_ends_tls_with_a_large_response_underway_gets_all_of_it(cert
 
     story(run())
     assert received == [size + 4]
+
+
+def test_requests_before_the_end_of_a_connection_are_handled(certificates: Certificates) -> None:
+    """A producer with acks=0 sends and disconnects: the broker handles all that arrived."""
+    handled: list[int] = []
+
+    def slow(connection: Connection, frame: memoryview) -> None:
+        handled.append(len(frame))
+
+    def send(port: int) -> None:
+        sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        with sock, client_context(certificates).wrap_socket(sock, server_hostname="localhost") as tls:
+            tls.sendall((struct.pack(">i", 5_000) + bytes(5_000)) * 200)
+            # Past TLS: only the end of the connection. Closing with unread bytes would reset it.
+            socket.socket.shutdown(tls, socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                while tls.recv(1):
+                    pass
+
+    async def run() -> None:
+        server = Server(slow)
+        sock = socket.create_server(("127.0.0.1", 0))
+        server.listen("SSL", sock, tls=listener_tls(certificates))
+        # Small reads leave received records behind the bytes that the connection takes at a time.
+        server.connections.memory.limit_scratch(4_096)
+        await asyncio.to_thread(send, sock.getsockname()[1])
+        await until(lambda: not server.connections)
+        await server.close(1.0)
+
+    story(run())
+    assert handled == [5_000] * 200
 
 
 # -- settings ------------------------------------------------------------------------------------------------------
