@@ -4394,6 +4394,13 @@ TOKENS = (
         ("tests/unit/broker/test_oauthbearer.py::test_wrong_setting_is_an_error_that_names_it",),
     ),
     Mutation(
+        "a created delegation token is in the metadata log",
+        "controller/delegation_tokens.py",
+        "return Outcome([record], response)",
+        "return Outcome([], response)",
+        ("tests/clients/test_delegation_tokens.py::test_tokens_survive_a_kill",),
+    ),
+    Mutation(
         "only the owner and the renewers renew a delegation token",
         "controller/delegation_tokens.py",
         "return principal == token.owner or principal in token.renewers",

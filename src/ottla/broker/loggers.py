@@ -30,6 +30,8 @@ AUDIT = "kafka.authorizer.logger"
 """The logger of decisions about requests, with Kafka's name."""
 for _name in (
     "ottla.broker.authentication",
+    "ottla.broker.jwks",
+    "ottla.broker.oauthbearer",
     "ottla.coordinators.group",
     "ottla.log.cleaner",
     "ottla.log.retention",
