@@ -6,11 +6,12 @@ import asyncio
 import logging
 import shutil
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.cluster.node.peer_security import PeerSecurity
 from ottla.common.errors import KafkaError
@@ -192,7 +193,22 @@ def channel_to(node: FakeBroker, options: ChannelOptions, lost: Callable[[], Non
     return NodeChannel("127.0.0.1", node.port, client_id="me", options=options, on_lost=lost)
 
 
-def test_new_connections_use_a_rotated_certificate(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Run a story in each event loop: their errors of TLS differ."""
+    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+
+    def go(story: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(story, 20))
+
+    return go
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def test_new_connections_use_a_rotated_certificate(files: Path, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     home = files / "node-1"
     seen: list[Any] = []
@@ -223,7 +239,7 @@ def test_new_connections_use_a_rotated_certificate(files: Path, caplog: pytest.L
             (home / "keystore.pem").write_text(f"{SECRET}\n")
             await connect()
 
-    asyncio.run(story())
+    run(story())
     first, second, renewed, kept = seen
     assert first == second != renewed == kept
     assert "Loaded the changed certificates of connections by listener INSIDE" in caplog.text
@@ -231,7 +247,9 @@ def test_new_connections_use_a_rotated_certificate(files: Path, caplog: pytest.L
     assert SECRET not in caplog.text
 
 
-def test_untrusted_node_is_not_reported_as_lost(files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrusted_node_is_not_reported_as_lost(
+    files: Path, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     SecuredFiles(tmp_path / "other").create(ClusterPlan([LOCAL_HOSTS]))
     lost: list[int] = []
 
@@ -245,7 +263,7 @@ def test_untrusted_node_is_not_reported_as_lost(files: Path, tmp_path: Path, cap
             channel.close()
             await channel.wait_closed(1.0)
 
-    asyncio.run(story())
+    run(story())
     assert lost == []
     (line,) = [each for each in caplog.messages if "failed authentication" in each]
     assert "not trusted" in line
@@ -259,7 +277,7 @@ def refuse(_: RequestHeader, request: Message) -> Answer:
     return SaslAuthenticateResponse(58, "Authentication failed: Invalid username or password")
 
 
-def test_denied_login_is_logged_with_the_settings_to_check(caplog: pytest.LogCaptureFixture) -> None:
+def test_denied_login_is_logged_with_the_settings_to_check(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         settings = sasl("inside", username="broker-1", password=SECRET) | sasl("control", username="c", password="d")
         security = PeerSecurity(config("SASL_PLAINTEXT", **settings))
@@ -272,7 +290,7 @@ def test_denied_login_is_logged_with_the_settings_to_check(caplog: pytest.LogCap
             channel.close()
             assert f"failed authentication due to: 127.0.0.1:{node.port} refuses to log in by PLAIN" in caplog.text
 
-    asyncio.run(story())
+    run(story())
     (line,) = [each for each in caplog.messages if "failed authentication" in each]
     assert "check sasl.mechanism.inter.broker.protocol=PLAIN and listener.name.inside.plain.sasl.jaas.config" in line
     assert SECRET not in caplog.text
