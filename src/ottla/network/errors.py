@@ -78,7 +78,10 @@ def connect_error(address: str, error: Exception, timeout_s: float, *, stage: st
         # A broker that stops, or has too many connections, closes new connections in the same way.
         why = "closed the connection at the first request: does it want TLS, or is it not Kafka?"
         if is_tls:
-            why = "closed the connection at the first request, after the TLS handshake: is it not Kafka?"
+            why = (
+                "closed the connection at the first request, after the TLS handshake: does it want a client certificate"
+                " (ssl.keystore.location), or is it not Kafka?"
+            )
         return ConnectFailed(f"{address} {why}")
     if isinstance(error, ConnectionRefusedError):
         return ConnectFailed(f"{address}: connection refused, nothing listens there")

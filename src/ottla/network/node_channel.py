@@ -250,12 +250,14 @@ class NodeChannel:
         self._retry_s = self._loop.time() + backoff_s * (0.8 + 0.4 * random_share())
         self._problem = error
         is_denied = isinstance(error, (AuthenticationRefused, TlsRefused))
+        # Without a certificate that the other node wants, TLS 1.3 ends after its handshake, perhaps without an alert.
+        is_doubtful = options.tls is not None and isinstance(error.__cause__, ConnectionClosed)
+        advice = f"; {options.advice}" if options.advice and (is_denied or is_doubtful) else ""
         if is_denied and self._failures % DENIALS_PER_LINE == 1:
             text = "Connection to node at %s:%d failed authentication due to: %s%s"
-            advice = f"; {options.advice}" if options.advice else ""
             logger.error(text, self.host, self.port, error, advice)
         elif self._failures == 1:
-            logger.info("Connection to node at %s:%d failed: %s", self.host, self.port, error)
+            logger.info("Connection to node at %s:%d failed: %s%s", self.host, self.port, error, advice)
         # The error of a TLS handshake is an OSError, too, but the process on the other side runs.
         is_refused = isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, TimeoutError)
         if is_refused and not is_denied and self._on_lost is not None:

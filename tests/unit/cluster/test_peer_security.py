@@ -16,7 +16,7 @@ import uvloop
 from ottla.cluster.node.peer_security import PeerSecurity
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
-from ottla.network.errors import AuthenticationRefused, TlsRefused
+from ottla.network.errors import AuthenticationRefused, ConnectFailed, TlsRefused
 from ottla.network.node_channel import DEFAULT_OPTIONS, ChannelOptions, NodeChannel
 from ottla.protocol.frames import RequestHeader
 from ottla.protocol.message import Message
@@ -268,6 +268,28 @@ def test_untrusted_node_is_not_reported_as_lost(
     (line,) = [each for each in caplog.messages if "failed authentication" in each]
     assert "not trusted" in line
     assert "check listener.name.inside.ssl.keystore.location and ssl.truststore.location of this node" in line
+
+
+def test_node_without_a_certificate_logs_what_the_other_node_wants(
+    files: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    settings = {name: value for name, value in stores(files / "node-1").items() if "keystore.location" not in name}
+
+    async def story() -> None:
+        options = PeerSecurity(config("SSL", **settings)).brokers
+        async with FakeBroker(echo, tls=server_context(files / "node-1", files / "ca.pem")) as node:
+            channel = channel_to(node, options)
+            with pytest.raises(ConnectFailed):
+                await answer(channel)
+            channel.close()
+            await channel.wait_closed(1.0)
+
+    run(story())
+    (line,) = [each for each in caplog.messages if "failed" in each]
+    # The server of asyncio closes the connection without an alert.
+    assert "does it want a client certificate (ssl.keystore.location)" in line
+    assert "check listener.name.inside.ssl.keystore.location" in line
 
 
 def refuse(_: RequestHeader, request: Message) -> Answer:
