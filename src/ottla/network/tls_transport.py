@@ -178,13 +178,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close without sending what is left."""
-        if self._state is not _State.CLOSED:
-            self._state = _State.CLOSED
-            self._timer.cancel()
-            self._handshakes.end(self)
-            self._queue.clear()
-            self._raw.abort()
+        """Close without sending what is left, also of a connection that waits for its client to read the rest."""
+        self._state = _State.CLOSED
+        self._timer.cancel()
+        self._handshakes.end(self)
+        self._queue.clear()
+        self._raw.abort()
 
     # -- the protocol of the socket ------------------------------------------------------------------------------
 

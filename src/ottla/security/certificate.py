@@ -47,7 +47,7 @@ def alternative_names(certificate: bytes) -> frozenset[bytes]:
         ((_, extensions, _),) = _children(content)
         for _, extension, _ in _children(extensions):
             parts = list(_children(extension))
-            if _identifier(parts[0][1]) == _ALTERNATIVE_NAMES:
+            if parts and _identifier(parts[0][1]) == _ALTERNATIVE_NAMES:
                 ((_, names, _),) = _children(parts[-1][1])
                 return frozenset(encoded for _, _, encoded in _children(names))
     return frozenset()
@@ -95,6 +95,8 @@ def _parts(attribute: bytes) -> tuple[str, int, bytes, bytes]:
 
 
 def _identifier(content: bytes) -> str:
+    if not content or content[-1] & 0x80:
+        raise ValueError("the certificate has a broken object identifier")
     numbers = []
     number = 0
     for byte in content:

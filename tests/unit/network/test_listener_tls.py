@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import resource
 import shutil
 import socket
@@ -259,6 +260,32 @@ def test_health_check_without_bytes_logs_nothing(certificates: Certificates, log
     assert not [record for record in log.records if record.levelno >= logging.INFO]
 
 
+def test_damaged_handshakes_end_only_their_connections(certificates: Certificates) -> None:
+    whole, generator = hello(), random.Random(5)
+    unhandled: list[dict[str, Any]] = []
+
+    def damaged() -> bytes:
+        first = bytearray(whole)
+        for _ in range(generator.randrange(6)):
+            first[generator.randrange(1, len(first))] = generator.randrange(256)
+        return bytes(first[: generator.randrange(1, len(first) + 1)]) + generator.randbytes(generator.randrange(50))
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        async with listening(listener_tls(certificates)) as broker:
+            for _ in range(200):
+                _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+                writer.write(damaged())
+                await asyncio.sleep(0)
+                writer.transport.abort() if generator.random() < 0.3 else writer.close()
+            assert await asyncio.to_thread(ask, broker.port, client_context(certificates)) == "User:ANONYMOUS"
+            await until(lambda: not broker.server.connections)
+            assert not len(broker.server.admission.handshakes)
+
+    story(run())
+    assert not unhandled
+
+
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
@@ -453,6 +480,36 @@ def test_client_that_ends_tls_with_a_large_response_underway_gets_all_of_it(cert
 
     story(run())
     assert received == [size + 4]
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connection_that_is_closing_can_be_aborted(
+    certificates: Certificates, factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """The client reads nothing, so that the end of TLS is never sent."""
+
+    async def run() -> None:
+        async with listening(listener_tls(certificates)) as broker:
+            context = client_context(certificates)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, ssl=context)
+            writer.write(struct.pack(">i", 1) + b"x")
+            assert await asyncio.wait_for(reader.read(4), PATIENCE_S)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            (connection,) = broker.server.connections
+            transport = connection._transport
+            assert isinstance(transport, tls_transport.TlsTransport)
+            while not transport._is_blocked:
+                transport.write(bytes(16_384))
+                await asyncio.sleep(0)
+            connection.close()
+            await asyncio.sleep(0.05)
+            assert len(broker.server.connections) == 1
+            connection.abort()
+            await until(lambda: not broker.server.connections)
+            writer.transport.abort()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(run(), 30))
 
 
 def test_requests_before_the_end_of_a_connection_are_handled(certificates: Certificates) -> None:

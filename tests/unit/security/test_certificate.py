@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import warnings
 
@@ -11,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type as Asn1
 from cryptography.x509.oid import NameOID, ObjectIdentifier
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.security.certificate import alternative_names, distinguished_name
 from ottla.security.principal_rules import NoMatchingRule, PrincipalRules
@@ -107,10 +110,24 @@ def test_alternative_names_are_compared_by_their_encoding() -> None:
     assert alternative_names(certificate([(CN, "a")])) == frozenset()
 
 
+WHOLE = certificate([(CN, "a")], [(ORG, "Acme"), (OU, "x")], alternatives=("a", "b"))
+
+
 @pytest.mark.parametrize("broken", [b"", b"\x30", b"\x30\x05\x30", b"\x30\x02\x30\x00"])
 def test_broken_certificate_is_a_value_error(broken: bytes) -> None:
     with pytest.raises(ValueError, match=r"certificate|unpack"):
         distinguished_name(broken)
+
+
+@given(position=st.integers(0, 200), value=st.integers(0, 255), length=st.integers(0, 400))
+def test_damaged_certificate_raises_nothing_but_value_errors(position: int, value: int, length: int) -> None:
+    damaged = bytearray(WHOLE)
+    damaged[position] = value
+    for parse in (distinguished_name, alternative_names):
+        with contextlib.suppress(ValueError):
+            parse(bytes(damaged[:length]))
+        with contextlib.suppress(ValueError):
+            parse(bytes(damaged))
 
 
 @pytest.mark.parametrize(
