@@ -204,6 +204,31 @@ SASL = (
         (f"{SASL_SESSION}::test_session_ends_with_its_credential",),
     ),
     Mutation(
+        "a session begins with the answer to its log-in",
+        "broker/authentication.py",
+        "        header: frames.RequestHeader | None = None\n        token = bytes(frame)\n",
+        "        times = now()\n        now = lambda: times\n"
+        "        header: frames.RequestHeader | None = None\n        token = bytes(frame)\n",
+        (f"{SASL_SESSION}::test_slow_verification_answers_later",),
+    ),
+    Mutation(
+        "dynamic settings of SASL count at the next start",
+        "broker/sasl_mechanisms.py",
+        "        return sasl_listener(broker, settings.current, listener)\n",
+        "        return sasl_listener(broker, settings.static, listener)\n",
+        ("tests/clients/test_sasl_clients.py::test_dynamic_users_of_plain_count_after_a_restart",),
+    ),
+    Mutation(
+        "a deleted user cannot log in again",
+        "broker/sasl_mechanisms.py",
+        "        def find(username: str, by_token: bool) -> scram.Account | None:\n            if not by_token:\n"
+        "                return scram_account(broker.metadata.image, name, username)\n",
+        "        image = broker.metadata.image\n\n"
+        "        def find(username: str, by_token: bool) -> scram.Account | None:\n            if not by_token:\n"
+        "                return scram_account(image, name, username)\n",
+        ("tests/clients/test_sasl_clients.py::test_credentials_change_while_they_are_used",),
+    ),
+    Mutation(
         "the answer to a refused log-in does not show the mechanism's reason",
         "broker/authentication.py",
         "        if not isinstance(error, AuthenticationError):\n",
