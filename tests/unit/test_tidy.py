@@ -53,9 +53,6 @@ LARGE_CLASSES = {
     "Batch": 26,
     "Node": 20,
     "ClientConnection": 23,
-    "Survey": 22,
-    "Rows": 21,
-    "Columns": 20,
     "Connection": 19,
     "Step": 18,
 }

@@ -69,6 +69,28 @@ cdef class BinaryStore:
 
 
 @cython.final
+cdef class HeaderStore:
+    cdef Py_ssize_t count
+    cdef Store ends
+    cdef BinaryStore names
+    cdef BinaryStore values
+
+    @cython.locals(position=Py_ssize_t, fields=Py_ssize_t, size=Py_ssize_t, _=Py_ssize_t)
+    cdef int add(self, Bytes data, FieldsPointer record) except -1
+    @cython.locals(high=uint8_t, index=Py_ssize_t, name=BufferView)
+    cdef int _add_name(self, Bytes data, Py_ssize_t start, Py_ssize_t size) except -1
+
+
+@cython.final
+cdef class TimeRuns:
+    cdef list ended
+    cdef Py_ssize_t start
+    cdef bint is_append_time
+
+    cdef int end(self, Py_ssize_t rows) except -1
+
+
+@cython.final
 cdef class Mark:
     cdef Py_ssize_t rows
     cdef Py_ssize_t size
@@ -94,13 +116,8 @@ cdef class Columns:
     cdef Store _timestamps
     cdef BinaryStore _keys
     cdef BinaryStore _values
-    cdef Store _header_ends
-    cdef Py_ssize_t _headers
-    cdef BinaryStore _names
-    cdef BinaryStore _header_values
-    cdef list _runs
-    cdef Py_ssize_t _run_start
-    cdef bint _is_run_append_time
+    cdef HeaderStore _headers
+    cdef TimeRuns _runs
     cdef bint _is_closed
     cdef Mark _mark
     cdef int64_t _wanted
@@ -112,22 +129,19 @@ cdef class Columns:
         attributes=int, end=Py_ssize_t, last_delta=int32_t, after=int64_t, outcome=int
     )
     cpdef tuple add_batches(self, object buffer, Py_ssize_t position, int64_t wanted, bint check_crcs)
+    @cython.locals(headers=HeaderStore)
     cpdef object close(self)
-    cdef int _end_run(self, Py_ssize_t rows) except -1
     cdef int _check_open(self) except -1
     @cython.locals(wanted=int64_t, outcome=int)
     cdef int _add(self, Bytes data, SpanPointer batch) except -1
     @cython.locals(
         fields=RecordFields, record=FieldsPointer, position=Py_ssize_t, end=Py_ssize_t, base_offset=int64_t,
         base_timestamp=int64_t, has_append_time=bint, append_time=int64_t, row=Py_ssize_t, offset=int64_t,
-        wanted=int64_t, is_cut=bint, offsets=Int64s, timestamps=Int64s, header_ends=Int32s, _=Py_ssize_t
+        wanted=int64_t, is_cut=bint, offsets=Int64s, timestamps=Int64s, headers=HeaderStore, header_ends=Int32s,
+        _=Py_ssize_t
     )
     cdef int _add_rows(self, Bytes data, SpanPointer batch) except -1
     cdef int _reserve(self, Py_ssize_t rows) except -1
-    @cython.locals(position=Py_ssize_t, fields=Py_ssize_t, size=Py_ssize_t, _=Py_ssize_t)
-    cdef int _add_headers(self, Bytes data, FieldsPointer record) except -1
-    @cython.locals(high=uint8_t, index=Py_ssize_t, name=BufferView)
-    cdef int _add_name(self, Bytes data, Py_ssize_t start, Py_ssize_t size) except -1
     cdef void _save_mark(self) noexcept
     cdef void _return_to_mark(self) noexcept
 

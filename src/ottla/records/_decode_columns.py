@@ -148,6 +148,77 @@ class BinaryStore:
         )
 
 
+class HeaderStore:
+    """The headers of all rows: `count` names and values, and where the headers of each row end."""
+
+    count: int
+    ends: Store
+    names: BinaryStore
+    values: BinaryStore
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ends = Store(4)
+        self.ends.int32s[0] = 0
+        self.names = BinaryStore(0)
+        self.values = BinaryStore(0)
+
+    def add(self, data: Bytes, record: RecordFields) -> bool:
+        """Add the headers of a checked record; return false if their names exceed the size of a column."""
+        position = record.headers
+        # Rounded up, so that not every record reserves memory.
+        fields = (self.count + record.header_count) | 63
+        self.names.reserve(fields)
+        self.values.reserve(fields)
+        for _ in range(record.header_count):
+            position = read_number(data, position, record.end, 32, record)
+            size = record.number
+            if not self._add_name(data, position, size):
+                return False
+            position = read_number(data, position + size, record.end, 32, record)
+            self.values.put(self.count, data, position, record.number)
+            position += max(0, record.number)
+            self.count += 1
+        return True
+
+    def _add_name(self, data: Bytes, start: int, size: int) -> bool:
+        """Add the name of a header; bytes that are not UTF-8 are replaced."""
+        high = 0
+        for index in range(start, start + size):
+            high |= data[index]
+        if high < 0x80:
+            self.names.put(self.count, data, start, size)
+            return True
+        if cython.compiled:
+            text = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, data + start), size, b"replace").encode()
+        else:
+            text = str(data[start : start + size], "utf-8", "replace").encode()
+        name = view_of(text)
+        if name.size > _LARGEST_DATA - self.names.data.used:
+            return False
+        self.names.put(self.count, name.data, 0, name.size)
+        return True
+
+
+class TimeRuns:
+    """Runs of records with the broker's or the producer's time: (is the broker's, records). The last one is open."""
+
+    ended: list[tuple[bool, int]]
+    start: int
+    is_append_time: bool
+
+    def __init__(self) -> None:
+        self.ended = []
+        self.start = 0
+        self.is_append_time = False
+
+    def end(self, rows: int) -> None:
+        """End the open run, unless it is empty, at `rows` rows in total."""
+        if rows > self.start:
+            self.ended.append((bool(self.is_append_time), rows - self.start))
+            self.start = rows
+
+
 class Mark:
     """The state of columns before a batch, restored if the batch is malformed."""
 
@@ -180,14 +251,8 @@ class Columns:
     _timestamps: Store
     _keys: BinaryStore
     _values: BinaryStore
-    _header_ends: Store
-    _headers: int
-    _names: BinaryStore
-    _header_values: BinaryStore
-    # Finished runs of records with the broker's or the producer's time, and where the current run starts.
-    _runs: list[tuple[bool, int]]
-    _run_start: int
-    _is_run_append_time: bool
+    _headers: HeaderStore
+    _runs: TimeRuns
     _is_closed: bool
     _mark: Mark
     # The next offset to read; records below it are skipped.
@@ -207,14 +272,8 @@ class Columns:
         self._timestamps = Store(0)
         self._keys = BinaryStore(0)
         self._values = BinaryStore(min(max(0, expected_bytes), self._most_bytes))
-        self._header_ends = Store(4)
-        self._header_ends.int32s[0] = 0
-        self._headers = 0
-        self._names = BinaryStore(0)
-        self._header_values = BinaryStore(0)
-        self._runs = []
-        self._run_start = 0
-        self._is_run_append_time = False
+        self._headers = HeaderStore()
+        self._runs = TimeRuns()
         self._is_closed = False
         self._mark = Mark()
 
@@ -299,23 +358,19 @@ class Columns:
         """Return the columns; nothing can be added afterwards."""
         self._check_open()
         self._is_closed = True
-        self._end_run(self.rows)
+        self._runs.end(self.rows)
+        headers = self._headers
         return RecordColumns(
             self.rows,
             self._offsets.close(8 * self.rows),
             self._timestamps.close(8 * self.rows),
             self._keys.close(self.rows),
             self._values.close(self.rows),
-            self._header_ends.close(4 * (self.rows + 1)),
-            self._names.close(self._headers),
-            self._header_values.close(self._headers),
-            self._runs,
+            headers.ends.close(4 * (self.rows + 1)),
+            headers.names.close(headers.count),
+            headers.values.close(headers.count),
+            self._runs.ended,
         )
-
-    def _end_run(self, rows: int) -> None:
-        if rows > self._run_start:
-            self._runs.append((bool(self._is_run_append_time), rows - self._run_start))
-            self._run_start = rows
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -335,9 +390,9 @@ class Columns:
             if outcome == _MALFORMED:
                 self._return_to_mark()
                 self._wanted = wanted
-        if self.rows > self._mark.rows and batch.has_append_time != self._is_run_append_time:
-            self._end_run(self._mark.rows)
-            self._is_run_append_time = batch.has_append_time
+        if self.rows > self._mark.rows and batch.has_append_time != self._runs.is_append_time:
+            self._runs.end(self._mark.rows)
+            self._runs.is_append_time = batch.has_append_time
         return outcome
 
     def _add_rows(self, data: Bytes, batch: BatchSpan) -> int:
@@ -357,7 +412,8 @@ class Columns:
         is_cut = False
         offsets = self._offsets.int64s
         timestamps = self._timestamps.int64s
-        header_ends = self._header_ends.int32s
+        headers = self._headers
+        header_ends = headers.ends.int32s
         for _ in range(batch.count):
             if not read_record(data, position, end, record):
                 return _MALFORMED
@@ -373,9 +429,9 @@ class Columns:
             timestamps[row] = append_time if has_append_time else wrap64(base_timestamp + record.timestamp_delta)
             self._keys.put(row, data, record.key, record.key_size)
             self._values.put(row, data, record.value, record.value_size)
-            if record.header_count and not self._add_headers(data, record):
+            if record.header_count and not headers.add(data, record):
                 return _MALFORMED
-            header_ends[row + 1] = self._headers
+            header_ends[row + 1] = headers.count
             self.size += record.end - record.begin
             self.rows = row + 1
             self._wanted = wrap64(offset + 1)
@@ -390,72 +446,36 @@ class Columns:
             rows = max(rows, min(2 * self._capacity, self._most_rows))
             self._offsets.reserve(8 * rows)
             self._timestamps.reserve(8 * rows)
-            self._header_ends.reserve(4 * (rows + 1))
+            self._headers.ends.reserve(4 * (rows + 1))
             self._keys.reserve(rows)
             self._values.reserve(rows)
             self._capacity = rows
-
-    def _add_headers(self, data: Bytes, record: RecordFields) -> bool:
-        """Add the headers of a checked record; return false if their names exceed the size of a column."""
-        position = record.headers
-        # Rounded up, so that not every record reserves memory.
-        fields = (self._headers + record.header_count) | 63
-        self._names.reserve(fields)
-        self._header_values.reserve(fields)
-        for _ in range(record.header_count):
-            position = read_number(data, position, record.end, 32, record)
-            size = record.number
-            if not self._add_name(data, position, size):
-                return False
-            position = read_number(data, position + size, record.end, 32, record)
-            self._header_values.put(self._headers, data, position, record.number)
-            position += max(0, record.number)
-            self._headers += 1
-        return True
-
-    def _add_name(self, data: Bytes, start: int, size: int) -> bool:
-        """Add the name of a header; bytes that are not UTF-8 are replaced."""
-        high = 0
-        for index in range(start, start + size):
-            high |= data[index]
-        if high < 0x80:
-            self._names.put(self._headers, data, start, size)
-            return True
-        if cython.compiled:
-            text = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, data + start), size, b"replace").encode()
-        else:
-            text = str(data[start : start + size], "utf-8", "replace").encode()
-        name = view_of(text)
-        if name.size > _LARGEST_DATA - self._names.data.used:
-            return False
-        self._names.put(self._headers, name.data, 0, name.size)
-        return True
 
     def _save_mark(self) -> None:
         mark = self._mark
         mark.rows = self.rows
         mark.size = self.size
-        mark.headers = self._headers
+        mark.headers = self._headers.count
         mark.keys = self._keys.data.used
         mark.values = self._values.data.used
-        mark.names = self._names.data.used
-        mark.header_values = self._header_values.data.used
+        mark.names = self._headers.names.data.used
+        mark.header_values = self._headers.values.data.used
         mark.null_keys = self._keys.nulls
         mark.null_values = self._values.nulls
-        mark.null_header_values = self._header_values.nulls
+        mark.null_header_values = self._headers.values.nulls
 
     def _return_to_mark(self) -> None:
         mark = self._mark
         self.rows = mark.rows
         self.size = mark.size
-        self._headers = mark.headers
+        self._headers.count = mark.headers
         self._keys.data.used = mark.keys
         self._values.data.used = mark.values
-        self._names.data.used = mark.names
-        self._header_values.data.used = mark.header_values
+        self._headers.names.data.used = mark.names
+        self._headers.values.data.used = mark.header_values
         self._keys.nulls = mark.null_keys
         self._values.nulls = mark.null_values
-        self._header_values.nulls = mark.null_header_values
+        self._headers.values.nulls = mark.null_header_values
 
 
 def _is_crc_right(data: Bytes, position: int, end: int) -> bool:

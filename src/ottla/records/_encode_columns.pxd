@@ -36,6 +36,17 @@ cdef class StringColumn:
     cdef Py_ssize_t first
 
 
+@cython.final
+cdef class NumberColumn:
+    cdef bint exists
+    cdef bint has_nulls
+    cdef Bytes validity
+    cdef Int32s int32s
+    cdef Int64s int64s
+    cdef Py_ssize_t first
+
+
+cdef inline bint _has_number(NumberColumn column, Py_ssize_t row) noexcept
 cdef inline bint _is_set(Bytes bits, Py_ssize_t index) noexcept
 cdef inline Py_ssize_t _start_of(StringColumn column, Py_ssize_t row) noexcept
 cdef inline Py_ssize_t _size_at(StringColumn column, Py_ssize_t row) noexcept
@@ -63,16 +74,8 @@ cdef class Rows:
     cdef StringColumn lists
     cdef StringColumn names
     cdef StringColumn header_values
-    cdef bint has_partitions
-    cdef bint partitions_have_nulls
-    cdef Bytes partition_validity
-    cdef Int32s partitions
-    cdef Py_ssize_t first_partition
-    cdef bint has_timestamps
-    cdef bint timestamps_have_nulls
-    cdef Bytes timestamp_validity
-    cdef Int64s timestamps
-    cdef Py_ssize_t first_timestamp
+    cdef NumberColumn partitions
+    cdef NumberColumn timestamps
 
     cdef BufferView _hold(self, object buffer)
     @cython.locals(view=BufferView)
@@ -89,12 +92,10 @@ cdef class Rows:
     cdef int _take_headers(self, object headers) except -1
     @cython.locals(row=Py_ssize_t, index=Py_ssize_t)
     cdef int _check_names(self) except -1
-    @cython.locals(last=Py_ssize_t)
-    cdef int _take_partitions(self, object column) except -1
-    @cython.locals(last=Py_ssize_t, row=Py_ssize_t, earliest=int64_t)
-    cdef int _take_timestamps(self, object column) except -1
-    cdef inline bint _has_partition(self, Py_ssize_t row) noexcept
-    cdef inline bint _has_timestamp(self, Py_ssize_t row) noexcept
+    @cython.locals(column=NumberColumn, last=Py_ssize_t)
+    cdef NumberColumn _numbers_of(self, object buffers, Py_ssize_t width)
+    @cython.locals(timestamps=NumberColumn, row=Py_ssize_t, earliest=int64_t)
+    cdef int _find_earliest(self) except -1
     @cython.locals(largest=Py_ssize_t, keys=StringColumn, values=StringColumn, row=Py_ssize_t, size=Py_ssize_t)
     cdef int _measure(self) except -1
     @cython.locals(values=StringColumn, start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, index=Py_ssize_t)
@@ -139,7 +140,7 @@ cdef class RowEncoder:
     cpdef take(self, Rows rows)
     @cython.locals(
         rows=Rows, keys=StringColumn, values=StringColumn, lists=StringColumn, names=StringColumn,
-        header_values=StringColumn, row=Py_ssize_t, key_size=Py_ssize_t, key_start=Py_ssize_t, value_size=Py_ssize_t,
+        header_values=StringColumn, partitions=NumberColumn, timestamps=NumberColumn, row=Py_ssize_t, key_size=Py_ssize_t, key_start=Py_ssize_t, value_size=Py_ssize_t,
         value_start=Py_ssize_t, partition=int32_t, hashed=uint32_t, timestamp=int64_t, batch=OpenPointer, delta=int64_t,
         body=Py_ssize_t, size=Py_ssize_t, target=Memory, position=Py_ssize_t
     )

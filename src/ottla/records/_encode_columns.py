@@ -108,6 +108,24 @@ def _size_at(column: StringColumn, row: int) -> int:
     return _start_of(column, row + 1) - _start_of(column, row)
 
 
+class NumberColumn:
+    """A column of integers of 32 or of 64 bits. Row 0 is at `first` in the validity and the integers."""
+
+    exists: bool
+    has_nulls: bool
+    validity: Bytes
+    int32s: Bytes
+    int64s: Bytes
+    first: int
+
+
+def _has_number(column: NumberColumn, row: int) -> bool:
+    """Whether a row has a number: the column exists, and the row is not null."""
+    if not column.exists:
+        return False
+    return not column.has_nulls or _is_set(column.validity, column.first + row)
+
+
 def _check_ascent(column: StringColumn, start: int, end: int, limit: int) -> None:
     """Raise ValueError unless the offsets ascend and lie between 0 and `limit`."""
     fits = _start_of(column, start) >= 0 and _start_of(column, end) <= limit
@@ -159,17 +177,8 @@ class Rows:
     lists: StringColumn
     names: StringColumn
     header_values: StringColumn
-    # Numbers with their validity; row 0 is at `first_...` in both.
-    has_partitions: bool
-    partitions_have_nulls: bool
-    partition_validity: Bytes
-    partitions: Bytes
-    first_partition: int
-    has_timestamps: bool
-    timestamps_have_nulls: bool
-    timestamp_validity: Bytes
-    timestamps: Bytes
-    first_timestamp: int
+    partitions: NumberColumn
+    timestamps: NumberColumn
 
     def __init__(
         self,
@@ -191,8 +200,9 @@ class Rows:
         self.lists = self.names = self.header_values = self._strings_of(None, 0, 0)
         if headers is not None and count:
             self._take_headers(headers)
-        self._take_partitions(partition)
-        self._take_timestamps(timestamp)
+        self.partitions = self._numbers_of(partition, 4)
+        self.timestamps = self._numbers_of(timestamp, 8)
+        self._find_earliest()
         self._measure()
 
     def _hold(self, buffer: Buffer) -> BufferView:
@@ -272,50 +282,33 @@ class Rows:
                     if _size_at(self.names, index) < 0:
                         raise ValueError("The column 'headers' has a header without a name")
 
-    def _take_partitions(self, column: Numbers | None) -> None:
-        self.has_partitions = column is not None and self.count > 0
-        self.partitions_have_nulls = False
-        if column is not None and self.count > 0:
-            validity, numbers, first = column
+    def _numbers_of(self, buffers: Numbers | None, width: int) -> NumberColumn:
+        """Hold a column of numbers of `width` bytes."""
+        column = NumberColumn()
+        column.exists = buffers is not None and self.count > 0
+        column.has_nulls = False
+        if buffers is not None and self.count > 0:
+            validity, numbers, first = buffers
             last = first + self.count
-            self.first_partition = first
+            column.first = first
             if validity is not None:
-                self.partitions_have_nulls = True
-                self.partition_validity = self._bits(validity, last)
+                column.has_nulls = True
+                column.validity = self._bits(validity, last)
             if cython.compiled:
-                self.partitions = cython.cast(Int32s, self._numbers(numbers, last, 4))
+                column.int32s = cython.cast(Int32s, self._numbers(numbers, last, width))
+                column.int64s = cython.cast(Int64s, column.int32s)
             else:
-                self.partitions = self._numbers(numbers, last, 4)
+                column.int32s = column.int64s = self._numbers(numbers, last, width)
+        return column
 
-    def _take_timestamps(self, column: Numbers | None) -> None:
-        self.has_timestamps = column is not None and self.count > 0
-        self.timestamps_have_nulls = False
+    def _find_earliest(self) -> None:
+        """Fill in `earliest`."""
         earliest = 0
-        if column is not None and self.count > 0:
-            validity, numbers, first = column
-            last = first + self.count
-            self.first_timestamp = first
-            if validity is not None:
-                self.timestamps_have_nulls = True
-                self.timestamp_validity = self._bits(validity, last)
-            if cython.compiled:
-                self.timestamps = cython.cast(Int64s, self._numbers(numbers, last, 8))
-            else:
-                self.timestamps = self._numbers(numbers, last, 8)
-            for row in range(self.count):
-                if self._has_timestamp(row):
-                    earliest = min(earliest, self.timestamps[self.first_timestamp + row])
+        timestamps = self.timestamps
+        for row in range(self.count):
+            if _has_number(timestamps, row):
+                earliest = min(earliest, timestamps.int64s[timestamps.first + row])
         self.earliest = earliest
-
-    def _has_partition(self, row: int) -> bool:
-        if not self.has_partitions:
-            return False
-        return not self.partitions_have_nulls or _is_set(self.partition_validity, self.first_partition + row)
-
-    def _has_timestamp(self, row: int) -> bool:
-        if not self.has_timestamps:
-            return False
-        return not self.timestamps_have_nulls or _is_set(self.timestamp_validity, self.first_timestamp + row)
 
     def _measure(self) -> None:
         """Fill in `size` and `largest`."""
@@ -454,13 +447,15 @@ class RowEncoder:
         lists = rows.lists
         names = rows.names
         header_values = rows.header_values
+        partitions = rows.partitions
+        timestamps = rows.timestamps
         for row in range(self.row, rows.count):
             key_size = _size_at(keys, row)
             key_start = _start_of(keys, row) if key_size > 0 else 0
             value_size = _size_at(values, row)
             value_start = _start_of(values, row) if value_size > 0 else 0
-            if rows._has_partition(row):
-                partition = rows.partitions[rows.first_partition + row]
+            if _has_number(partitions, row):
+                partition = partitions.int32s[partitions.first + row]
                 if partition < 0 or partition >= self.partitions:
                     raise ValueError(f"Partition {partition} does not exist, only 0 to {self.partitions - 1}")
             elif key_size >= 0:
@@ -468,7 +463,7 @@ class RowEncoder:
                 partition = (hashed & 0x7FFFFFFF) % self.partitions
             else:
                 partition = self.sticky
-            timestamp = rows.timestamps[rows.first_timestamp + row] if rows._has_timestamp(row) else self.now_ms
+            timestamp = timestamps.int64s[timestamps.first + row] if _has_number(timestamps, row) else self.now_ms
             if cython.compiled:
                 batch = cython.address(self.opened[partition])
             else:

@@ -37,6 +37,28 @@ cdef class Int64Column:
 
 
 @cython.final
+cdef class IndexEntries:
+    cdef Int64Column offsets
+    cdef Int64Column positions
+    cdef Int64Column times
+    cdef Int64Column time_offsets
+    cdef int64_t last_time
+
+
+@cython.final
+cdef class ProducerRings:
+    cdef dict rings
+    cdef Int64Column slots
+    cdef int64_t last_producer
+    cdef Py_ssize_t last_ring
+
+    @cython.locals(ring=Py_ssize_t, seen=int64_t, _=int)
+    cdef int add(self, int64_t producer, Py_ssize_t at) except -1
+    @cython.locals(ring=Py_ssize_t, seen=int64_t, i=int64_t)
+    cdef list take(self)
+
+
+@cython.final
 cdef class Survey:
     cdef readonly int64_t base_offset
     cdef readonly int64_t good
@@ -51,15 +73,8 @@ cdef class Survey:
     cdef public int64_t max_offset
     cdef public int64_t unindexed
     cdef public int64_t index_interval
-    cdef public int64_t last_time
-    cdef Int64Column _offsets
-    cdef Int64Column _positions
-    cdef Int64Column _times
-    cdef Int64Column _time_offsets
-    cdef dict _rings
-    cdef Int64Column _ring_slots
-    cdef int64_t _last_producer
-    cdef Py_ssize_t _last_ring
+    cdef IndexEntries _entries
+    cdef ProducerRings _producers
 
     @cython.locals(view=BufferView)
     cpdef int go_on(self, object data, int64_t start) except -1
@@ -68,8 +83,8 @@ cdef class Survey:
     )
     cdef int _check_batches(self, object whole, Bytes data, Py_ssize_t end, Py_ssize_t at) except -1
     cdef bint _crc_is(self, object whole, Bytes data, Py_ssize_t at, Py_ssize_t size, uint32_t crc) except -1
-    @cython.locals(ring=Py_ssize_t, seen=int64_t, _=int)
-    cdef int _remember(self, int64_t producer, Py_ssize_t at) except -1
+    @cython.locals(entries=IndexEntries)
     cdef int _advance(self, int64_t last, int64_t timestamp, Py_ssize_t size) except -1
-    @cython.locals(ring=Py_ssize_t, seen=int64_t, i=int64_t)
+    @cython.locals(entries=IndexEntries)
+    cpdef tuple take_entries(self)
     cpdef list take_producers(self)

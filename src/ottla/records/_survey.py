@@ -93,6 +93,69 @@ class Int64Column:
         return taken
 
 
+class IndexEntries:
+    """New entries of the offset index (relative offsets, positions) and of the time index (timestamps, offsets)."""
+
+    offsets: Int64Column
+    positions: Int64Column
+    times: Int64Column
+    time_offsets: Int64Column
+    last_time: int
+
+    def __init__(self) -> None:
+        self.last_time = -1
+        self.offsets = Int64Column()
+        self.positions = Int64Column()
+        self.times = Int64Column()
+        self.time_offsets = Int64Column()
+
+
+class ProducerRings:
+    """The positions of the last five batches of each producer."""
+
+    # By producer id, the start of its ring in `slots`: the number of its batches, then five positions.
+    rings: dict[int, int]
+    slots: Int64Column
+    last_producer: int
+    last_ring: int
+
+    def __init__(self) -> None:
+        self.rings = {}
+        self.slots = Int64Column()
+        self.last_producer = -1
+
+    def add(self, producer: int, at: int) -> None:
+        """Add the position of a producer's batch to its ring; a full ring loses its oldest position."""
+        if producer != self.last_producer:
+            known = self.rings.get(producer)
+            if known is None:
+                known = self.slots.used
+                self.rings[producer] = known
+                for _ in range(_RING_SIZE + 1):
+                    self.slots.append(0)
+            self.last_producer = producer
+            self.last_ring = known
+        ring = self.last_ring
+        seen = self.slots.numbers[ring]
+        self.slots.numbers[ring + 1 + seen % _RING_SIZE] = at
+        self.slots.numbers[ring] = seen + 1
+
+    def take(self) -> list[int]:
+        """Return the positions of each producer's batches, in order, and forget them."""
+        positions = []
+        for known in self.rings.values():
+            ring = known
+            seen = self.slots.numbers[ring]
+            i = max(0, seen - _RING_SIZE)
+            while i < seen:
+                positions.append(self.slots.numbers[ring + 1 + i % _RING_SIZE])
+                i += 1
+        self.rings = {}
+        self.slots = Int64Column()
+        self.last_producer = -1
+        return positions
+
+
 class Survey:
     """The progress and the results of checking a segment.
 
@@ -114,16 +177,8 @@ class Survey:
     max_offset: int
     unindexed: int
     index_interval: int
-    last_time: int
-    _offsets: Int64Column
-    _positions: Int64Column
-    _times: Int64Column
-    _time_offsets: Int64Column
-    # By producer id, the start of its ring in `_ring_slots`: the number of its batches, then five positions.
-    _rings: dict[int, int]
-    _ring_slots: Int64Column
-    _last_producer: int
-    _last_ring: int
+    _entries: IndexEntries
+    _producers: ProducerRings
 
     def __init__(self, base_offset: int, good: int, expected: int, end_offset: int, known_to: int, epoch: int) -> None:
         self.base_offset = base_offset
@@ -139,14 +194,17 @@ class Survey:
         self.max_offset = base_offset
         self.unindexed = 0
         self.index_interval = 4096
-        self.last_time = -1
-        self._offsets = Int64Column()
-        self._positions = Int64Column()
-        self._times = Int64Column()
-        self._time_offsets = Int64Column()
-        self._rings = {}
-        self._ring_slots = Int64Column()
-        self._last_producer = -1
+        self._entries = IndexEntries()
+        self._producers = ProducerRings()
+
+    @property
+    def last_time(self) -> int:
+        """The newest timestamp in the time index; the caller sets that of the entries before this survey."""
+        return self._entries.last_time
+
+    @last_time.setter
+    def last_time(self, timestamp: int) -> None:
+        self._entries.last_time = timestamp
 
     def go_on(self, data: Buffer, start: int) -> int:
         """Check the batches in `data`, which starts at file position `start`, from `good` on; return why it stopped.
@@ -187,7 +245,7 @@ class Survey:
                 if special or int32_of(read_uint32(data, at + 12)) > self.epoch:
                     return _LOOK
                 if is_collected:
-                    self._remember(producer, at)
+                    self._producers.add(producer, at)
             self._advance(last, read_int64(data, at + 35), size)
             at += size
 
@@ -195,22 +253,6 @@ class Survey:
         if cython.compiled and _COMPUTES_CRC and size < _LARGEST_OWN_CRC:
             return ottla_crc32c(data + at + _CRC_START, size - _CRC_START) == crc
         return crc32c(whole[at + _CRC_START : at + size]) == crc
-
-    def _remember(self, producer: int, at: int) -> None:
-        """Add the position of a producer's batch to its ring; a full ring loses its oldest position."""
-        if producer != self._last_producer:
-            known = self._rings.get(producer)
-            if known is None:
-                known = self._ring_slots.used
-                self._rings[producer] = known
-                for _ in range(_RING_SIZE + 1):
-                    self._ring_slots.append(0)
-            self._last_producer = producer
-            self._last_ring = known
-        ring = self._last_ring
-        seen = self._ring_slots.numbers[ring]
-        self._ring_slots.numbers[ring + 1 + seen % _RING_SIZE] = at
-        self._ring_slots.numbers[ring] = seen + 1
 
     def _advance(self, last: int, timestamp: int, size: int) -> None:
         """Update the state for a valid batch, as `Segment` does on append."""
@@ -220,12 +262,13 @@ class Survey:
             self.max_timestamp = timestamp
             self.max_offset = last
         if self.unindexed > self.index_interval:
-            self._offsets.append(last - self.base_offset)
-            self._positions.append(self.good)
-            if self.max_timestamp > self.last_time:
-                self.last_time = self.max_timestamp
-                self._times.append(self.max_timestamp)
-                self._time_offsets.append(self.max_offset - self.base_offset)
+            entries = self._entries
+            entries.offsets.append(last - self.base_offset)
+            entries.positions.append(self.good)
+            if self.max_timestamp > entries.last_time:
+                entries.last_time = self.max_timestamp
+                entries.times.append(self.max_timestamp)
+                entries.time_offsets.append(self.max_offset - self.base_offset)
             self.unindexed = 0
         self.unindexed += size
         self.good += size
@@ -233,19 +276,9 @@ class Survey:
 
     def take_entries(self) -> tuple[array[int], array[int], array[int], array[int]]:
         """Return new entries: relative offsets and positions (offset index), timestamps and offsets (time index)."""
-        return self._offsets.take(), self._positions.take(), self._times.take(), self._time_offsets.take()
+        entries = self._entries
+        return entries.offsets.take(), entries.positions.take(), entries.times.take(), entries.time_offsets.take()
 
     def take_producers(self) -> list[int]:
         """Return the positions of each producer's last five batches, in order, within the data of the last `go_on`."""
-        positions = []
-        for known in self._rings.values():
-            ring = known
-            seen = self._ring_slots.numbers[ring]
-            i = max(0, seen - _RING_SIZE)
-            while i < seen:
-                positions.append(self._ring_slots.numbers[ring + 1 + i % _RING_SIZE])
-                i += 1
-        self._rings = {}
-        self._ring_slots = Int64Column()
-        self._last_producer = -1
-        return positions
+        return self._producers.take()
