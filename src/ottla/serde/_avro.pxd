@@ -25,14 +25,6 @@ cdef class Step:
     cdef public list symbols
     cdef public Held constant
     cdef Builder builder
-    cdef BoolBuilder bools
-    cdef IntBuilder ints
-    cdef FloatBuilder floats
-    cdef DecimalBuilder decimals
-    cdef BinaryBuilder binary
-    cdef StructBuilder structs
-    cdef ListBuilder lists
-    cdef MapBuilder maps
 
 
 @cython.final
