@@ -199,7 +199,7 @@ class Survey:
 
     @property
     def last_time(self) -> int:
-        """The newest timestamp in the time index; the caller sets that of the entries before this survey."""
+        """The newest timestamp in the time index; the caller sets its value before the survey."""
         return self._entries.last_time
 
     @last_time.setter
