@@ -145,14 +145,8 @@ def _modern(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescrip
             )
             for m in row.members
         )
-        state = GroupState(row.group_state)
-        yield (
-            row.group_id,
-            GroupDescription(
-                row.group_id, state, GroupType.CONSUMER, PROTOCOL_TYPE, row.assignor_name, members,
-                row.group_epoch, row.assignment_epoch,
-            ),
-        )  # fmt: skip
+        described = share_groups.described(row, GroupType.CONSUMER, PROTOCOL_TYPE, row.assignor_name, members)
+        yield row.group_id, described
 
 
 def delete(groups: Iterable[str]) -> Call[str, None]:

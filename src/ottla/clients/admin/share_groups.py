@@ -37,13 +37,17 @@ def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescriptio
             )
             for m in row.members
         )  # fmt: skip
-        yield (
-            row.group_id,
-            GroupDescription(
-                row.group_id, GroupState(row.group_state), GroupType.SHARE, PROTOCOL_TYPE, row.assignor_name, members,
-                row.group_epoch, row.assignment_epoch,
-            ),
-        )  # fmt: skip
+        yield row.group_id, described(row, GroupType.SHARE, PROTOCOL_TYPE, row.assignor_name, members)
+
+
+def described(
+    row: Any, group_type: GroupType, protocol_type: str, assignor: str, members: tuple[GroupMember, ...]
+) -> GroupDescription:
+    """Return the description of a group of a modern type."""
+    return GroupDescription(
+        row.group_id, GroupState(row.group_state), group_type, protocol_type, assignor, members,
+        row.group_epoch, row.assignment_epoch,
+    )  # fmt: skip
 
 
 def assigned(assignment: Any) -> tuple[TopicPartition, ...]:

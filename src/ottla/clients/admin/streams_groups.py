@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ottla.clients.admin.model import GroupDescription, GroupMember, GroupState, GroupType
+from ottla.clients.admin.model import GroupDescription, GroupMember, GroupType
+from ottla.clients.admin.share_groups import described
 from ottla.clients.errors import BrokerError, error_for
 from ottla.common.ids import TopicPartition
 from ottla.protocol.message import Message
@@ -38,13 +39,7 @@ def read(response: Any, _: Sequence[str]) -> Iterator[tuple[str, GroupDescriptio
             )
             for m in row.members
         )  # fmt: skip
-        yield (
-            row.group_id,
-            GroupDescription(
-                row.group_id, GroupState(row.group_state), GroupType.STREAMS, PROTOCOL_TYPE, ASSIGNOR, members,
-                row.group_epoch, row.assignment_epoch,
-            ),
-        )  # fmt: skip
+        yield row.group_id, described(row, GroupType.STREAMS, PROTOCOL_TYPE, ASSIGNOR, members)
 
 
 def _partitions(assignment: Any, sources: Mapping[str, Sequence[str]]) -> tuple[TopicPartition, ...]:

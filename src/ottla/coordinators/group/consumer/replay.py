@@ -15,7 +15,7 @@ from ottla.coordinators.group.consumer.member import (
 )
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
-from ottla.coordinators.group.modern.records import partitions_of
+from ottla.coordinators.group.modern.records import epochs_of, partitions_of
 from ottla.coordinators.group.modern.replay import delete_group, group_of_record, remove_member, replay_target_epoch
 from ottla.coordinators.group.timer_keys import Kind
 from ottla.protocol import group_records as g
@@ -103,11 +103,4 @@ def _placed(member: ConsumerMember, value: g.ConsumerGroupCurrentMemberAssignmen
 
 
 def _owned(rows: Iterable[g.TopicPartitions], epoch: int) -> Owned:
-    """Partitions with their epochs. Before Kafka 4.3 these were not stored: the member's epoch takes their place."""
-    owned: dict[bytes, dict[int, int]] = {}
-    for row in rows:
-        epochs = row.assignment_epochs
-        known = epochs if epochs is not None and len(epochs) == len(row.partitions) else [epoch] * len(row.partitions)
-        if row.partitions:
-            owned[row.topic_id] = dict(zip(row.partitions, known, strict=True))
-    return owned
+    return {row.topic_id: epochs_of(row, epoch) for row in rows if row.partitions}

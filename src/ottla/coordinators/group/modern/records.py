@@ -11,6 +11,7 @@ from ottla.coordinators.group.assignors import Partitions
 from ottla.protocol import group_records as g
 from ottla.protocol.group_records import encode_key, encode_value
 from ottla.protocol.message import Message
+from ottla.protocol.streams_group_records import CurrentTaskIds
 
 VERSION = 0
 
@@ -89,3 +90,14 @@ def names_of(partitions: Mapping[Uuid, Iterable[int]], names: Mapping[Uuid, str]
         g.TopicPartitionsInfo(topic_id=topic, topic_name=names[topic], partitions=sorted(partitions[topic]))
         for topic in sorted(partitions)
     ]
+
+
+def epochs_of(row: g.TopicPartitions | CurrentTaskIds, member_epoch: int) -> dict[int, int]:
+    """The epoch at which each partition was assigned.
+
+    Before Kafka 4.3 these were not stored: the member's epoch takes their place.
+    """
+    epochs = row.assignment_epochs
+    if epochs is None or len(epochs) != len(row.partitions):
+        return dict.fromkeys(row.partitions, member_epoch)
+    return dict(zip(row.partitions, epochs, strict=True))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ottla.coordinators.group.core import Core
 from ottla.coordinators.group.modern.epochs import LEAVE_EPOCH
+from ottla.coordinators.group.modern.records import epochs_of
 from ottla.coordinators.group.modern.replay import (
     delete_group,
     group_of_record,
@@ -102,11 +103,4 @@ def _placed(member: StreamsMember, value: s.StreamsGroupCurrentMemberAssignmentV
 
 
 def _active(rows: Iterable[s.CurrentTaskIds], epoch: int) -> OwnedActive:
-    """Tasks with their epochs. Before Kafka 4.3 these were not stored: the member's epoch takes their place."""
-    owned: dict[str, dict[int, int]] = {}
-    for row in rows:
-        epochs = row.assignment_epochs
-        known = epochs if epochs is not None and len(epochs) == len(row.partitions) else [epoch] * len(row.partitions)
-        if row.partitions:
-            owned[row.subtopology_id] = dict(zip(row.partitions, known, strict=True))
-    return owned
+    return {row.subtopology_id: epochs_of(row, epoch) for row in rows if row.partitions}
