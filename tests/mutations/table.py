@@ -4225,6 +4225,13 @@ ACLS = (
         (RULES_HOLD,),
     ),
     Mutation(
+        "a rule for an IPv6 host in the form of Java counts for it",
+        "security/authorizer.py",
+        '    if ":" in host:',
+        '    if "/" in host:',
+        (f"{AUTHORIZER}::test_ipv6_host_of_a_rule_may_have_the_form_of_java",),
+    ),
+    Mutation(
         "a resource with rules for others is denied, also with allow.everyone.if.no.acl.found",
         "security/authorizer.py",
         "return DEFAULT_DENY if allowed_by is None else",

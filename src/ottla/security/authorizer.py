@@ -21,6 +21,7 @@ prefix for each length that some prefix has. Decisions are cached until a rule c
 from __future__ import annotations
 
 from collections import Counter
+from ipaddress import IPv6Address
 from typing import NamedTuple, Protocol
 
 from ottla.security.acl import (
@@ -115,7 +116,7 @@ class _Index:
 
     def add(self, acl: Acl) -> None:
         name, holder = acl.pattern.name, (acl.principal, acl.host)
-        is_prefix = acl.pattern.pattern_type == PatternType.PREFIXED
+        is_prefix = _is_prefix(acl)
         patterns = self.prefixed if is_prefix else self.literal
         if is_prefix and name not in patterns:
             self._count_length(len(name), 1)
@@ -125,7 +126,7 @@ class _Index:
 
     def remove(self, acl: Acl) -> None:
         name, holder = acl.pattern.name, (acl.principal, acl.host)
-        is_prefix = acl.pattern.pattern_type == PatternType.PREFIXED
+        is_prefix = _is_prefix(acl)
         patterns = self.prefixed if is_prefix else self.literal
         by_holder = patterns[name]
         entries = by_holder[holder]
@@ -295,7 +296,26 @@ class StandardAuthorizer:
 
 def _holders(principal: str, host: str) -> tuple[_Holder, ...]:
     own = (principal, host), (principal, WILDCARD)
-    return *own, (WILDCARD_PRINCIPAL, host), (WILDCARD_PRINCIPAL, WILDCARD)
+    holders = *own, (WILDCARD_PRINCIPAL, host), (WILDCARD_PRINCIPAL, WILDCARD)
+    if ":" in host:
+        written = _as_in_java(host)
+        return *holders, (principal, written), (WILDCARD_PRINCIPAL, written)
+    return holders
+
+
+def _as_in_java(host: str) -> str:
+    """An IPv6 address as Java writes it, `0:0:0:0:0:0:0:1`: rules for stock Kafka have this form."""
+    base, *zone = host.partition("%")
+    try:
+        address = IPv6Address(base)
+    except ValueError:
+        return host
+    return ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":")) + "".join(zone)
+
+
+def _is_prefix(acl: Acl) -> bool:
+    """Whether the name is a prefix. A pattern of a later version must not become the wildcard "*"."""
+    return acl.pattern.pattern_type != PatternType.LITERAL
 
 
 def _has_prefix(name: str, prefixes: set[str]) -> bool:

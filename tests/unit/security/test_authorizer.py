@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,20 @@ def test_before_the_rules_are_loaded_only_super_users_are_allowed() -> None:
     assert not authorizer.authorize_by_resource_type(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
     authorizer.finish_loading()
     assert reads(authorizer, "orders")
+
+
+@pytest.mark.parametrize("written", ["::1", "0:0:0:0:0:0:0:1"])
+@pytest.mark.parametrize("principal", [ALICE, "User:*"])
+def test_ipv6_host_of_a_rule_may_have_the_form_of_java(written: str, principal: str) -> None:
+    denied = rule("orders", permission=PermissionType.DENY, host=written, principal=principal)
+    authorizer = authorizer_of([rule("*"), denied])
+    assert not reads(authorizer, "orders", host="::1")
+    assert reads(authorizer, "orders", host="::2")
+    assert reads(authorizer, "other", host="::1")
+
+
+def test_pattern_of_a_later_version_is_not_the_wildcard() -> None:
+    assert not reads(authorizer_of([rule("*", pattern_type=PatternType.UNKNOWN)]), "orders")
 
 
 def test_a_change_takes_effect_at_the_next_decision() -> None:
