@@ -94,6 +94,13 @@ ROWS: tuple[Row, ...] = (
         (f"{COMMANDS}::test_certificates_are_for_the_hosts_of_their_node_and_no_client_can_be_a_server",),
     ),
     (
+        "A client gets no certificate with the name of a node",
+        "tools/secured_files.py",
+        '        if re.fullmatch(r"node-\\d+", name):',
+        "        if False:",
+        (f"{COMMANDS}::test_client_cannot_have_the_certificate_of_a_node",),
+    ),
+    (
         "Existing certificates are not overwritten",
         "tools/secured_files.py",
         "        if renew or not (home / KEY_STORE).exists():",

@@ -117,6 +117,9 @@ class SecuredFiles:
         store = self.directory / "clients" / f"{name}.pem"
         if not name or Path(name).name != name or name.startswith("."):
             raise Failure(f"{name!r} cannot be the name of a client's file", exit_code=2)
+        if re.fullmatch(r"node-\d+", name):
+            # The principal of its certificate would be a super user.
+            raise Failure(f"{name} is the name of a node: a client needs another name", exit_code=2)
         if renew or not store.exists():
             issued = load_certificates().issue(self._authority(), name, (), self._now, days)
             self._write(store, issued.key + issued.certificate, _PRIVATE)

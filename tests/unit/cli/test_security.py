@@ -151,6 +151,12 @@ def test_name_of_a_client_must_be_a_file_name(name: str, tmp_path: Path) -> None
         SecuredFiles(tmp_path).create(ClusterPlan([["localhost"]], clients=[name]))
 
 
+def test_client_cannot_have_the_certificate_of_a_node(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="node-2 is the name of a node"):
+        SecuredFiles(tmp_path).create(ClusterPlan([["localhost"]], clients=["node-2"]))
+    assert not (tmp_path / "clients").exists()
+
+
 # -- files that other users can read -----------------------------------------------------------------------------------
 
 
