@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from ottla.clients import Admin
-from ottla.clients.admin import QuotaEntity
+from ottla.clients.admin import QuotaEntity, QuotaName
 from ottla.protocol.messages import api_versions, create_partitions, create_topics, delete_topics, fetch
 from ottla.protocol.messages import produce as produce_api
 from ottla.records import encode_batch
@@ -18,6 +19,7 @@ from tests.conftest import RunningBroker
 from .conftest import MakeTopic
 from .support import unique, wait_until
 from .test_answers_in_detail import Asking
+from .wire import ConnectionClosed
 
 pytestmark = pytest.mark.both
 
@@ -219,3 +221,27 @@ def test_changes_of_topics_are_refused_when_the_quota_is_used_up(limited: Limite
     deleted = connection.send_message(deletion, 4)
     assert deleted.responses[0].error_code == 0
     assert deleted.throttle_time_ms > refused.throttle_time_ms
+
+
+def test_address_that_connects_too_fast_is_closed_later(broker: RunningBroker) -> None:
+    """A connection above the rate is not served, does not count, and is closed when the address may connect again."""
+    everyone, own = QuotaEntity(ip=QuotaName.DEFAULT), QuotaEntity(ip="127.0.0.1")
+    with Admin(broker.bootstrap) as admin, ExitStack() as opened:
+        admin.alter_client_quotas({everyone: {"connection_creation_rate": 1_000}, own: {"connection_creation_rate": 1}})
+        try:
+            wait_until(lambda: len(admin.describe_client_quotas(QuotaEntity(ip=QuotaName.ANY))) == 2, "the quotas")
+            closed_s = []
+            for _ in range(15):
+                connection = opened.enter_context(Asking(broker.bootstrap))
+                began_s = time.monotonic()
+                try:
+                    connection.send_message(api_versions.ApiVersionsRequest("a", "1"), 3)
+                except ConnectionClosed:
+                    closed_s.append(time.monotonic() - began_s)
+            # Ten samples of a second admit ten connections at once, and the pauses a few more.
+            assert 2 <= len(closed_s) <= 6
+            assert 0.1 < min(closed_s) <= max(closed_s) < 2
+        finally:
+            removed = {"connection_creation_rate": None}
+            admin.alter_client_quotas({everyone: removed, own: removed})
+        wait_until(lambda: not admin.describe_client_quotas(QuotaEntity(ip=QuotaName.ANY)), "the quotas are removed")

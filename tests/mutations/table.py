@@ -4575,6 +4575,116 @@ TLS = (
     ),
 )
 
+QUOTA_CORE, THROTTLED = f"{UNIT}/security/test_client_quotas.py", "tests/clients/test_client_quotas.py"
+MUTED, FORWARDING = f"{UNIT}/network/test_muted.py", f"{UNIT}/cluster/control/test_forwarding.py"
+
+QUOTAS = (
+    Mutation(
+        "a quota of a client id does not hold before a quota of a user",
+        "security/client_quotas.py",
+        "        for name in (user, None) if user else ():\n",
+        "        for name in ():\n",
+        (f"{QUOTA_CORE}::test_the_first_quota_in_the_order_of_kafka_holds",),
+    ),
+    Mutation(
+        "a quota of a user is shared by its client ids",
+        "security/client_quotas.py",
+        "                return (user, ABSENT), limit\n",
+        "                return (user, client_id), limit\n",
+        (f"{QUOTA_CORE}::test_quota_of_a_user_is_shared_by_its_clients_and_a_default_quota_is_not_shared",),
+    ),
+    Mutation(
+        "the quotas forget clients that are idle",
+        "security/client_quotas.py",
+        "                if not is_idle(other, its_usage):\n",
+        "                if True:\n",
+        (f"{QUOTA_CORE}::test_clients_that_are_idle_are_forgotten",),
+    ),
+    Mutation(
+        "a strict quota of topic changes refuses before it is overdrawn again",
+        "security/client_quotas.py",
+        "            if wait_ms:\n                return wait_ms\n            bucket",
+        "            bucket",
+        (f"{QUOTA_CORE}::test_strict_mutations_may_overdraw_once_and_are_refused_until_then",),
+    ),
+    Mutation(
+        "a pause for request time is at most one sample",
+        "security/client_quotas.py",
+        "            return min(wait_ms, self._windows.sample_ms)\n        return wait_ms",
+        "            return wait_ms\n        return wait_ms",
+        (f"{QUOTA_CORE}::test_request_time_above_the_limit_costs_pauses_of_at_most_one_sample",),
+    ),
+    Mutation(
+        "records that a throttled consumer does not get are not counted",
+        "security/client_quotas.py",
+        "            rate.record(-value, now_ms)\n        if",
+        "            pass\n        if",
+        (f"{QUOTA_CORE}::test_value_that_is_not_kept_does_not_count",),
+    ),
+    Mutation(
+        "old samples do not count",
+        "common/rate.py",
+        "            self._sum -= samples.popleft()[2]\n        if not samples:",
+        "            samples.popleft()\n        if not samples:",
+        (f"{QUOTA_CORE}::test_client_at_its_limit_gets_it_within_5_percent",),
+    ),
+    Mutation(
+        "a muted connection handles no request",
+        "network/connection.py",
+        "            self._pending = Pause(response.pause_s)\n",
+        "            self._pending = Pause(0)\n",
+        (
+            f"{MUTED}::test_muted_client_gets_its_response_at_once_and_the_next_one_after_the_pause",
+            f"{THROTTLED}::test_producer_above_its_quota_gets_the_response_first_and_is_muted_then[ottla]",
+        ),
+    ),
+    Mutation(
+        "a lost client of a muted connection is noticed",
+        "network/connection.py",
+        "                return DISCONNECTED\n",
+        "                return None\n",
+        (f"{MUTED}::test_lost_client_of_a_muted_connection_is_noticed_and_its_pause_ends",),
+    ),
+    Mutation(
+        "a stop does not wait for muted connections",
+        "network/connection.py",
+        "        return self._pending is not None and not isinstance(self._pending, Pause)\n",
+        "        return self._pending is not None\n",
+        (f"{MUTED}::test_stop_does_not_wait_for_muted_connections",),
+    ),
+    Mutation(
+        "a throttled fetch of a session is reported later",
+        "broker/request_usage.py",
+        "            session.not_sent(answer)\n",
+        "            pass\n",
+        (f"{UNIT}/broker/test_request_usage.py::test_offsets_that_a_throttled_client_did_not_get_are_reported_later",),
+    ),
+    Mutation(
+        "requests between nodes are exempt from quotas",
+        "broker/request_usage.py",
+        "        return (request.replica_state.replica_id if named_in_state else request.replica_id) < 0\n",
+        "        return True\n",
+        (f"{UNIT}/broker/test_request_usage.py::test_followers_are_exempt",),
+    ),
+    Mutation(
+        "forwarded changes of topics count for their client",
+        "broker/handlers/create_topics.py",
+        "controller.create_topics(request, permits.take)",
+        "controller.create_topics(request)",
+        (
+            f"{FORWARDING}::test_forwarded_changes_of_topics_count_for_the_client_not_for_its_broker",
+            f"{THROTTLED}::test_changes_of_topics_are_refused_when_the_quota_is_used_up[ottla]",
+        ),
+    ),
+    Mutation(
+        "an address that connects too fast is refused",
+        "network/acceptor.py",
+        "                await asyncio.sleep(refused_ms / 1000)\n                return\n",
+        "                await asyncio.sleep(0)\n",
+        (f"{THROTTLED}::test_address_that_connects_too_fast_is_closed_later[ottla]",),
+    ),
+)
+
 MUTATIONS = (
     *ACLS,
     *PLUGIN,
@@ -4606,6 +4716,7 @@ MUTATIONS = (
     *STREAMS,
     *STREAMS_GROUPS,
     *QUORUM,
+    *QUOTAS,
     *CLUSTER,
     *MOVES,
     *TOKENS,

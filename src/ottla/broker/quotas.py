@@ -57,6 +57,10 @@ class Quotas:
         self.addresses.publish(image.client_quotas)
         self.is_active = any(self.clients.configured)
 
+    def refused_ms(self, address: str) -> int:
+        """Count a connection of an address; return how long the address must not connect, 0 if it may."""
+        return self.addresses.connect(address, self.monotonic_ms()) if self.addresses.is_configured else 0
+
     def permits(self, context: RequestContext, strict_since: int) -> Permits:
         """The changes of topics that a request may make; its version decides whether the quota is strict."""
         return Permits(self, *client_of(context), is_strict=context.api_version >= strict_since)

@@ -278,6 +278,7 @@ class Node:
         dispatcher = self._dispatcher
         limits = Limits.from_config(self.broker.settings.current)
         self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, limits)
+        self.network.admission.refused_ms = self.broker.security.quotas.refused_ms
         return self.network
 
     def _open_controllers(self) -> None:

@@ -33,7 +33,7 @@ def show(options: Options, kind: str) -> None:
     """Run `config list` or `config get` for quotas."""
     output = Output(options)
     wanted = list(getattr(options, "settings", ()))
-    _check(wanted)
+    check_names(wanted)
     quotas = connect(options).describe_client_quotas(_entity(kind, options.name, default=api.QuotaName.ANY))
     rows = [
         {"kind": kind, "name": _name(entity), "setting": name, "value": value}
@@ -44,21 +44,21 @@ def show(options: Options, kind: str) -> None:
     if wanted and not rows:
         raise Failure(f"{kind} {options.name} has no quota {', '.join(wanted)}")
     if len(wanted) == 1 and len(rows) == 1:
-        output.done(_number(rows[0]["value"]), rows[0])
+        output.done(number_text(rows[0]["value"]), rows[0])
     else:
-        text = Column("value", cell=lambda row: values.explained(row["setting"], _number(row["value"])))
+        text = Column("value", cell=lambda row: values.explained(row["setting"], number_text(row["value"])))
         output.table([Column("name", narrow=True), Column("setting"), text], rows, empty="No quota matches.")
 
 
 def change(options: Options, kind: str, changes: Mapping[str, object]) -> None:
     """Run `config set` or `config unset` for quotas: None removes a quota."""
     output = Output(options)
-    _check(changes)
-    limits = {name: None if value is None else _limit(name, str(value)) for name, value in changes.items()}
+    check_names(changes)
+    limits = {name: None if value is None else limit_of(name, str(value)) for name, value in changes.items()}
     connect(options).alter_client_quotas({_entity(kind, options.name): limits}, validate_only=options.dry_run)
     for name, limit in limits.items():
         row = {"kind": kind, "name": options.name, "setting": name, "value": limit, "changed": not options.dry_run}
-        new = "not limited" if limit is None else values.explained(name, _number(limit))
+        new = "not limited" if limit is None else values.explained(name, number_text(limit))
         text = f"{options.name}: {name} {'would be' if options.dry_run else 'is'} {new}"
         output.changed(text, row, made=not options.dry_run)
 
@@ -76,19 +76,22 @@ def _name(entity: api.QuotaEntity) -> str:
     return " with client ".join(str(getattr(part, "value", part)) for part in parts if part is not None)
 
 
-def _check(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str]) -> None:
+    """Raise Failure for a name that is not a quota."""
     for name in names:
         if name not in QUOTAS:
             advice = did_you_mean(name, QUOTAS, f"The quotas are {', '.join(QUOTAS)}.")
             raise Failure(f"there is no quota {name!r}", *advice, exit_code=2)
 
 
-def _limit(name: str, value: str) -> float:
+def limit_of(name: str, value: str) -> float:
+    """Return the number that a value such as 10MiB stands for; raises Failure."""
     try:
         return float(values.broker_value(name, value))
     except ValueError:
         raise Failure(f"{name} is {value!r}; it must be a number", exit_code=2) from None
 
 
-def _number(value: Any) -> str:
+def number_text(value: Any) -> str:
+    """Return a limit without a fraction that is zero."""
     return str(int(value)) if float(value).is_integer() else str(value)

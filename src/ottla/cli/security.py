@@ -9,7 +9,7 @@ import os
 import shlex
 from pathlib import Path
 
-from ottla.cli import security_acl, security_check, security_user
+from ottla.cli import security_acl, security_check, security_quota, security_user
 from ottla.cli.commands import Argument, Group, Option, Options, require_positive
 from ottla.common.failure import Failure
 from ottla.tools import secured_files
@@ -23,6 +23,7 @@ COMMAND = Group(
     ottla security check dan read topic:orders
     """,
 )
+COMMAND.add_command(security_quota.COMMAND, "quota")
 COMMAND.add_command(security_user.COMMAND, "user")
 COMMAND.add_command(security_acl.COMMAND, "acl")
 COMMAND.add_command(security_check.COMMAND, "check")

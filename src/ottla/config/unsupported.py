@@ -34,7 +34,6 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
         "the coordinator runs on the event loop and sizes its own buffers",
     ),
     (("transaction.two.phase.",), "KIP-939 is not served, as in Kafka 4.3"),
-    (("controller.quota.", "quota."), "there are no quotas yet"),
     (("controller.quorum.append.linger.",), "the quorum writes at once"),
     (
         ("controller.socket.", "replica.socket.receive.", "socket.connection.setup."),

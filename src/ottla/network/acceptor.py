@@ -86,7 +86,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_ITERATION):
             try:
-                accepted, _ = self._socket.accept()
+                accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -102,16 +102,21 @@ class Acceptor:
                 connection = Connection(self._connections, self.listener, self._service.dispatch)
                 connection.limit_frames(self._service.first_frame_bytes)
                 self._connections.opening.add(connection)
-                task = self._loop.create_task(self._open(connection, accepted))
+                task = self._loop.create_task(self._open(connection, accepted, str(address[0])))
                 self._opening.add(task)
                 task.add_done_callback(self._opening.discard)
             else:
                 accepted.close()
 
-    async def _open(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _open(self, connection: Connection, accepted: socket.socket, address: str) -> None:
         accepted.setblocking(False)
         is_open = False
         try:
+            refused_ms = self._admission.refused_ms(address.removeprefix("::ffff:"))
+            if refused_ms:
+                # Closed only now, as in Kafka: a client that is closed at once connects again at once.
+                await asyncio.sleep(refused_ms / 1000)
+                return
             delay_s = self._admission.delay_s(self.listener)
             if delay_s > 0:
                 await asyncio.sleep(delay_s)

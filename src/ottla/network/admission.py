@@ -31,6 +31,8 @@ class Admission:
         """Returns how many of a limit of open files connections must leave free."""
         self.release_descriptor: Callable[[], bool] = lambda: False
         """Closes a cached file; returns whether there was one."""
+        self.refused_ms: Callable[[str], int] = lambda _address: 0
+        """Counts a connection of an address; returns how long the address must not connect, 0 if it may (KIP-612)."""
 
     def has_descriptor(self) -> bool:
         """Whether one more connection may use a descriptor; if not, log what to do about it."""

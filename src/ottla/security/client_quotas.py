@@ -1,4 +1,4 @@
-"""Client quotas: limits by entity, and how long it has to pause. KIP-13, KIP-124, KIP-599, KIP-612.
+"""Client quotas: limits by entity, and the pauses of clients above them. KIP-13, KIP-124, KIP-599, KIP-612.
 
 The caller publishes the quotas of the metadata; from then on they hold, also for clients that are connected. A limit is
 shared by all connections that it names: a quota of a user by all its client ids, a quota of a client id by all its

@@ -63,6 +63,15 @@ def test_changed_limit_holds_at_once_for_what_was_counted_before() -> None:
     assert made.count(Quota.PRODUCE, "u", "c", 1e9, 0) == 0
 
 
+def test_value_that_is_not_kept_does_not_count() -> None:
+    made = quotas(c=10.0)
+    assert made.count(Quota.PRODUCE, "u", "c", 100, 0, keep=False) == 0
+    for _ in range(3):
+        assert made.count(Quota.PRODUCE, "u", "c", 50, 0, keep=False) == 5_000
+    assert made.count(Quota.PRODUCE, "u", "c", 50, 0) == 5_000
+    assert made.count(Quota.PRODUCE, "u", "c", 50, 0) == 10_000
+
+
 def arrivals(made: ClientQuotas, client_id: str, size: int, busy_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
     """Times and pauses of a client that sends as fast as its pauses allow; each request takes `busy_ms`."""
     now_ms = 0

@@ -186,6 +186,19 @@ def test_every_other_forwarded_api_is_answered_by_the_controller(world: World) -
     assert len(world.channels.sent) == len(requests) + len(voters) + 3
 
 
+def test_forwarded_changes_of_topics_count_for_the_client_not_for_its_broker(world: World) -> None:
+    """The response of the controller has the pause; the client's broker mutes the connection. KIP-599."""
+    user = [RequestEntityData("user", "ANONYMOUS")]
+    quota = AlterClientQuotasRequest([RequestEntryData(user, [OpData("controller_mutation_rate", 1.0)])])
+    assert [entry.error_code for entry in world.node.ask(quota).entries] == [0]
+    created = world.node.ask(CreateTopicsRequest(topics=[CreatableTopic("many", 12, 1)]))
+    assert (created.topics[0].error_code, created.throttle_time_ms) == (0, 0)
+    refused = world.node.ask(CreateTopicsRequest(topics=[CreatableTopic("more", 1, 1)]))
+    assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert refused.throttle_time_ms == 1_000
+    assert "more" not in world.image.topics_by_name
+
+
 def test_client_gets_the_error_of_its_request_if_no_controller_answers(world: World) -> None:
     world.following.leader = None
     created = world.node.start(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
