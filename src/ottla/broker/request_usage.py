@@ -60,7 +60,7 @@ _Handle: TypeAlias = Callable[["Broker", "RequestContext", Any], Any]
 class RequestUsage:
     """One request, from its frame to its response."""
 
-    __slots__ = ("_broker", "_busy_ns", "_context", "_frame_bytes", "_handle", "_request")
+    __slots__ = ("_broker", "_busy_ns", "_client", "_context", "_frame_bytes", "_handle", "_quotas", "_request")
 
     def __init__(self, broker: Broker, context: RequestContext, frame_bytes: int, handle: _Handle) -> None:
         self._broker = broker
@@ -68,16 +68,18 @@ class RequestUsage:
         self._frame_bytes = frame_bytes
         self._handle = handle
         self._busy_ns = 0
+        self._client = client_of(context)
+        self._quotas = broker.security.quotas
         self._request: Any = None
 
     def handle(self, broker: Broker, context: RequestContext, request: Any) -> Any:
         """Handle the request, and measure its time."""
         self._request = request
         if isinstance(request, FetchRequest) and self._counts:
-            most = broker.security.quotas.clients.most_at_once(Quota.FETCH, *client_of(context))
+            most = self._quotas.clients.most_at_once(Quota.FETCH, *self._client)
             if most is not None:
                 request.max_bytes = int(min(request.max_bytes, most))
-        now_ns = broker.security.quotas.now_ns
+        now_ns = self._quotas.now_ns
         began_ns = now_ns()
         try:
             handled = self._handle(broker, context, request)
@@ -115,7 +117,7 @@ class RequestUsage:
     def _encode(self, header: frames.RequestHeader, answer: _Answer) -> Frames:
         pause_ms: int = getattr(answer, "throttle_time_ms", 0)
         if self._counts:
-            count, client, now_ms = self._clients.count, client_of(self._context), self._now_ms
+            count, client, now_ms = self._quotas.clients.count, self._client, self._quotas.monotonic_ms()
             if answer is not None or not isinstance(self._request, ProduceRequest):
                 used = self._busy_ns * PERCENT_PER_NS
                 pause_ms = max(pause_ms, count(Quota.REQUEST, *client, used, now_ms))
@@ -130,7 +132,7 @@ class RequestUsage:
 
     def _encode_fetch(self, header: frames.RequestHeader, answer: FetchResponse, pause_ms: int) -> Frames:
         """Encode the records, or an empty response if the client has to pause."""
-        clients, client, now_ms = self._clients, client_of(self._context), self._now_ms
+        clients, client, now_ms = self._quotas.clients, self._client, self._quotas.monotonic_ms()
         if not pause_ms:
             response = frames.encode_response(header, answer)
             size = sum(map(len, response))
@@ -161,14 +163,6 @@ class RequestUsage:
             return True
         named_in_state = self._context.api_version >= REPLICA_STATE_SINCE_VERSION
         return (request.replica_state.replica_id if named_in_state else request.replica_id) < 0
-
-    @property
-    def _clients(self) -> Any:
-        return self._broker.security.quotas.clients
-
-    @property
-    def _now_ms(self) -> int:
-        return self._broker.security.quotas.monotonic_ms()
 
 
 def _muting(header: frames.RequestHeader, answer: _Answer, pause_ms: int) -> Frames:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
+from enum import StrEnum
 from ipaddress import ip_address
 from typing import Generic, TypeVar
 
@@ -25,7 +25,7 @@ ABSENT = ""
 EXAMINED = 2
 
 
-class Quota(Enum):
+class Quota(StrEnum):
     """The quotas of users and client ids, by Kafka's names."""
 
     PRODUCE = "producer_byte_rate"
