@@ -29,7 +29,7 @@ ottla format --data ./data
 ottla format --data ./second --node-id 2 --cluster-id MkU3OEVBNTcwNTJENDM2Qk
 ottla format --config c.properties -t MkU3OEVBNTcwNTJENDM2Qk --standalone
 ottla format --config c.properties -t MkU3O... -I 1@a:9093:JEXY6...
-ottla format --data ./data --add-scram 'SCRAM-SHA-512=[name=alice,password=alice-secret]'
+ottla format --data ./third -S 'SCRAM-SHA-256=[name=ann,password=secret]'
 """
 
 
