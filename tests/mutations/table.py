@@ -453,7 +453,7 @@ WIRE = (
     Mutation(
         "the number of connections is limited",
         "network/connections.py",
-        "        if len(self._open) > limits.max_connections:\n",
+        "        if len(self._open) > limits.max_connections and connection.listener != limits.protected_listener:\n",
         "        if not self._open:\n",
         (f"{SERVER}::test_connections_beyond_the_limit_are_rejected_until_one_closes",),
     ),

@@ -64,7 +64,8 @@ class Admission:
         A connection that will be rejected does not wait.
         """
         limits = self._connections.limits
-        if self._connections.count > limits.max_connections:
+        is_protected = listener == limits.protected_listener
+        if self._connections.count > limits.max_connections and not is_protected:
             return 0.0
         now_s = asyncio.get_running_loop().time()
         delay_s = 0.0
@@ -72,6 +73,8 @@ class Admission:
             ("", limits.max_connection_creation_rate),
             (listener, limits.of_listener(listener).max_connection_creation_rate),
         ):
+            if is_protected and not name:
+                continue
             # The connections of one second may come in a burst.
             earliest_s = max(self._next_creation_s.get(name, 0.0), now_s - 1.0)
             self._next_creation_s[name] = earliest_s + 1.0 / max(rate, 1)

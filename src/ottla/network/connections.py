@@ -86,7 +86,7 @@ class Connections(Generic[C]):
         self._open[connection] = None
         self._per_ip[host] += 1
         self._per_listener[connection.listener] += 1
-        if len(self._open) > limits.max_connections:
+        if len(self._open) > limits.max_connections and connection.listener != limits.protected_listener:
             return f"broker already has the configured maximum of {limits.max_connections} connections"
         most = limits.of_listener(connection.listener).max_connections
         if self._per_listener[connection.listener] > most:

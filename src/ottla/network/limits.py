@@ -45,6 +45,9 @@ class Limits:
     backlog: int = 1024
     listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
     """By the names of the listeners that have limits of their own."""
+    protected_listener: str = ""
+    """The listener of other brokers, next to listeners of clients: the limits of all listeners omit it (KIP-402,
+    KIP-612), so that clients cannot stop replication."""
 
     def of_listener(self, listener: str) -> ListenerLimits:
         """The limits of one listener."""
@@ -68,6 +71,7 @@ class Limits:
             # Kafka's default of 50 is too small here: while the only event loop is busy, more connections may arrive.
             backlog=config.int("socket.listen.backlog.size") if configured_backlog else cls().backlog,
             listeners=_listener_limits(config),
+            protected_listener=config.inter_broker_listener if len(config.listeners) > 1 else "",
         )
 
 

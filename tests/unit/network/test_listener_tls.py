@@ -421,6 +421,24 @@ def test_connections_of_one_listener_are_limited(certificates: Certificates, log
     assert "Rejected connection from 127.0.0.1, listener SSL already has the configured maximum of 1" in log.text
 
 
+def test_limits_of_all_listeners_omit_the_listener_of_brokers(certificates: Certificates) -> None:
+    async def run() -> None:
+        limits = Limits(max_connections=1, max_connection_creation_rate=1, protected_listener="SSL")
+        async with listening(listener_tls(certificates), limits) as broker:
+            plain = socket.create_server(("127.0.0.1", 0))
+            broker.server.listen("PLAINTEXT", plain)
+            _, client = await asyncio.open_connection(*plain.getsockname())
+            await until(lambda: len(broker.server.connections) == 1)
+            assert await asyncio.to_thread(ask, broker.port, client_context(certificates)) == "User:ANONYMOUS"
+            assert max(broker.server.admission.delay_s("SSL") for _ in range(5)) == 0
+            refused, writer = await asyncio.open_connection(*plain.getsockname())
+            assert await asyncio.wait_for(refused.read(), PATIENCE_S) == b""
+            for each in (client, writer):
+                each.close()
+
+    story(run())
+
+
 def test_rate_of_new_connections_of_one_listener_is_limited(certificates: Certificates) -> None:
     async def run() -> None:
         limits = Limits(listeners={"SSL": ListenerLimits(max_connection_creation_rate=10)})

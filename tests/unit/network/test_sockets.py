@@ -65,6 +65,8 @@ def test_limits_are_read_from_the_settings() -> None:
         )
     )
     assert limits == Limits(1, 2, {"127.0.0.1": 3, "::1": 4}, 5, 6000000, 107, 6000008, 107, 9)
+    several = BrokerConfig({"listeners": "PLAINTEXT://:1,SSL://:2", "security.inter.broker.protocol": "SSL"})
+    assert Limits.from_config(several).protected_listener == "SSL"
     assert Limits.from_config(BrokerConfig({})) == Limits(max_buffered_bytes=DEFAULT_BUFFERED_BYTES)
 
 
