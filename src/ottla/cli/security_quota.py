@@ -75,7 +75,7 @@ def _list(options: Options) -> None:
     *output_options(),
     *connection_options(),
     examples="""
-    ottla security quota set --user ann producer_byte_rate=10MiB consumer_byte_rate=20MiB
+    ottla security quota set --user ann producer_byte_rate=10MiB
     ottla security quota set --user ann --client importer producer_byte_rate=1MiB
     ottla security quota set --user default request_percentage=25
     ottla security quota set --ip default connection_creation_rate=10
