@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias, dataclass_transform
 
-from ottla.protocol.declaration import MISSING, field, has_tagged_head, since, tagged, version_range
+from ottla.protocol.declaration import MISSING, field, since, tagged, version_range
 from ottla.protocol.wire import MAX_PRODUCE_ELEMENTS, MAX_REQUEST_ELEMENTS, Buffer, VersionError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ __all__ = [
     "UInt32",
     "Uuid",
     "field",
-    "has_tagged_head",
     "since",
     "tagged",
 ]
