@@ -179,10 +179,9 @@ def test_aiokafka_logs_in(ottla: SecuredOttla, provider: IdentityProvider) -> No
 
 # -- attacks ---------------------------------------------------------------------------------------------------
 
-NOW_S = int(time.time())
 WRONG: dict[str, Callable[[IdentityProvider], str]] = {
-    "expired": lambda provider: provider.token(iat=NOW_S - 900, exp=NOW_S - 300),
-    "not valid yet": lambda provider: provider.token(nbf=NOW_S + 300),
+    "expired": lambda provider: provider.token(iat=int(time.time()) - 900, exp=int(time.time()) - 300),
+    "not valid yet": lambda provider: provider.token(nbf=int(time.time()) + 300),
     "of another audience": lambda provider: provider.token(aud="orders"),
     "of another issuer": lambda provider: provider.token(iss="https://evil.example"),
     "without an audience": lambda provider: provider.token(aud=None),

@@ -197,6 +197,8 @@ class Cluster:
             "process.roles": ",".join(roles),
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
+            # Tests of network failures give each node an address in a network namespace of its own.
+            "ottla.insecure": "true",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **quorum,
         }

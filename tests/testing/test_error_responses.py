@@ -39,6 +39,10 @@ def request_for(key: int, version: int) -> Any:
     if NAMES[key] in ("CreateAcls", "DeleteAcls"):
         rules = "creations" if NAMES[key] == "CreateAcls" else "filters"
         setattr(request, rules, [element_class(type(request), rules)()])
+    if NAMES[key] == "AlterClientQuotas":
+        request.entries = [element_class(type(request), "entries")()]
+    if NAMES[key] == "AlterUserScramCredentials":
+        request.deletions = [element_class(type(request), "deletions")("ann")]
     if rows is None:
         return request
     if not rows.key:

@@ -205,8 +205,28 @@ def _failed_rules(request: Any, answer: Any, code: ErrorCode) -> Any:
     return answer
 
 
+def _failed_quotas(request: Any, answer: Any, code: ErrorCode) -> Any:
+    """AlterClientQuotas has a result for each entity, which has several parts."""
+    row_class = element_class(type(answer), "entries")
+    part_class = element_class(row_class, "entity")
+    for entry in request.entries:
+        entity = [part_class(each.entity_type, each.entity_name) for each in entry.entity]
+        answer.entries.append(row_class(error_code=code, entity=entity))
+    return answer
+
+
+def _failed_users(request: Any, answer: Any, code: ErrorCode) -> Any:
+    """AlterUserScramCredentials has one result for each user, who may be in both lists."""
+    row_class = element_class(type(answer), "results")
+    names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    answer.results = [row_class(user=name, error_code=code) for name in names]
+    return answer
+
+
 _NESTED: dict[str, Callable[[Any, Any, ErrorCode], Any]] = {
+    "AlterClientQuotas": _failed_quotas,
     "AlterReplicaLogDirs": _failed_moves,
+    "AlterUserScramCredentials": _failed_users,
     "CreateAcls": _failed_rules,
     "DeleteAcls": _failed_rules,
     "WriteTxnMarkers": _failed_markers,

@@ -36,6 +36,7 @@ from tests.authorization_cases import (
     SHARERS,
     STRANGER,
     TOPIC,
+    TRANSACTION,
     Case,
     build,
     errors_of,
@@ -111,6 +112,8 @@ class World:
                 again = {**member, "member_epoch": answer.member_epoch}
                 answer = self.do(build(kind, again))
         self.do(build(StreamsGroupHeartbeatRequest, streams_member()))
+        transaction = {"transactional_id": TRANSACTION, "transaction_timeout_ms": 5_000}
+        self.do(build(InitProducerIdRequest, transaction), 5)
         harness.broker.security.authorizer = self.authorizer
 
     def state(self) -> tuple[object, dict[object, int]]:
