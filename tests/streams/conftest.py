@@ -1,4 +1,4 @@
-"""Pipelines on the Spark session that the tests of `spark` use, too: one JVM in one worker of pytest-xdist."""
+"""Pipelines on a Spark session of their own, in one worker of pytest-xdist, beside the worker of `tests/spark`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.ottla_unclosed("keep"))
             # Not in a second group, of stock Kafka, which another worker might run with a session of its own.
             item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("streams"))
             item.add_marker(pytest.mark.timeout(300))
 
 
