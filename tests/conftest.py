@@ -238,7 +238,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     unknown = set(chosen) - {OTTLA, KAFKA}
     if unknown:
         raise pytest.UsageError(f"--brokers knows {OTTLA} and {KAFKA}, not {', '.join(sorted(unknown))}")
-    stock = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+    # Two workers, each with a stock broker: one would be the last by minutes.
+    group = "stock-interop" if "/interop/" in metafunc.definition.nodeid else "stock-kafka"
+    stock = [pytest.mark.jvm, pytest.mark.xdist_group(group)]
     metafunc.parametrize("broker", [pytest.param(k, marks=stock if k == KAFKA else []) for k in chosen], indirect=True)
 
 

@@ -21,7 +21,7 @@ from tests.peers.secured import SecuredKafka
 
 from .test_stock_directory import OttlaOnStock
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 UNSECURED = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"

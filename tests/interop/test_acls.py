@@ -23,7 +23,7 @@ from tests.peers.kafka import StockKafka
 
 from .conftest import Tools
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SETTINGS = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS;User:admin"}

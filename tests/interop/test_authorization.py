@@ -54,7 +54,7 @@ from tests.clients.wire import ConnectionClosed
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 PASSWORD = "secret"
 CLOSED = "the connection was closed"

@@ -20,7 +20,7 @@ from tests.peers.secured import password_of
 
 from .test_stock_directory import OttlaOnStock
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 KEY = "delegation-secret"
 _PACKAGE = "org.apache.kafka.common.security"

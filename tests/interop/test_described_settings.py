@@ -23,7 +23,7 @@ from tests.clients.test_answers_in_detail import Asking
 from tests.ottla_process import OttlaProcess
 from tests.peers.kafka import StockKafka
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 SET, DELETE = 0, 1
 TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32

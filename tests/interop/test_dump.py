@@ -74,7 +74,7 @@ def write(tools: Tools, data: Path) -> str:
     scope="module",
     params=[
         pytest.param("ottla", marks=pytest.mark.xdist_group("left-ottla")),
-        pytest.param("kafka", marks=pytest.mark.xdist_group("stock-kafka")),
+        pytest.param("kafka", marks=pytest.mark.xdist_group("stock-interop")),
     ],
 )
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:

@@ -14,7 +14,7 @@ from ottla.protocol.control_records import decode_control_key
 from ottla.records import decode_batch, iter_batches
 from tests.peers.kafka import tool
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 FIRST = "JEXY6aqzQY-32P5TStzaFg"

@@ -41,7 +41,7 @@ from tests.clients.test_answers_in_detail import Asking, topic_id_of
 from tests.conftest import KAFKA, OTTLA, Brokers
 from tests.peers.cache import in_ci, missing_for_jvm
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 STRANGER = "stranger"
 KINDS = (

@@ -13,7 +13,7 @@ from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
 from tests.unit.broker.metadata_support import create, open_shell, register
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 LOG = "__cluster_metadata-0"
 SHELL_IS_READY = "Kafka Metadata Shell"
 SHELL_STARTS, SHELL_DEADLINE_S = 3, 20

@@ -39,7 +39,7 @@ from tests.conftest import KAFKA, OTTLA, Brokers
 
 from .setting_values import Oracle, attempts
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET = 0

@@ -15,7 +15,7 @@ from tests.peers.secured import SCRAM, password_of
 from .conftest import Tools
 from .test_stock_directory import OttlaOnStock
 
-pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")]
+pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("stock-interop")]
 
 MECHANISMS = ("PLAIN", *SCRAM)
 _PACKAGE = "org.apache.kafka.common.security"
