@@ -9,7 +9,7 @@ import os
 import shlex
 from pathlib import Path
 
-from ottla.cli import security_acl, security_check, security_quota, security_user
+from ottla.cli import security_acl, security_check, security_quota, security_token, security_user
 from ottla.cli.commands import Argument, Group, Option, Options, require_positive
 from ottla.common.failure import Failure
 from ottla.tools import secured_files
@@ -25,6 +25,7 @@ COMMAND = Group(
 )
 COMMAND.add_command(security_quota.COMMAND, "quota")
 COMMAND.add_command(security_user.COMMAND, "user")
+COMMAND.add_command(security_token.COMMAND, "token")
 COMMAND.add_command(security_acl.COMMAND, "acl")
 COMMAND.add_command(security_check.COMMAND, "check")
 
