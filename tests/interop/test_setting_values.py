@@ -62,6 +62,7 @@ DYNAMIC_ONLY = {
 }
 # Ottla refuses more: the setting, and why.
 STRICTER = {
+    "authorizer.class.name": "stock loads the Java class later; Ottla has one authorizer, and those in Python",
     "group.max.session.timeout.ms": "below group.min.session.timeout.ms no classic member could join",
     "group.min.session.timeout.ms": "above group.max.session.timeout.ms no classic member could join",
     "log.flush.interval.ms": "stock takes a negative interval dynamically, and does not start with it in its file",

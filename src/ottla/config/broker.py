@@ -303,6 +303,13 @@ class BrokerConfig:
                     " required if listener.security.protocol.map is non-empty, or if there are security protocols other"
                     " than PLAINTEXT in use)"
                 )
+        known = {name.upper() for name in (*controller_names, *(listener.name for listener in everything))}
+        for name in self.items("early.start.listeners"):
+            if name.upper() not in known:
+                raise ConfigError(
+                    f"early.start.listeners contains listener {name}, but this is not contained in listeners or"
+                    " controller.listener.names"
+                )
         names_given = {"controller.listener.names", "listeners"} <= self.static.keys()
         if names_given and self.roles.is_controller and not self.controller_listeners:
             given = self.static["controller.listener.names"]
