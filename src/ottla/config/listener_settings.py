@@ -14,6 +14,19 @@ from ottla.config.server_setting import CLUSTER_WIDE, PER_BROKER, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS
 
 PREFIX = "listener.name."
+KEY_STORE_SETTINGS = (
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""The settings of key stores. In Kafka they can only be changed per listener while the broker runs."""
 # The groups: the listener's name, and the rest.
 _NAME = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 # As in Kafka, only the first group may be set for all brokers at once.

@@ -17,7 +17,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.values import value
 from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
 from ottla.config.checks import change_violation, conflict_of_lags, unknown_directories, violation
-from ottla.config.listener_settings import base_name, broker_setting, listener_setting
+from ottla.config.listener_settings import KEY_STORE_SETTINGS, base_name, broker_setting, listener_setting
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
@@ -73,19 +73,6 @@ class Resolved(NamedTuple):
 
 # Kafka changes listeners while it runs; Ottla needs a restart.
 _UNTIL_RESTART = {"listeners", "listener.security.protocol.map"}
-# In Kafka these can only be changed per listener, by names such as `listener.name.internal.ssl.keystore.location`.
-_PER_LISTENER = {
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-}
 _SINGLE_NODE_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in DEFAULT_VALUES.items()}
 _CLUSTER_TEXTS = {name: BROKER_SETTINGS[name].format(value) for name, value in CLUSTER_DEFAULT_VALUES.items()}
 
@@ -237,7 +224,7 @@ def check_broker(changes: Mapping[str, str], *, cluster_wide: bool) -> list[str]
     fixed = [name for name in changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].update == READ_ONLY]
     _refuse_names("Cannot update these configs dynamically", fixed)
     per_listener = "These security configs can be dynamically updated only per-listener using the listener prefix"
-    _refuse_names(per_listener, [name for name in changes if name in _PER_LISTENER])
+    _refuse_names(per_listener, [name for name in changes if name in KEY_STORE_SETTINGS])
     settings = {**BROKER_SETTINGS, **_listener_settings(changes)}
     warnings = [_check(settings, "broker", name, text) for name, text in changes.items()]
     if cluster_wide:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.config.listener_settings import KEY_STORE_SETTINGS
 from ottla.network.connection import ANONYMOUS
 from ottla.network.errors import SecuritySettingError
+from ottla.network.key_stores import file_versions, key_store_options
 from ottla.network.tls_settings import identify, trust
 from ottla.network.tls_transport import TlsTransport
 from ottla.security.certificate import alternative_names, distinguished_name
@@ -24,18 +25,6 @@ if TYPE_CHECKING:
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-_STORES: Final = (
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-)
 
 
 class ListenerTls:
@@ -48,7 +37,7 @@ class ListenerTls:
         """Returns the principal of a client, given its certificate in DER and its host; ValueError refuses it."""
         self.context, self._certificate = _built(name, config)
         self._settings = _settings(config)
-        self._files = _files(config)
+        self._files = file_versions(key_store_options(config))
 
     def reload(self, config: BrokerConfig) -> bool:
         """Use the settings and files as they are now; whether something changed.
@@ -56,7 +45,7 @@ class ListenerTls:
         Raises SecuritySettingError, and leaves everything as it was, for a key store that cannot be used. The same
         problem is raised again only after the next change.
         """
-        settings, files = _settings(config), _files(config)
+        settings, files = _settings(config), file_versions(key_store_options(config))
         if (settings, files) == (self._settings, self._files):
             return False
         self._settings, self._files = settings, files
@@ -100,20 +89,9 @@ class ListenerTls:
 
 
 def _settings(config: BrokerConfig) -> tuple[object, ...]:
-    return tuple(config[name] for name in (*_STORES, "ssl.client.auth", "ssl.enabled.protocols", "ssl.cipher.suites"))
-
-
-def _files(config: BrokerConfig) -> tuple[object, ...]:
-    """The state of the files, which differs after a file was replaced or written."""
-    found = []
-    for name in ("ssl.keystore.location", "ssl.truststore.location"):
-        location = config.text(name)
-        try:
-            status = Path(location).stat() if location else None
-        except OSError:
-            status = None
-        found.append(status and (status.st_ino, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+    return tuple(
+        config[name] for name in (*KEY_STORE_SETTINGS, "ssl.client.auth", "ssl.enabled.protocols", "ssl.cipher.suites")
+    )
 
 
 def _built(listener: str, config: BrokerConfig) -> tuple[ssl.SSLContext, bytes]:
@@ -132,17 +110,13 @@ def _context(config: BrokerConfig) -> ssl.SSLContext:
     # As in Java, each certificate in the trust store is an anchor, whether it is a root or not.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _limit_versions(context, config)
-    options = {name.replace(".", "_"): config[name] for name in _STORES}
+    options = key_store_options(config)
     options |= {"ssl_certificate_location": None, "ssl_key_location": None}
     if not any(options[f"ssl_keystore_{name}"] for name in ("location", "certificate_chain")):
         raise SecuritySettingError(
             "TLS needs a certificate: set ssl.keystore.location to a PEM file with the private key and the certificate"
             " chain, or ssl.keystore.key and ssl.keystore.certificate.chain"
         )
-    # Kafka's default is JKS; the contents of a file show what it is.
-    for store in ("keystore", "truststore"):
-        if options[f"ssl_{store}_type"] == "JKS":
-            options[f"ssl_{store}_type"] = "PEM"
     identify(context, options)
     client_auth = config.text("ssl.client.auth") or "none"
     if client_auth != "none" or any(options[f"ssl_truststore_{name}"] for name in ("location", "certificates")):

@@ -11,13 +11,13 @@ so that a rotated certificate needs no restart. If the new files cannot be read,
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cluster.node import late
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.network.errors import SecuritySettingError
+from ottla.network.key_stores import file_versions, key_store_options
 from ottla.network.node_channel import DEFAULT_OPTIONS, ChannelOptions
 
 if TYPE_CHECKING:
@@ -32,20 +32,6 @@ logger = logging.getLogger(__name__)
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
-_FILES: Final = ("ssl_keystore_location", "ssl_truststore_location")
-_TLS_SETTINGS: Final = (
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-)
 _SASL_SETTINGS: Final = (
     "sasl.jaas.config",
     "sasl.oauthbearer.assertion.algorithm",
@@ -78,8 +64,6 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
     "sasl_oauth_token_provider": None,
     "sasl_oauthbearer_extensions": (),
 }
-# A broker's key stores are JKS by default, which only a JVM reads. PEM files are recognized without their type.
-_DEFAULT_STORE: Final = "JKS"
 
 
 class PeerSecurity:
@@ -197,11 +181,8 @@ class SaslOfPeers:
 
 
 def _tls_options(config: BrokerConfig) -> dict[str, Any]:
-    options = {**_TLS_DEFAULTS, **{name.replace(".", "_"): config[name] for name in _TLS_SETTINGS}}
-    for name in ("ssl_keystore_type", "ssl_truststore_type"):
-        if options[name] == _DEFAULT_STORE:
-            options[name] = "PEM"
-    return options
+    name = "ssl.endpoint.identification.algorithm"
+    return {**_TLS_DEFAULTS, name.replace(".", "_"): config[name], **key_store_options(config)}
 
 
 def _invalid(prefix: str, error: SecuritySettingError) -> KafkaError:
@@ -210,15 +191,4 @@ def _invalid(prefix: str, error: SecuritySettingError) -> KafkaError:
 
 
 def _state(options: Mapping[str, Any]) -> object:
-    return options, [_version(options[name]) for name in _FILES]
-
-
-def _version(path: str | None) -> object:
-    """The state of a file that changes when the file is replaced."""
-    if not path:
-        return None
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return error.errno
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return options, file_versions(options)
