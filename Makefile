@@ -60,7 +60,7 @@ scenarios: dev-environment ## Write the effects of this code into tests/scenario
 	@$(BIN)/python -m tests.scenarios --write
 
 chaos: dev-environment ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
-	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py -rP $(PYTEST)
+	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py tests/connect/postgres/test_kills.py -rP $(PYTEST)
 
 fuzz: dev-environment ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)
@@ -74,7 +74,7 @@ corpus: dev-environment peers ## Record again what real clients send, for the fu
 bench: dev-environment peers ## Race stock Kafka, 15 minutes, for the table in docs/performance.md; or some: make bench RACE=produce-1k
 	@$(BIN)/python -m benchmarks $(or $(strip $(RACE) $(OPTIONS)),--json benchmarks/last.json --docs)
 
-peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka, Kafka Streams and Spark's connector (Maven), kcat (Debian), kafkajs (npm), franz-go (Go)
+peers: dev-environment ## Fetch what the tests talk to: stock Apache Kafka, Kafka Streams and Spark's connector (Maven), kcat (Debian), kafkajs (npm), franz-go (Go), Confluent's clients (PyPI)
 	@$(BIN)/python -m tests.peers fetch
 
 spark-versions: dev-environment ## Test the adapter to private API of Spark with each supported pyspark, in environments of their own

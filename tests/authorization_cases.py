@@ -24,6 +24,7 @@ from ottla.security.acl import CLUSTER_NAME, Acl, Operation, Pattern, Permission
 
 TOPIC, OTHER = "t", "t2"
 GROUP, CONSUMERS, SHARERS, STREAMS = "g", "g-consumer", "g-share", "g-streams"
+EMPTY_SHARERS = "g-share-empty"
 TRANSACTION = "x"
 ADMIN, STRANGER = "admin", "stranger"
 BROKER, LOGGER, METRICS, CONFIG_TOPIC, CONFIG_GROUP = 4, 8, 16, 2, 32
@@ -209,6 +210,8 @@ _SHARE_MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
 _PARTITIONS = [{"name": TOPIC, "partitions": [0]}]
 _MEMBER = {"group_id": GROUP, "member_id": "m"}
 _SHARE_TOPIC = [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+SHARE_OFFSETS = {"group_id": EMPTY_SHARERS, "topics": _SHARE_TOPIC}
+"""The fields of an AlterShareGroupOffsets request, which creates a share group without members."""
 _ACL = {"resource_type": 2, "resource_name": "a", "principal": "User:a", "host": "*", "operation": 3}
 
 case("produce", 0, "1", _produce)
@@ -437,8 +440,8 @@ case(
     {"groups": [{"group_id": SHARERS, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]},
 )
 case("all share offsets", 90, "0 2", {"groups": [{"group_id": SHARERS, "topics": None}]})
-case("alter share offsets", 91, "0 1", {"group_id": "absent", "topics": _SHARE_TOPIC})
-case("delete share offsets", 92, "0 1", {"group_id": "absent", "topics": [{"topic_name": TOPIC}]})
+case("alter share offsets", 91, "0 1", SHARE_OFFSETS)
+case("delete share offsets", 92, "0 1", {"group_id": EMPTY_SHARERS, "topics": [{"topic_name": TOPIC}]})
 for _key in (52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82):
     case(f"between nodes {_key}", _key, "0", {}, on_controller=True, only_refused=True)
 

@@ -62,6 +62,8 @@ hypothesis.settings.register_profile("ottla", deadline=None)
 hypothesis.settings.load_profile("ottla")
 HERE = Path(__file__).parent
 # Beginnings of node ids: a path of each of thousands of tests would cost a second in each worker.
+WITHOUT_JAVA = ("fuzz", "packaging", "protocol", "rest", "scenarios", "simulation", "testing", "unit")
+"""Directories without tests that are marked `jvm`: `make test-kafka` does not collect them, in each of its workers."""
 FOREIGN_CLIENTS = ("tests/interop/", *(f"tests/clients/test_{name}.py" for name in (
     "aiokafka", "confluent", "confluent_admin", "confluent_groups", "kafka_python", "kcat",
 )))  # fmt: skip
@@ -158,6 +160,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore what has no test for stock Kafka if only such tests were asked for."""
+    if config.getoption("markexpr") != "jvm" or collection_path.parent != HERE:
+        return None
+    return True if collection_path.name in WITHOUT_JAVA else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Collect without the garbage collector, which would search the growing tree of tests again and again.
@@ -187,6 +196,7 @@ def _import_by_turns(config: pytest.Config) -> None:
         ".".join(file.relative_to(HERE.parent).with_suffix("").parts)
         for file in HERE.rglob("test_*.py")
         if any(file.is_relative_to(directory) for directory in directories)
+        and not pytest_ignore_collect(HERE / file.relative_to(HERE).parts[0], config)
     )
     first = int(worker["workerid"].removeprefix("gw")) * len(names) // worker["workercount"]
     for name in names[first:] + names[:first]:
@@ -218,12 +228,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     faulthandler.dump_traceback_later(GRACE_S, exit=True, file=session.config.stash[STDERR])
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A worker of pytest-xdist waits for the last one before it ends. Then pytest-xdist kills it after 10 seconds."""
+    if hasattr(config, "workerinput"):
+        faulthandler.cancel_dump_traceback_later()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Rerun failed tests of third-party clients once; pytest lists them as RERUN. Their timing cannot be fixed here.
 
     Tests of Ottla's own clients, broker and tools must pass the first time.
     """
+    without_java = tuple(f"tests/{name}/" for name in WITHOUT_JAVA)
     for item in items:
+        if item.nodeid.startswith(without_java) and item.get_closest_marker("jvm") is not None:
+            raise pytest.UsageError(f"{item.nodeid} is not collected by `make test-kafka`: see WITHOUT_JAVA")
         if item.nodeid.startswith(FOREIGN_CLIENTS):
             # pytest-timeout sets its alarm once for both runs: the second one would have no deadline.
             item.add_marker(pytest.mark.flaky(reruns=1, rerun_except="from pytest-timeout"))

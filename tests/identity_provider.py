@@ -1,7 +1,7 @@
 """An OAuth authorization server on loopback: a key set (JWKS), and a token endpoint for two grants.
 
-The token endpoint knows one client: its token is for the user `subject`. It serves client credentials (RFC 6749) and
-the JWT bearer grant (RFC 7523), whose assertion it returns to the test in `forms`.
+The tokens of the endpoint are for the user `subject`, whichever the client is, unless `subjects` has the client. It
+serves client credentials (RFC 6749) and the JWT bearer grant (RFC 7523), whose assertion it returns in `forms`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class IdentityProvider:
 
     def __init__(self, subject: str = "alice") -> None:
         self.subject = subject
+        self.subjects: dict[str, str] = {}
+        """Other users, by the client that gets their tokens."""
         self.lifetime_s = 600
         self.keys = {"first": rsa.generate_private_key(65537, 2048)}
         self.forms: list[dict[str, str]] = []
@@ -57,7 +59,9 @@ class IdentityProvider:
                     self._answer(401, {"error": "invalid_client"})
                 else:
                     given = {
-                        "access_token": provider.token(),
+                        "access_token": provider.token(
+                            sub=provider.subjects.get(form.get("client_id", ""), provider.subject)
+                        ),
                         "expires_in": provider.lifetime_s,
                         "token_type": "Bearer",
                     }

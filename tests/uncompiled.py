@@ -33,7 +33,8 @@ def _load(package: str, names: tuple[str, ...]) -> dict[str, ModuleType]:
 
 def record_kernels() -> dict[str, ModuleType]:
     """The kernels of `ottla.records`, uncompiled."""
-    return _load("ottla.records", ("_record_reader", "_record_writer", "_survey", "_decode_columns", "_encode_columns"))
+    names = ("_record_reader", "_record_writer", "_survey", "_decode_columns", "_encode_columns", "_framed_fields")
+    return _load("ottla.records", names)
 
 
 def codecs() -> dict[str, ModuleType]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -26,12 +27,13 @@ from ottla.cli.root import ROOT
 from ottla.config.authorization import STANDARD
 from tests.open_transactions import hang, open_transaction
 from tests.ottla_process import OttlaProcess
+from tests.registry.stand_in import StandIn
 
 from .commands import SIMPLE, all_commands, help_page, run_with_pipes
 
 README = Path(__file__).parents[2] / "README.md"
 SHELLS = ("zsh", "fish")
-ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch)")
+ENDLESS = re.compile(r"ottla (up\b|tail (?!.* -e)|consume (?!.* (-e|--until|-n)\b)|.* --watch(?! \d))")
 
 
 class Endless(NamedTuple):
@@ -161,6 +163,12 @@ def can_run(command: str) -> bool:
         return False  # the file of a node of a cluster: see tests/cluster
     if command.startswith("ottla stream"):
         return False  # it needs a program and Spark: see tests/streams
+    if command.startswith("ottla connect"):
+        return False  # they need a worker: see tests/connect/rest/test_commands.py
+    if command.startswith(("ottla registry serve", "ottla rest serve", "ottla console")):
+        return False  # their ports may be in use: see tests/registry, tests/rest and tests/console
+    if command.startswith(("ottla dlq show", "ottla dlq redrive")):
+        return False  # they need dead letters: see test_dlq.py
     if command.startswith("ottla security token"):
         return False  # it needs a log-in: see tests/clients/test_security_token_command.py
     if "--arrow" in command and importlib.util.find_spec("pyarrow") is None:
@@ -192,6 +200,20 @@ def test_first_example_works_on_a_fresh_broker(
         shell.run(first)
 
 
+@contextlib.contextmanager
+def registry(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A registry with three versions of a schema, and files with schemas, for the examples of `ottla schema`."""
+    fields = [{"name": name, "type": "long", "default": 0} for name in ("id", "count", "price")]
+    with StandIn() as running:
+        for count in (1, 2, 3):
+            text = json.dumps({"type": "record", "name": "Order", "fields": fields[:count]})
+            running.register("orders-value", {"schema": text})
+        (directory / "order.avsc").write_text(text)
+        (directory / "order.proto").write_text('syntax = "proto3"; import "item.proto"; message Order {}')
+        monkeypatch.setenv("OTTLA_REGISTRY", running.url)
+        yield
+
+
 @pytest.mark.timeout(300)  # more than a hundred processes, one after another
 def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
@@ -199,6 +221,7 @@ def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeyp
         (fresh.directory / "secret.txt").write_text("a password for the examples of `ottla security`\n")
         shell.run("ottla topic create invoices")  # the examples of `ottla txn` show transactions in this topic
         hang(fresh.bootstrap, "invoices")
+        producers.enter_context(registry(fresh.directory, monkeypatch))
         producers.callback(open_transaction(fresh.bootstrap, "billing-1", "invoices").close, 1)
         for name, text in help_texts(monkeypatch):
             directory = None

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.connect import client_settings
 from ottla.clients import Admin
 from ottla.clients.admin import ScramCredential
 
+from .commands import options_of
 from .conftest import Run
 
 SECRET = "Xq7-never-shown"
@@ -71,3 +73,38 @@ def test_password_is_not_an_option(ottla: Run) -> None:
     done = ottla("security", "user", "add", "eve", "--password", SECRET)
     assert done.code == 2
     assert "unknown option --password" in done.err
+
+
+LOGIN = ("-b", "127.0.0.1:1", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN")
+
+
+@pytest.mark.parametrize("path", ["topic list", "bench e2e t --records 1"])
+@pytest.mark.parametrize("setting", ["sasl.password", "sasl_password", "ssl.key.password"])
+def test_literal_secret_of_an_option_is_warned_about_once(path: str, setting: str, plain: Run) -> None:
+    done = plain(*path.split(), *LOGIN, "-X", "sasl.username=ann", "-X", f"{setting}={SECRET}")
+    warnings = [line for line in done.err.splitlines() if "list of processes" in line]
+    assert [line.partition(":")[2].split(":")[0] for line in warnings] == [f" -X {setting}"]
+    assert "--command-config FILE" in warnings[0]
+    assert SECRET not in done.err
+
+
+def test_secret_of_the_environment_is_used_without_a_warning(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANNS_PASSWORD", SECRET)
+    words = (*LOGIN, "-X", "sasl.username=ann", "-X", "sasl.password=${env:ANNS_PASSWORD}")
+    assert client_settings(options_of("topic", "list", *words))["sasl.password"] == SECRET
+    words = (*LOGIN, "-X", "sasl.oauthbearer.client.credentials.client.id=ann")
+    client_settings(options_of("topic", "list", *words))
+    assert capsys.readouterr().err == ""
+
+
+def test_missing_variable_of_an_option_is_an_error(plain: Run) -> None:
+    done = plain("topic", "list", *LOGIN, "-X", "sasl.password=${env:NO_SUCH_VARIABLE}")
+    assert (done.code, "the environment has no variable NO_SUCH_VARIABLE" in done.err) == (2, True)
+
+
+def test_literal_secret_of_a_broker_is_warned_about(ottla: Run) -> None:
+    done = ottla("config", "set", "broker", "1", f"listener.name.plaintext.ssl.key.password={SECRET}", "--dry-run")
+    assert "config set listener.name.plaintext.ssl.key.password: the list of processes shows" in done.err
+    assert SECRET not in done.err

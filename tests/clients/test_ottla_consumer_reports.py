@@ -135,7 +135,7 @@ def test_rebalances_are_logged_and_reported_with_generation_and_member(
     events: list[Event] = []
     with Consumer(bootstrap_servers=broker.bootstrap, group_id=group, on_event=events.append) as consumer:
         consumer.subscribe(topic)
-        assert consumer.group_metadata() == (group, -1, "", None)
+        assert consumer.group_metadata() == (group, -1, "", None, "")
         wait_until(lambda: consumer.poll(0.1) == [] and len(consumer.assignment()) == 2, "an assignment")
         metadata = consumer.group_metadata()
         assert metadata.member_id == consumer.member_id != ""

@@ -16,6 +16,7 @@ from .conftest import Clusters
 from .processes import Cluster
 
 TOPIC, PARTITIONS = "orders", 3
+NO_LEADER = -1
 RECORDS = 600
 TIMEOUT_S = 40.0
 Write = Callable[[str, "Iterable[int]"], None]
@@ -135,11 +136,12 @@ def test_failover_loses_and_repeats_nothing(clusters: Clusters, write: Write, re
 
     writer = threading.Thread(target=run)
     writer.start()
-    assert numbers.half.wait(TIMEOUT_S)
+    assert numbers.half.wait(TIMEOUT_S), f"the writer does not progress: {problems}"
+    cluster.wait_until(lambda: cluster.leader(TOPIC, 0) != NO_LEADER)
     victim = cluster.leader(TOPIC, 0)
     cluster.kill(victim)
     writer.join(2 * TIMEOUT_S)
-    assert not writer.is_alive()
+    assert not writer.is_alive(), "the writer does not end"
     assert problems == []
     found = read(cluster.bootstrap, RECORDS)
     repeated = [number for number, count in Counter(number for _, number in found).items() if count > 1]

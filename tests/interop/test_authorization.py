@@ -15,6 +15,7 @@ import pytest
 
 from ottla.common.ids import ZERO_UUID
 from ottla.protocol.message import Message
+from ottla.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -35,6 +36,7 @@ from tests.authorization_cases import (
     CASES,
     CONSUMERS,
     GROUP,
+    SHARE_OFFSETS,
     SHARERS,
     STRANGER,
     TOPIC,
@@ -216,6 +218,7 @@ def prepare(client: Client) -> None:
     client.until_done(build(StreamsGroupHeartbeatRequest, streams_member()))
     for request in (ConsumerGroupHeartbeatRequest, ShareGroupHeartbeatRequest):
         _join(client, request)
+    client.until_done(build(AlterShareGroupOffsetsRequest, SHARE_OFFSETS))
 
 
 def _join(client: Client, kind: type[Any]) -> None:

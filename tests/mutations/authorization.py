@@ -22,6 +22,7 @@ CHECKS = {
     "refused": "None",
     "_check": "None",
     "_hidden_topics": "frozenset()",
+    "denied_topics": "frozenset()",
 }
 # The definition of checks, and files with rows of their own.
 OMITTED = (

@@ -6,6 +6,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 PEERS = "tests/unit/cluster/test_peer_security.py"
 COMMANDS = "tests/unit/cli/test_security.py"
+TOKENS = "tests/unit/clients/test_security_settings.py"
 LAUNCH = "tests/unit/launch/test_settings.py"
 START = "tests/cluster/test_quick_start.py"
 SECRETS = "tests/cluster/test_secrets.py"
@@ -13,6 +14,27 @@ LEAKS = f"{SECRETS}::test_node_shows_no_secret_whatever_clients_do"
 SPARK = "tests/unit/spark/test_secrets.py::test_no_repr_shows_a_secret"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "A voter that is denied the right asks less and less often",
+        "raft/core.py",
+        "succeeded=succeeded, is_denied=is_denied)",
+        "succeeded=succeeded)",
+        ("tests/unit/raft/test_elections.py::test_voter_that_is_denied_the_right_waits_longer_each_time",),
+    ),
+    (
+        "A token is replaced before its own expiry, whatever the endpoint says",
+        "network/oauth.py",
+        "    ends_ms = [] if (claimed_ms := expiry_of(value)) is None else [claimed_ms]",
+        "    ends_ms = []",
+        (f"{TOKENS}::test_token_is_reused_until_its_own_expiry[0-2]",),
+    ),
+    (
+        "A broker that other brokers cannot log in to does not start",
+        "config/broker.py",
+        "        if enabled := self._without(broker, self.inter_broker_listener):",
+        '        if enabled := "":',
+        ("tests/unit/config/test_listeners.py::test_broker_that_other_brokers_cannot_log_in_to_does_not_start",),
+    ),
     (
         "Connections between brokers use the security of their listener",
         "cluster/node/peer_security.py",

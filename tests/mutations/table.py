@@ -5,9 +5,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import NamedTuple
 
-from tests.mutations import authorization, between_nodes
+from tests.mutations import (
+    authorization,
+    between_nodes,
+    contracts,
+    dead_letters,
+    protobuf_schemas,
+    registry_api,
+    registry_nodes,
+    rest,
+    rest_v3,
+    schemas,
+)
+from tests.mutations.connect_worker import ROWS as CONNECT_WORKER
+from tests.mutations.registry_clients import ROWS as REGISTRY_CLIENTS
 
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
 HOSTILE = f"{FUZZ}/test_hostile_clients.py"
@@ -64,8 +80,18 @@ FALLBACK = (("OTTLA_KERNELS", "fallback"),)
 
 SASL_STATES = "tests/clients/test_sasl_states.py"
 SASL_SESSION, SASL_SETTINGS = f"{UNIT}/broker/test_authentication.py", f"{UNIT}/broker/test_sasl_mechanisms.py"
+SHARED = f"{UNIT}/broker/test_shared_partitions.py"
 UNAUTHORIZED = f"{UNIT}/broker/test_authorization_effects.py"
+CONTRACTS = tuple(Mutation(*row) for row in contracts.ROWS)
 BETWEEN_NODES = tuple(Mutation(*row) for row in between_nodes.ROWS)
+REGISTRY_NODES = tuple(Mutation(*row) for row in registry_nodes.ROWS)
+REST = tuple(Mutation(*row) for row in (*rest.ROWS, *rest_v3.ROWS))
+_CONNECT = sorted(each.name for each in iter_modules([str(Path(__file__).parent)]) if each.name.startswith("connect_"))
+CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"tests.mutations.{name}").ROWS)
+DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
+PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)
+REGISTRY_API = tuple(Mutation(*row) for row in registry_api.ROWS)
+SCHEMAS = tuple(Mutation(*row) for row in schemas.ROWS)
 RIGHTS = (
     *(Mutation(*row) for row in authorization.rows()),
     Mutation(
@@ -173,6 +199,13 @@ SASL = (
         "broker/authentication.py",
         "            elif session.is_expired(now_ms):\n",
         "            elif False:\n",
+        (f"{SASL_STATES}::test_expired_session_is_closed_at_the_next_request[ottla]",),
+    ),
+    Mutation(
+        "a session that ends is checked at each request",
+        "broker/authentication.py",
+        "            if session.ends_ms is None:\n                # A session",
+        "            if True:\n                # A session",
         (f"{SASL_STATES}::test_expired_session_is_closed_at_the_next_request[ottla]",),
     ),
     Mutation(
@@ -424,8 +457,8 @@ WIRE = (
     Mutation(
         "overload: connections that pipeline share an event loop iteration",
         "network/connection.py",
-        "        quota = shared.quota.per_connection if self._quota_round != shared.quota.round else self._quota_left",
-        "        quota = 1 << 40",
+        "        left = quota = self._share.frames(shared.quota)\n",
+        "        left = quota = 1 << 40\n",
         (f"{SERVER}::test_a_hundred_pipelining_connections_share_an_event_loop_iteration",),
     ),
     Mutation(
@@ -1468,7 +1501,7 @@ DISKS = (
     Mutation(
         "a broker of a cluster catches up before it judges which logs are strays",
         "broker/server.py",
-        "        await completed(lifecycle.caught_up, self._stop)\n",
+        "        await completed(lifecycle.caught_up, self.stopping.event)\n",
         "        del request\n",
         ("tests/cluster/test_directories.py::test_logs_that_the_metadata_on_disk_lacks_are_kept",),
     ),
@@ -2687,7 +2720,7 @@ SHARES = (
         "coordination/shares/partition.py",
         "        if error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):\n",
         "        if error is ErrorCode.UNKNOWN_SERVER_ERROR:\n",
-        (f"{UNIT}/broker/test_shared_partitions.py::test_reset_of_the_offsets_fences_the_share_partition",),
+        (f"{SHARED}::test_share_partition_that_was_reset_through_another_node_is_loaded_again",),
     ),
     Mutation(
         "a share fetch of a lost connection acquires nothing",
@@ -4193,6 +4226,7 @@ PLUGIN = (
 
 AUTHORIZER, ACL_SEEDS = f"{UNIT}/security/test_authorizer.py", "tests/simulation/test_acl_changes.py"
 AUTHORIZATION, CONTROLLER_ACLS = f"{UNIT}/broker/test_authorization.py", f"{UNIT}/controller/test_acls.py"
+GRANTS = f"{UNIT}/broker/test_grants.py"
 RULES_HOLD = f"{AUTHORIZER}::test_decisions_follow_the_rules"
 REVOKED = f"{ACL_SEEDS}::test_revoked_rights_are_not_used_after_the_call_returned"
 ACLS = (
@@ -4260,6 +4294,120 @@ ACLS = (
         "if len(self._decisions) >= MAX_CACHED_DECISIONS:",
         "if len(self._decisions) >= 2 * MAX_CACHED_DECISIONS:",
         (f"{AUTHORIZER}::test_cached_decisions_have_an_upper_bound",),
+    ),
+    Mutation(
+        "the rights that connections remember end when a rule changes",
+        "security/authorizer.py",
+        "        self._by_type.clear()\n        self._grants.clear()\n",
+        "        self._by_type.clear()\n",
+        (
+            f"{GRANTS}::test_right_that_is_revoked_is_not_remembered",
+            f"{GRANTS}::test_rule_that_denies_ends_a_remembered_right",
+            f"{GRANTS}::test_rights_for_a_topic_end_with_its_rule_also_if_it_is_recreated",
+            REVOKED,
+        ),
+        CLUSTER_SEEDS,
+    ),
+    Mutation(
+        "the rights that a connection remembers belong to its principal",
+        "broker/authorization.py",
+        "    if grants.principal is not connection.principal:\n",
+        "    if False:\n",
+        (f"{GRANTS}::test_connection_with_another_principal_has_its_own_rights",),
+    ),
+    Mutation(
+        "the audit log reports remembered rights at DEBUG",
+        "broker/authorization.py",
+        "    return None if is_reported else grants\n",
+        "    return grants\n",
+        (f"{GRANTS}::test_audit_log_at_debug_has_each_allowed_request",),
+    ),
+    Mutation(
+        "topics that a Produce request names for the first time are decided",
+        "broker/handlers/produce.py",
+        "            is_decided = False\n",
+        "            pass\n",
+        (f"{GRANTS}::test_denied_topic_is_denied_beside_remembered_ones",),
+    ),
+    Mutation(
+        "topics that a fetch names for the first time are decided",
+        "partitions/fetch_session.py",
+        "            if topic not in topics:\n                return False\n",
+        "            pass\n",
+        (f"{GRANTS}::test_denied_topic_is_denied_beside_remembered_ones",),
+    ),
+    Mutation(
+        "topics that are added to a fetch session are decided",
+        "partitions/fetch_session.py",
+        "        if state is None:\n            self._topics = None\n",
+        "        if state is None:\n",
+        (f"{GRANTS}::test_further_topics_of_a_session_are_decided",),
+    ),
+    Mutation(
+        "transactional batches are found in topics that are remembered",
+        "broker/handlers/produce.py",
+        "    if is_transactional and not _may_write_transaction(",
+        "    if not is_decided and not _may_write_transaction(",
+        (f"{GRANTS}::test_transactional_batch_is_checked_for_topics_that_are_remembered",),
+    ),
+    Mutation(
+        "a single transactional batch is found in a topic that is remembered",
+        "broker/handlers/produce.py",
+        "        return not batches[0].records[_LOW_ATTRIBUTES] & TRANSACTIONAL",
+        "        return batches[0].records[_LOW_ATTRIBUTES] >= 0",
+        (f"{GRANTS}::test_transactional_batch_is_checked_for_topics_that_are_remembered",),
+    ),
+    Mutation(
+        "the only topic of a Produce request is decided when it is named for the first time",
+        "broker/handlers/produce.py",
+        " else topic.name) not in grants.writable:\n        return False\n",
+        " else topic.name) not in grants.writable:\n        pass\n",
+        (
+            f"{GRANTS}::test_right_that_is_revoked_is_not_remembered",
+            f"{GRANTS}::test_each_denied_request_is_in_the_audit_log",
+        ),
+    ),
+    Mutation(
+        "further batches of a Produce request are decided",
+        "broker/handlers/produce.py",
+        "    if len(batches) != 1:\n        return False\n",
+        "",
+        (f"{GRANTS}::test_transactional_batch_is_checked_beside_another_one_of_its_topic",),
+    ),
+    Mutation(
+        "further topics of a Produce request are decided",
+        "broker/handlers/produce.py",
+        "    if len(topics) != 1:\n        return False\n",
+        "",
+        (f"{GRANTS}::test_denied_topic_is_denied_beside_remembered_ones",),
+    ),
+    Mutation(
+        "a subclass of the authorizer decides about each request",
+        "security/authorizer.py",
+        "        self._remembers = type(self) is StandardAuthorizer\n",
+        "        self._remembers = True\n",
+        (f"{GRANTS}::test_subclass_of_the_standard_authorizer_is_asked_for_each_request",),
+    ),
+    Mutation(
+        "an authorizer in Python decides about each request",
+        "broker/authorizers.py",
+        '        """Remember nothing: the object may decide differently each time."""\n',
+        "        granted.add(topic)\n",
+        (f"{GRANTS}::test_object_in_python_is_asked_for_each_request",),
+    ),
+    Mutation(
+        "the rights that connections remember have an upper bound",
+        "security/grants.py",
+        "        if self._count >= MAX_GRANTS:\n",
+        "        if False:\n",
+        (f"{GRANTS}::test_remembered_rights_have_an_upper_bound",),
+    ),
+    Mutation(
+        "connections remember no long names",
+        "security/authorizer.py",
+        "        if self._remembers and len(topic) <= MAX_CACHED_NAME:\n",
+        "        if self._remembers:\n",
+        (f"{GRANTS}::test_remembered_rights_have_an_upper_bound",),
     ),
     Mutation(
         "nothing is allowed before the rules are loaded",
@@ -4688,11 +4836,17 @@ QUOTAS = (
 MUTATIONS = (
     *ACLS,
     *PLUGIN,
+    *(Mutation(*row) for row in CONNECT_WORKER),
     *PARTITION_REPLICATION,
     *CONTROLLER,
     *SASL,
     *RIGHTS,
     *BETWEEN_NODES,
+    *CONTRACTS,
+    *REGISTRY_NODES,
+    *REST,
+    *CONNECT,
+    *REGISTRY_API,
     *WIRE,
     *BOUNDED_WORK,
     *ON_DISK,
@@ -4720,5 +4874,9 @@ MUTATIONS = (
     *CLUSTER,
     *MOVES,
     *TOKENS,
+    *(Mutation(*row) for row in REGISTRY_CLIENTS),
     *TLS,
+    *DEAD_LETTERS,
+    *PROTOBUF_SCHEMAS,
+    *SCHEMAS,
 )

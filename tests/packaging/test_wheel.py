@@ -29,6 +29,7 @@ EXTENSIONS = {
     "ottla/records/_encode_columns",
     "ottla/records/_decode_columns",
     "ottla/records/_survey",
+    "ottla/records/_framed_fields",
     "ottla/protocol/_shapes",
     "ottla/protocol/_decoding",
     "ottla/protocol/_encoding",

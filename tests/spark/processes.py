@@ -1,4 +1,4 @@
-"""The processes of a Spark program, all in the session of its leader: to be paused or killed one by one, or all."""
+"""The processes of a program with Spark, all in the session of its leader: to be paused or killed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 DRIVER, JVM, EXECUTOR, DAEMON, WORKER, PLANNER = "driver", "driver's JVM", "executor", "daemon", "worker", "planner"
 SERVER = "server of forks"
+COMMAND = "command of Java"
+"""A command that Java runs for itself, such as chmod. It has no part in Spark, and is not killed."""
 _SERVER = "ottla.spark.worker_server"
 
 ROUNDS = 100
@@ -53,7 +55,7 @@ def _kind(command: str, name: str, *, is_forked: bool) -> str:
         return SERVER
     if "pyspark.daemon" in command or name == "daemon":
         return WORKER if is_forked else DAEMON
-    return PLANNER
+    return PLANNER if "python" in command else COMMAND
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:

@@ -375,3 +375,21 @@ def lines(session: SparkSession, directory: Path) -> DataFrame:
     source.mkdir(exist_ok=True)
     (source / "a.txt").write_text("a\nb\nc\nd\n")
     return session.readStream.text(str(source))
+
+
+def test_exists_sees_files_and_directories(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert files.exists(spark, str(tmp_path / "a"))
+    assert files.exists(spark, f"file:{tmp_path}")
+    assert not files.exists(spark, str(tmp_path / "b"))
+
+
+def test_activate_changes_the_active_session(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.shuffle.partitions", "7")
+    try:
+        sessions.activate(other)
+        active: Any = spark._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession().get()  # type: ignore[union-attr]
+        assert active.conf().get("spark.sql.shuffle.partitions") == "7"
+    finally:
+        sessions.activate(spark)

@@ -205,8 +205,8 @@ async def _first_fails(home: Path, suffix: str, faults: dict[str, int]) -> None:
                 pass
             broker.node.chores()
             await asyncio.sleep(0.01)
-        assert broker.node.node.failure is not None
-        assert str(broker.directories[0]) in broker.node.node.failure
+        assert broker.node.node.stopping.failure is not None
+        assert str(broker.directories[0]) in broker.node.node.stopping.failure
         await broker.again()
 
 

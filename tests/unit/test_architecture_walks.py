@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import by_path
+
+# One process parses the sources for all of them.
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src/ottla"
 WALKS = sorted((ROOT / "docs/architecture").glob("*.md"))
@@ -26,9 +30,9 @@ WORDS = {"acks", "bootstrap", "latency", "metrics"}
 @cache
 def imports() -> dict[Path, set[Path]]:
     """Each file of the sources with the files that it imports or that import it, type-only imports included."""
-    linked: dict[Path, set[Path]] = {path: set() for path in SOURCES.rglob("*.py")}
+    linked: dict[Path, set[Path]] = {path: set() for path in by_path() if path.is_relative_to(SOURCES)}
     for path in linked.copy():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in by_path()[path].nodes:
             modules: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]

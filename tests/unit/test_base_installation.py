@@ -19,6 +19,7 @@ PACKAGES = (
 )  # fmt: skip
 # Extras: what a module needs only for its own feature, with an error that names the extra if it is missing.
 OPTIONAL = {
+    "broker/contracts/checks.py": {"google", "jsonschema_rs"},
     "security/jwt.py": {"jwt"},
     "network/oauth.py": {"jwt", "cryptography"},
     "network/tls_settings.py": {"cryptography"},

@@ -4,6 +4,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,26 +16,56 @@ ROOT = Path(__file__).parents[2]
 
 
 @cache
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text()
+
+
+@cache
 def functions_of(path: str) -> set[str]:
     """The functions of a module."""
-    return {node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in ast.parse(text_of(path)).body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.protection)
-def test_what_is_taken_out_is_in_the_source_once(mutation: Mutation) -> None:
-    source = (ROOT / "src/ottla" / mutation.path).read_text()
-    assert source.count(mutation.old) == 1, "change tests/mutations/table.py with the source"
+def problem_of(mutation: Mutation) -> str | None:
+    """Return why the protection cannot be taken out, or why no test would fail then; None if the row is right."""
+    source = text_of(f"src/ottla/{mutation.path}")
+    if source.count(mutation.old) != 1:
+        return f"{mutation.path} has the code {source.count(mutation.old)} times"
     changed = source.replace(mutation.old, mutation.new)
-    assert changed != source
-    ast.parse(changed)
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.protection)
-def test_the_tests_that_must_fail_are_there(mutation: Mutation) -> None:
-    assert mutation.tests
+    if changed == source:
+        return "the source is the same without it"
+    try:
+        ast.parse(changed)
+    except SyntaxError as error:
+        return f"{mutation.path} without it: {error}"
     for test in mutation.tests:
         path, _, name = test.partition("[")[0].partition("::")
-        assert name in functions_of(path)
+        if name not in functions_of(path):
+            return f"{test} does not exist"
+    return None if mutation.tests else "no test must fail"
+
+
+def test_what_is_taken_out_is_in_the_source_once_and_its_tests_exist() -> None:
+    """One test for all rows: a test for each would cost more than the check of the row."""
+    problems = {mutation.protection: problem for mutation in MUTATIONS if (problem := problem_of(mutation))}
+    assert not problems, "change tests/mutations/table.py with the source and the tests"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"old": "this is not in the source"}, "has the code 0 times"),
+        ({"old": "\n"}, "times"),
+        ({"new": MUTATIONS[0].old}, "the same without it"),
+        ({"new": "("}, "without it: "),
+        ({"tests": ()}, "no test must fail"),
+        ({"tests": ("tests/unit/test_mutations_table.py::test_nothing",)}, "test_nothing does not exist"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_row_that_is_wrong_is_reported(changes: dict[str, Any], problem: str) -> None:
+    assert problem_of(MUTATIONS[0]) is None
+    assert problem in (problem_of(MUTATIONS[0]._replace(**changes)) or "")
 
 
 def test_every_promise_has_a_protection_that_was_taken_out() -> None:

@@ -421,6 +421,9 @@ class SaslDispatch:
             if session.identity.by_token:
                 connection.state[DELEGATED] = True
             connection.limit_frames(None)
+            if session.ends_ms is None:
+                # A session without an end neither expires nor is renewed: nothing is left to do for its requests.
+                connection.dispatch_to(self._dispatch)
 
     def _fail(self, connection: Connection, session: SaslSession, failure: LogInFailed) -> Completion[Frames]:
         """Log the failed log-in; send its response after the delay, and close."""

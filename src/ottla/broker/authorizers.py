@@ -23,7 +23,9 @@ from ottla.security.acl import Operation, ResourceType
 from ottla.security.authorizer import Authorizer, Decision, Rules, StandardAuthorizer
 
 if TYPE_CHECKING:
+    from ottla.common.ids import Uuid
     from ottla.config.authorization import AuthorizerSettings
+    from ottla.security.grants import Granted
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ def create_authorizer(settings: AuthorizerSettings, static: Mapping[str, str]) -
             "ALLOWED" if settings.allow_without_acl else "DENIED",
         )
         return StandardAuthorizer(Rules(settings.super_users, settings.allow_without_acl))
-    from ottla.broker import plugins  # noqa: PLC0415 - it takes 20 ms, and few nodes need it
+    from ottla.network import plugins  # noqa: PLC0415 - it takes 20 ms, and few nodes need it
 
     try:
         created = plugins.load("authorizer.class.name", settings.name)(dict(static))
@@ -80,6 +82,9 @@ class ForeignAuthorizer:
         ask = self._wrapped.authorize
         is_allowed = _answer(ask, principal, host, Operation(operation), ResourceType(resource_type), name)
         return self._allowed if is_allowed else self._denied
+
+    def remember(self, granted: Granted, topic: str | Uuid) -> None:
+        """Remember nothing: the object may decide differently each time."""
 
     def authorize_by_resource_type(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Let the object decide about some resource of the type."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker import late
+
 if TYPE_CHECKING:
+    from ottla.broker.contracts.contracts import Contracts
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
@@ -104,6 +107,14 @@ class Broker:
     def peers(self) -> PeerRequests:
         """The requests to other brokers."""
         return self.coordinators.peers
+
+    @property
+    def contracts(self) -> Contracts:
+        """The schema validation of this node, which is created at its first use."""
+        if self.security.contracts is None:
+            self.security.contracts = late.create_contracts(self, self.settings.static)
+            self.security.on_close.append(self.security.contracts.close)
+        return self.security.contracts
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of a new image: first quotas and settings, then partitions before coordinators."""

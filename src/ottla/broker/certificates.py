@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.principals import principal_builder
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config.listener_settings import prefix_of
 from ottla.network.connection import ANONYMOUS
 from ottla.network.errors import SecuritySettingError
 from ottla.network.listener_tls import ListenerTls
+from ottla.network.principals import principal_builder
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Listener

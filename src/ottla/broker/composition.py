@@ -76,7 +76,7 @@ def create_broker(
             allocate_producer_ids=controller.allocate_producer_ids,
         )
     )
-    return Broker(
+    broker = Broker(
         identity=identity,
         settings=settings,
         metadata=metadata,
@@ -99,6 +99,9 @@ def create_broker(
             quotas=Quotas.from_config(config, clock),
         ),
     )
+    if config.roles.is_broker and config["confluent.schema.registry.url"] is not None:
+        _ = broker.contracts  # its creation reports wrong settings
+    return broker
 
 
 def _tokens(config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> DelegationTokens | None:

@@ -14,7 +14,7 @@ DELEGATED = "delegated"
 class RequestContext:
     """The header of one request, and its connection."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms")
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
 
     def __init__(
         self,
@@ -23,15 +23,12 @@ class RequestContext:
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        received_ms: int,
     ) -> None:
-        """`received_ms` is a time of the monotonic clock."""
         self.connection = connection
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.received_ms = received_ms
 
     @property
     def client_host(self) -> str:

@@ -49,8 +49,8 @@ Answer = Message | frames.Encoded | None
 Handled = Answer | Completion[Answer]
 Handler = Callable[["Broker", RequestContext, Message], Handled | Slices[Handled]]
 Frames = list[Buffer] | None
-_Api = tuple[Callable[..., tuple[Message, int]], int, Handler]
-"""The decoder of a request, the limit on its array elements, and its handler."""
+_Api = tuple[Callable[..., tuple[Message, int]], int, Handler, type[Message]]
+"""The decoder of a request, the limit on its array elements, its handler, and the type of its response."""
 
 
 class Dispatcher:
@@ -69,7 +69,7 @@ class Dispatcher:
         self._monotonic_ms = broker.clock.monotonic_ms
         self._quotas = broker.security.quotas
         # By API key and version; loaded at the first request.
-        self._apis: dict[tuple[int, ...], _Api] = {}
+        self._apis: dict[tuple[int, int], _Api] = {}
 
     def preload(self, keys: Iterable[int]) -> None:
         """Load the code of those APIs that are served, so that their first requests need not wait for it."""
@@ -81,23 +81,26 @@ class Dispatcher:
         """Handle one request; raises KafkaError or DecodeError if the connection must be closed."""
         header, position = frames.decode_request_header(frame)
         key, version, correlation_id, client_id = header
-        api = self._apis.get(header[:2])
+        api = self._apis.get((key, version))
         if api is None:
             if key == API_VERSIONS and not _is_served(self._served, key, version):
                 return _unsupported_api_versions(header, self._served)
-            api = self._apis[header[:2]] = _load(self._served, self._handlers, key, version)
-        decode, most, handle = api
-        context = RequestContext(connection, key, version, correlation_id, client_id, self._monotonic_ms())
+            api = self._apis[key, version] = _load(self._served, self._handlers, key, version)
+        decode, most, handle, response_type = api
+        context = RequestContext(connection, key, version, correlation_id, client_id)
         usage = None
         if self._quotas.is_active and key not in EXEMPT:
             usage = RequestUsage(self._broker, context, len(frame), handle)
             handle = usage.handle
-            api = decode, most, handle
+            api = decode, most, handle, response_type
         is_large = len(frame) > LARGE_FRAME_BYTES
         if is_large:
             handled = self._handle_large(context, api, frame, position)
         else:
             handled = handle(self._broker, context, decode(frame, position, most)[0])
+            # Most requests end here. A type that is equal needs none of the questions below.
+            if type(handled) is response_type and usage is None:
+                return handled.encode_frame(version, correlation_id)
         answer: Handled = handled  # type: ignore[assignment]  # a generator is replaced below
         if isinstance(handled, GeneratorType):
             answer = self._worker.run(handled, connection, is_large=is_large)
@@ -138,7 +141,7 @@ class Dispatcher:
         return worker.hold_back(decode_and_handle(), context.connection)
 
     def _decode_large(self, api: _Api, frame: memoryview, position: int) -> Message:
-        decode, most, _ = api
+        decode, most, _, _ = api
         began_ms = self._monotonic_ms()
         try:
             return decode(frame, position, most)[0]
@@ -157,9 +160,9 @@ def handle_forwarded(broker: Broker, client: Client, data: bytes) -> tuple[frame
     if key not in FORWARDABLE:
         text = f"API {key} is not enabled or is not eligible for forwarding"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    decode, most, handle = _load(CONTROLLER_ANSWERED, HANDLERS, key, version)
+    decode, most, handle, _ = _load(CONTROLLER_ANSWERED, HANDLERS, key, version)
     connection = cast("Connection", client)
-    context = RequestContext(connection, key, version, correlation_id, client_id, broker.clock.monotonic_ms())
+    context = RequestContext(connection, key, version, correlation_id, client_id)
     return header, handle(broker, context, decode(frame, position, most)[0])
 
 
@@ -181,7 +184,7 @@ def _load(served: Mapping[int, tuple[int, int]], handlers: Mapping[int, str], ke
     handle = guarded(key, module.handle, is_controller=served is CONTROLLER_ANSWERED)
     if key in FORWARDED:
         handle = handled_by_controller(handle)
-    return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle
+    return request_class.decoder_of(version), request_class.MOST_ELEMENTS, handle, registry.response_class(key)
 
 
 def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:

@@ -124,7 +124,8 @@ class Listeners:
             from ottla.broker.sasl_mechanisms import starting_listener  # noqa: PLC0415
 
             settings = starting_listener(broker, listener.name)
-            dispatch, first_frame_bytes = SaslDispatch(broker, dispatch, settings), settings.max_receive_bytes
+            dispatch = SaslDispatch(broker, dispatch, settings).__call__
+            first_frame_bytes = settings.max_receive_bytes
         for sock in sockets:
             _log_listening(listener, sock)
             server.listen(

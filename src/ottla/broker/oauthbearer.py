@@ -17,11 +17,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker import plugins
 from ottla.broker.jwks import Endpoint, KeySource, RefreshTimes, in_thread
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.rate_limit import RateLimitedLog
+from ottla.network import plugins
 from ottla.security import jaas, jwt
 from ottla.security.jwt import Expectations, KeySet, TokenRejected, UnknownKey, UnsecuredRules, ValidToken
 from ottla.security.mechanism import SaslError, SaslServer

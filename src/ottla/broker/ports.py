@@ -13,6 +13,7 @@ from ottla.broker.forwarding import DecisionPorts
 
 if TYPE_CHECKING:
     from ottla.broker.broker import ConnectionsOfBrokers
+    from ottla.broker.contracts.contracts import Contracts
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
@@ -144,6 +145,13 @@ class HasTransactions(Protocol):
 
     @property
     def transactions(self) -> TransactionRuntime: ...
+
+
+class HasContracts(Protocol):
+    """The schema validation of this node."""
+
+    @property
+    def contracts(self) -> Contracts: ...
 
 
 class HasPeers(Protocol):
@@ -309,5 +317,7 @@ class ShareOffsetPorts(ShareGroupPorts, HasMetadata, HasPartitions, HasPeers, Pr
     """For the handlers of the start offsets of share groups."""
 
 
-class ProducePorts(PartitionPorts, HasMetadata, HasClock, HasSettings, HasTransactions, HasEndpoints, Protocol):
+class ProducePorts(
+    PartitionPorts, HasMetadata, HasClock, HasSettings, HasTransactions, HasEndpoints, HasContracts, Protocol
+):
     """For `handlers/produce.py`."""

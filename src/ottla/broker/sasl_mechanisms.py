@@ -11,10 +11,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ottla.broker import late, plugins
+from ottla.broker import late
 from ottla.broker.authentication import Mechanism, SaslListener
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.network import plugins
 from ottla.security import jaas, plain, scram
 from ottla.security.mechanism import AuthenticationError, SaslError, SaslServer
 

@@ -11,6 +11,7 @@ from ottla.broker.quotas import Quotas
 if TYPE_CHECKING:
     from ottla.broker.acl_view import AclView
     from ottla.broker.certificates import Certificates
+    from ottla.broker.contracts.contracts import Contracts
     from ottla.broker.delegation_tokens import DelegationTokens
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.config import BrokerConfig
@@ -34,6 +35,8 @@ class Security:
     """The TLS of the listeners, if one uses it."""
     quotas: Quotas = field(default_factory=Quotas)
     """Limits of users, client ids and IP addresses."""
+    contracts: Contracts | None = None
+    """The schemas of topics; created at the start if a registry is configured, or else when a topic needs it."""
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Notify the parts of a new image."""

@@ -29,6 +29,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import Listeners
 from ottla.broker.maintenance import MaintenanceTasks
 from ottla.broker.node_metadata import NodeMetadata
+from ottla.broker.node_parts import Background, NodeLogs, Stopping
 from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, NEEDED_AT_FAILOVER
 from ottla.cluster.controller_log import log_changes
 from ottla.cluster.metadata.log import MetadataShell
@@ -36,7 +37,6 @@ from ottla.cluster.metadata.options import NodeIdentity
 from ottla.cluster.node.bootstrap import Bootstrap
 from ottla.cluster.node.cordoning import report_to_itself
 from ottla.cluster.node.directories import close_unopened, directory_id, missing_directories, open_directories
-from ottla.cluster.node.membership import Membership
 from ottla.cluster.node.registration import registration
 from ottla.cluster.node.schedulers import FlushThreads, Schedulers
 from ottla.cluster.node.waiting import NodeStoppedError, completed, finished
@@ -83,10 +83,10 @@ async def serve(
     except NodeStoppedError:
         logger.info("The node stopped before it was ready")
     finally:
-        node.leaves = leaves()
+        node.stopping.leaves = leaves()
         await node.close()
-    if node.failure is not None:
-        raise StorageError(node.failure)
+    if node.stopping.failure is not None:
+        raise StorageError(node.stopping.failure)
 
 
 class Node:
@@ -107,8 +107,7 @@ class Node:
         self.files = files or Files()
         self.config = config
         self.clock = clock
-        self.failure: str | None = None
-        self._stop = stop
+        self.stopping = Stopping(stop)
         self._wrap = wrap
         self._loop = asyncio.get_running_loop()
         worker = Worker(clock, self._loop.call_soon)
@@ -116,15 +115,10 @@ class Node:
         self._metadata = NodeMetadata(config, clock, self.files)
         self._housekeeping = Housekeeping(self._loop)
         self._listeners = Listeners(config)
-        self._logs: LogManager | None = None
-        self._membership: Membership | None = None
-        self._replication: Replication | None = None
+        self._logs = NodeLogs(self.files)
+        self._background = Background()
         self.network: Server | None = None
-        self._maintenance: MaintenanceTasks | None = None
-        self._loaded = False
         self._started = False
-        self.leaves = True
-        """Whether a clean stop moves leaderships to other nodes first."""
         self.broker: Broker
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -137,15 +131,16 @@ class Node:
         config = self.config
         role = "broker" if config.roles.is_broker else "controller"
         logger.info("[%s id=%d] Starting %s. Ottla version: %s", self._kind, config.node_id, role, __version__)
-        self._logs, cluster_id = self._claim()
+        logs, cluster_id = self._claim()
+        self._logs.manager = logs
         node = NodeIdentity(config.node_id, cluster_id, directory_id(self.files, config.metadata_log_dir))
         controllers = self._listeners.advertised_controllers
         metadata = self._metadata.open(node, controllers, self._schedulers, lambda error: self._give_up(str(error)))
-        self.broker = create_broker(config, node, metadata, self._logs, self.clock, self._schedulers)
+        self.broker = create_broker(config, node, metadata, logs, self.clock, self._schedulers)
         self.broker.endpoints.controllers = controllers
         self._watch_certificates()
         if self._metadata.quorum is not None or config.controller_listeners:
-            self._membership = create_membership(self.broker, self._give_up)
+            self._background.membership = create_membership(self.broker, self._give_up)
             # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
             self._dispatcher.preload(NEEDED_AT_FAILOVER)
             self._controller_dispatcher.preload(NEEDED_AT_FAILOVER)
@@ -153,11 +148,11 @@ class Node:
             self._start_controller(metadata)
             self._open_controllers()
         elif self._has_no_other_broker(metadata):
-            self._start_broker(self._logs, metadata)
+            self._start_broker(logs, metadata)
             self._open_controllers()
         else:
             self._open_controllers()  # the other voters have to reach this one before there is a leader
-            await self._join(self._logs, metadata)
+            await self._join(logs, metadata)
         self._listeners.open_clients(self.broker, self._server)
         logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
         if not config.roles.is_broker:
@@ -192,7 +187,7 @@ class Node:
         """
         if not metadata.is_active_controller:
             return False
-        return self._membership is None or metadata.image.brokers.keys() <= {self.config.node_id}
+        return self._background.membership is None or metadata.image.brokers.keys() <= {self.config.node_id}
 
     def _start_controller(self, metadata: MetadataShell) -> None:
         """Follow the metadata; the other parts of a broker stay unused."""
@@ -211,24 +206,24 @@ class Node:
         text = "[BrokerLifecycleManager id=%d] Successfully registered broker %d with broker epoch %d"
         logger.info(text, self.config.node_id, self.config.node_id, response.broker_epoch)
         self._run_broker(metadata)
-        if self._membership is not None:
-            self._membership.begin(request).adopt(response.broker_epoch)
+        if self._background.membership is not None:
+            self._background.membership.begin(request).adopt(response.broker_epoch)
 
     async def _join(self, logs: LogManager, metadata: MetadataShell) -> None:
         """Register with the active controller, catch up, load the partitions, and be unfenced."""
-        assert self._membership is not None
+        assert self._background.membership is not None
         request, _ = self._registration(logs)
-        lifecycle = self._membership.begin(request)
+        lifecycle = self._background.membership.begin(request)
         lifecycle.start()
         # Before that the metadata may lack partitions, whose logs would be set aside.
-        await completed(lifecycle.caught_up, self._stop)
+        await completed(lifecycle.caught_up, self.stopping.event)
         self._load(logs)
         self._run_broker(metadata)
         lifecycle.allow_unfencing()
-        await completed(lifecycle.unfenced, self._stop)
+        await completed(lifecycle.unfenced, self.stopping.event)
 
     def _load(self, logs: LogManager) -> None:
-        self._loaded = True
+        self._logs.is_loaded = True
         logs.load(cache(self._log_config), self._is_stray)
 
     def _registration(self, logs: LogManager) -> tuple[BrokerRegistrationRequest, bool]:
@@ -238,7 +233,7 @@ class Node:
         missing = missing_directories(logs, self.broker.metadata.image, self.config.node_id)
         self.broker.partitions.lost_logs.directory_is_missing = bool(missing) or len(online) < len(directories)
         # The metadata of a single node does not name the directory of each replica. Its next start has to know them.
-        remembered = missing if self._membership is None else ()
+        remembered = missing if self._background.membership is None else ()
         request = registration(
             self.config, self.broker.identity.cluster_id, self._listeners.advertised, online, remembered
         )
@@ -248,13 +243,13 @@ class Node:
         """Open the partitions, and start what the broker does in the background."""
         metadata.subscribe(self._publish)
         self.broker.coordinators.start()
-        if self._membership is not None:
-            self._replication = Replication(self.broker)
-            self._replication.start()
+        if self._background.membership is not None:
+            self._background.replication = Replication(self.broker)
+            self._background.replication.start()
         self.broker.directory_moves.start()
         self._started = True
-        self._maintenance = MaintenanceTasks(self.broker, self._housekeeping)
-        self._maintenance.start()
+        self._background.maintenance = MaintenanceTasks(self.broker, self._housekeeping)
+        self._background.maintenance.start()
         self._expire_tokens()
         ReservedFiles.divide(self.broker.logs, self._server)
 
@@ -277,12 +272,13 @@ class Node:
         """The connections of this node."""
         dispatcher = self._dispatcher
         limits = Limits.from_config(self.broker.settings.current)
-        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher, limits)
+        # A call of a bound method costs less than the call of an object.
+        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher.__call__, limits)
         self.network.admission.refused_ms = self.broker.security.quotas.refused_ms
         return self.network
 
     def _open_controllers(self) -> None:
-        self._listeners.open_controllers(self.broker, self._server, self._controller_dispatcher)
+        self._listeners.open_controllers(self.broker, self._server, self._controller_dispatcher.__call__)
 
     @property
     def _kind(self) -> str:
@@ -310,16 +306,16 @@ class Node:
                 self.network.connections.limits = Limits.from_config(broker.settings.current)
             if broker.security.certificates is not None:
                 broker.security.certificates.follow(broker.settings.current)
-            if self._maintenance is not None:
-                self._maintenance.configure(broker.settings.current)
+            if self._background.maintenance is not None:
+                self._background.maintenance.configure(broker.settings.current)
             self._loop.call_soon(self._report_cordoned)
 
     def _report_cordoned(self) -> None:
         broker = self.broker
-        if self._membership is None:
+        if self._background.membership is None:
             report_to_itself(self.config.node_id, broker.metadata, broker.logs, self.clock)
-        elif self._membership.lifecycle is not None:
-            self._membership.lifecycle.directories_changed()
+        elif self._background.membership.lifecycle is not None:
+            self._background.membership.lifecycle.directories_changed()
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
@@ -346,15 +342,14 @@ class Node:
             self._give_up(f"The directory {directory.path}, which holds the metadata log, failed: {error}")
             return
         self.broker.directory_failed(directory.path)
-        if self._membership is not None and self._membership.lifecycle is not None:
-            self._membership.lifecycle.directory_failed(directory.directory_id)
+        if self._background.membership is not None and self._background.membership.lifecycle is not None:
+            self._background.membership.lifecycle.directory_failed(directory.directory_id)
         if not any(each.online for each in self.broker.logs.log_directories()):
             self._give_up(f"The last log directory, {directory.path}, failed: {error}")
 
     def _give_up(self, problem: str) -> None:
         logger.error("Stopping: %s", problem)
-        self.failure = problem
-        self._stop.set()
+        self.stopping.fail(problem)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
@@ -363,7 +358,7 @@ class Node:
         metadata = self._metadata.shell
         if metadata is None or not self._started:
             return
-        lifecycle = self._membership.lifecycle if self._membership is not None else None
+        lifecycle = self._background.membership.lifecycle if self._background.membership is not None else None
         if lifecycle is not None and self._has_successors(metadata) and self.config.bool("controlled.shutdown.enable"):
             await finished(lifecycle.shut_down(), LEAVE_WITHIN_S)
         await self._metadata.resign()
@@ -385,19 +380,14 @@ class Node:
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
         # A node whose disk failed cannot follow the metadata, so that it would never hear that others lead.
-        if clean and self.leaves and self.failure is None:
+        if clean and self.stopping.leaves and self.stopping.failure is None:
             await self._leave()
         self._housekeeping.stop()
         if not clean:
             self.drop_connections()
         if self.network is not None:
             await self.network.close(ANSWER_WITHIN_S)
-        if self._replication is not None:
-            await self._replication.close(CLOSE_WITHIN_S)
-        if self._membership is not None:
-            await self._membership.close(CLOSE_WITHIN_S)
-        if self._maintenance is not None:
-            self._maintenance.close()
+        await self._background.close(CLOSE_WITHIN_S)
         if self._started:
             self.broker.close()
         self._listeners.close()
@@ -405,12 +395,8 @@ class Node:
         metadata = self._metadata.shell
         registered = metadata.image.brokers.get(node_id) if metadata is not None else None
         await self._metadata.close()
-        if self._logs is not None:
-            if self._started and clean and self.config.roles.is_broker:
-                self._logs.close(registered.epoch if registered is not None else -1)
-            elif clean and not self._loaded:
-                close_unopened(self.files, self._logs)
-            else:
-                self._logs.abandon()
+        epoch = registered.epoch if registered is not None else -1
+        is_clean = clean and (not self._logs.is_loaded or (self._started and self.config.roles.is_broker))
+        self._logs.close(epoch if is_clean else None)
         self._metadata.unlock()
         logger.info("[%s id=%d] shut down completed", self._kind, node_id)

@@ -1,7 +1,7 @@
 """Print the completion script of a shell: for commands, verbs, options, and names of topics, groups and profiles.
 
-The script calls `ottla` at each TAB. The names of topics and groups, and transactional ids, come from the cluster,
-within a second.
+The script calls `ottla` at each TAB. The names of topics, groups and connectors, and transactional ids, come from
+the cluster or the worker, within a second.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 
 from ottla.cli.commands import Argument, Choice, Command, Options
 from ottla.cli.connect import GivenSettings, open_admin
+from ottla.cli.connectors_client import Api
 from ottla.clients.errors import ClientError
 from ottla.common.failure import Failure
 from ottla.tools import profile_file
@@ -73,6 +74,8 @@ def values(metavar: str, context: click.Context, incomplete: str) -> list[Comple
     names: list[str] = []
     if metavar == "PROFILE":
         names = list(profile_file.load().get("profiles", {}))
+    elif metavar == "CONNECTOR":
+        names = _connectors(context)
     elif metavar.startswith(("TOPIC", "GROUP", "TRANSACTIONAL_ID")):
         names = _names(metavar, context)
     # Any client can choose the name of a group, and the shell expands special characters in completions.
@@ -91,6 +94,15 @@ def _names(metavar: str, context: click.Context) -> list[str]:
             return [topic.name for topic in admin.list_topics()]
     except (Failure, ClientError):
         return []
+
+
+def _connectors(context: click.Context) -> list[str]:
+    """Return the names of connectors; an empty list if the worker does not respond within a second."""
+    try:
+        found = Api.of(Options(**context.params)).request("GET", "/connectors", timeout_s=1.0)
+    except Failure:
+        return []
+    return [str(name) for name in found]
 
 
 COMMAND = Command(

@@ -21,6 +21,7 @@ from ottla.clients import admin as api
 from ottla.common.failure import Failure
 from ottla.tools import values
 from ottla.tools.admin.configs import Changes, default_of, described_after, was_set
+from ottla.tools.file_modes import shown_to_others
 from ottla.tools.suggestions import did_you_mean
 
 COMMAND = Group(
@@ -180,6 +181,8 @@ def _value_text(row: Mapping[str, Any]) -> str:
 def _set(options: Options) -> None:
     """Change settings. += adds an item to a list, -= removes it."""
     changes: dict[str, object] = {}
+    if problem := shown_to_others("config set", options.changes, "`kafka-configs.sh --add-config-file FILE`"):
+        Output(options).warn(problem)
     for word in options.changes:
         name, _, value = word.partition("=")
         if name.endswith(("+", "-")) and "=" in word:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from ottla.clients import admin as api
 from ottla.clients.errors import BrokerUnavailable
 from ottla.common.failure import Failure
 from ottla.tools import client_kinds, profile_file
-from ottla.tools.file_modes import exposure
+from ottla.tools.file_modes import VARIABLE, exposure, shown_to_others
 from ottla.tools.values import read_properties
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ DEFAULT_PORT = 9092
 LOOPBACK = "127.0.0.1"
 DEFAULT_BOOTSTRAP = f"{LOOPBACK}:{DEFAULT_PORT}"
 REFUSED_S, SILENT_S = 2.0, 15.0
-_VARIABLE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 # Texts of connection errors that a retry will not change.
 _DEFINITE = ("refused", "TLS handshake", "at the first request")
 
@@ -50,9 +48,31 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
     their settings.
     """
 
-    def given(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> GivenSettings:
+    def given(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> GivenSettings:
+        problem = shown_to_others("-X", words, "--command-config FILE or -X 'NAME=${env:VARIABLE}'")
+        if problem and not context.resilient_parsing:
+            warn_of_clients()
+            logger.warning("%s", problem)
         return GivenSettings(words, kinds or ("admin",))
 
+    return [
+        *cluster_options(),
+        *section(
+            "Connection",
+            Option(
+                "-X NAME=VALUE",
+                f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
+                name="client_settings",
+                multiple=True,
+                callback=given,
+                settings=lambda: client_kinds.names(kinds or ("admin",)),
+            ),
+        ),
+    ]
+
+
+def cluster_options() -> list[click.Parameter]:
+    """Return the options that name the cluster."""
     return list(
         section(
             "Connection",
@@ -64,14 +84,6 @@ def connection_options(*kinds: str) -> list[click.Parameter]:
             ),
             Option("--profile PROFILE", "a cluster from `ottla profile`; default: $OTTLA_PROFILE"),
             Option("--command-config FILE", "a properties file with settings of Kafka's clients"),
-            Option(
-                "-X NAME=VALUE",
-                f"a setting of the {' or '.join(kinds) or 'admin client'}, by Kafka's name; may be repeated",
-                name="client_settings",
-                multiple=True,
-                callback=given,
-                settings=lambda: client_kinds.names(kinds or ("admin",)),
-            ),
         )
     )
 
@@ -83,20 +95,40 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     skipped. Each setting of `-X` must belong to a client that the command uses.
     """
     warn_of_clients()
-    shared = _of_profile(options)
-    if options.command_config:
-        shared.update(_of_file(os.fsdecode(options.command_config)))
-    shared = {name: _from_environment(name, value) for name, value in shared.items()}
-    settings = client_kinds.shared(shared, kind)
+    settings = client_kinds.shared(_shared(options), kind)
     if options.bootstrap_server is not None:
         if not options.bootstrap_server.strip(" ,"):
             raise Failure("-b is empty", "It names brokers: -b HOST:PORT,...", exit_code=2)
         settings["bootstrap.servers"] = options.bootstrap_server
-    settings.update(client_kinds.given(options.client_settings.words, options.client_settings.kinds, kind))
+    words = getattr(options, "client_settings", None)
+    given = {} if words is None else client_kinds.given(words.words, words.kinds, kind)
+    settings.update({name: _from_environment(name, value) for name, value in given.items()})
     settings.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP)
     settings["bootstrap.servers"] = _with_ports(settings["bootstrap.servers"])
     settings.setdefault("client.id", f"ottla-cli-{os.getpid()}")
     return settings
+
+
+def registry_settings(options: Options) -> dict[str, object]:
+    """Return the settings for a client of the schema registry; raises Failure with exit code 2.
+
+    With basic.auth.credentials.source=SASL_INHERIT they have the name and password of the brokers' client.
+    """
+    client_kinds.given(options.client_settings.words, options.client_settings.kinds, "admin")  # rejects unknown names
+    settings = client_kinds.of_registry(_shared(options), options.client_settings.words)
+    settings = {name: _from_environment(name, value) for name, value in settings.items()}
+    if settings.get("basic.auth.credentials.source") == "SASL_INHERIT":
+        clients = client_settings(options)
+        settings |= {name: clients[name] for name in ("sasl.username", "sasl.password") if name in clients}
+    return settings
+
+
+def _shared(options: Options) -> dict[str, object]:
+    """Return the settings of the profile and the file."""
+    shared = _of_profile(options)
+    if options.command_config:
+        shared.update(_of_file(os.fsdecode(options.command_config)))
+    return {name: _from_environment(name, value) for name, value in shared.items()}
 
 
 def spark_settings(options: Options) -> dict[str, str]:
@@ -175,7 +207,7 @@ def _of_file(path: str) -> dict[str, str]:
 
 def _from_environment(name: str, value: object) -> object:
     """Replace `${env:NAME}`, the value of an environment variable (KIP-887). Raises Failure without the variable."""
-    match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+    match = VARIABLE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return value
     try:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import translate
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +20,7 @@ from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import choose, compiled, is_pattern, missing
+from ottla.cli.registry_options import json_values, open_registry, registry_option
 from ottla.clients.errors import BrokerUnavailable, RequestTimedOut, UnknownTopicOrPartition
 from ottla.common import units
 from ottla.common.failure import Failure
@@ -32,6 +35,9 @@ from ottla.tools.formats.record_writer import Writer, for_terminal_only
 from ottla.tools.offsets import offsets_at, parse_moment, parse_partitions, parse_where, start_offsets
 from ottla.tools.progress import Progress, output_is_a_file
 
+if TYPE_CHECKING:
+    from ottla.tools.registry_values import JsonText
+
 EXAMPLES = r"""
 ottla consume orders                        existing records, then new ones
 ottla consume orders -e --json | jq .value  existing records as JSON lines
@@ -40,6 +46,7 @@ ottla consume orders -o @2026-01-31T12:00 --until 2026-01-31T13:00
 ottla consume 'ord*' -e -f '%t[%p]@%o %T{iso} %k=%v\n'
 ottla consume orders -e -p 0,2-3 -o +100    from the 101st record
 ottla consume orders -e --group billing     uncommitted records
+ottla consume orders -e --value registry    schemas in a registry: as JSON
 ottla consume orders -e --json | ottla produce copy --json -p any --create
 """
 
@@ -78,7 +85,13 @@ def reading_options() -> list[click.Parameter]:
             Option("-J, --json", "a JSON object per record and line"),
             Option("--json-value", "like --json, but embeds values that are JSON"),
         ),
-        *connection_options("consumer"),
+        *section(
+            "Schemas",
+            Option("--key FORMAT", "registry: keys are decoded to JSON by their schema", type=Choice(("registry",))),
+            Option("--value FORMAT", "registry: values are decoded to JSON", type=Choice(("registry",))),
+            registry_option(),
+        ),
+        *connection_options("consumer", "registry"),
     ]
 
 
@@ -129,7 +142,8 @@ def read(options: Options, *, offset: str, last: int | None, count: int | None) 
     partitions = parse_partitions(options.partition)
     bar = Progress("records", shown=output_is_a_file())
     sink_for = _sinks(options, bar)
-    with _consumer(options, where.kind) as consumer, bar.cleared():
+    decoders = _decoders(options)
+    with _warning_of(decoders), _consumer(options, where.kind, decoders) as consumer, bar.cleared():
         if getattr(options, "group", None):
             return _in_group(consumer, options, sink_for, limits, bar)
         tps = _partitions(consumer, options, partitions)
@@ -192,8 +206,30 @@ def _in_group(
     return 130 if stopping.asked else 1 if follower.corrupt else 0
 
 
-def _consumer(options: Options, place: str) -> clients.Consumer:
+def _decoders(options: Options) -> dict[str, JsonText]:
+    """Return the deserializers of keys and values that have schemas in a registry, by part."""
+    parts = [part for part in ("key", "value") if getattr(options, part) is not None]
+    if not parts:
+        return {}
+    registry = open_registry(options)
+    return {part: json_values().JsonText(registry, part) for part in parts}
+
+
+@contextmanager
+def _warning_of(decoders: Mapping[str, JsonText]) -> Iterator[None]:
+    """Warn at the end of keys and values that were printed as they are."""
+    yield
+    for part, each in decoders.items():
+        if each.failed:
+            text = (
+                f"{each.failed} {part}s were printed as they are, since they cannot be decoded; the first: {each.first}"
+            )
+            print(Style.of(sys.stderr).yellow(f"ottla: {text}"), file=sys.stderr)
+
+
+def _consumer(options: Options, place: str, decoders: Mapping[str, JsonText]) -> clients.Consumer:
     settings = client_settings(options, "consumer")
+    settings.update({f"{part}.deserializer": each for part, each in decoders.items()})
     group = getattr(options, "group", None)
     if group:
         settings["group.id"] = group

@@ -3,6 +3,7 @@
 from ottla.clients import errors
 from ottla.clients.admin.core import PartialFailure
 from ottla.common.failure import Failure
+from ottla.registry_client.errors import RegistryClientError, RegistryUnavailable
 
 
 def explain(error: errors.ClientError) -> Failure:
@@ -17,6 +18,13 @@ def explain(error: errors.ClientError) -> Failure:
         return Failure(f"{len(error.errors)} of {total} failed", *shown)
     exit_code = 2 if isinstance(error, errors.ConfigurationError) else 1
     return Failure(_line(error), *_advice(error), exit_code=exit_code)
+
+
+def explain_registry(error: RegistryClientError) -> Failure:
+    """Return the failure for an exception of the registry's client."""
+    if isinstance(error, RegistryUnavailable):
+        return Failure(_line(error), "Is a registry running there? --registry URL names another.")
+    return Failure(_line(error))
 
 
 def _about(key: object, error: Exception) -> str:

@@ -32,6 +32,10 @@ ottla format --config c.properties -t MkU3O... -I 1@a:9093:JEXY6...
 ottla format --data ./third -S 'SCRAM-SHA-256=[name=ann,password=secret]'
 """
 
+_SHOWN = (
+    "--add-scram: the list of processes shows the password to other users; change it on the running cluster: "
+    "`ottla security user password USER`"
+)
 
 _PARAMETERS = [
     *BROKER_OPTIONS,
@@ -60,7 +64,7 @@ _PARAMETERS = [
 def run(options: Options) -> int:
     """Format every directory in the settings."""
     config = broker_settings.broker_config(options)
-    for warning in config.warnings:
+    for warning in [*config.warnings, *([_SHOWN] if options.add_scram else [])]:
         print(Style.of(sys.stderr).yellow(f"ottla: {warning}"), file=sys.stderr)
     try:
         node = _node_format(config, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli import group_lag, group_reset
+from ottla.cli import group_lag, group_reset, group_why
 from ottla.cli.commands import Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import (
@@ -33,6 +33,7 @@ COMMAND = Group(
     """
     ottla group list
     ottla group lag billing --watch
+    ottla group why billing
     ottla group describe billing
     ottla group reset billing --to-earliest --topic orders
     """,
@@ -146,6 +147,9 @@ def _member_columns(rows: Sequence[dict[str, Any]]) -> list[Column]:
 
 COMMAND.verb("lag", *group_lag.PARAMETERS, examples=group_lag.EXAMPLES, summary="show the lag of groups")(
     group_lag.show_lag
+)
+COMMAND.verb("why", *group_why.PARAMETERS, examples=group_why.EXAMPLES, summary="explain why groups are stuck")(
+    group_why.why
 )
 COMMAND.verb("reset", *group_reset.PARAMETERS, examples=group_reset.EXAMPLES)(group_reset.reset)
 

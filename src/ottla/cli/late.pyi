@@ -9,6 +9,7 @@ from ottla.streams import resetting as resetting
 from ottla.streams.commands import explain_file as explain_file
 from ottla.streams.commands import prepare as prepare
 from ottla.streams.commands import run_file as run_file
+from ottla.tools import registry_values as registry_values
 from ottla.tools.dump.printer import Files as Files
 from ottla.tools.dump.printer import Found as Found
 from ottla.tools.dump.printer import files_below as files_below

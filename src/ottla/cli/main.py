@@ -28,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             _ignore_interrupts()
             return 130
-        except Exception as error:  # a ClientError, whose module most commands do not import
+        except Exception as error:  # an error of clients, whose modules most commands do not import
+            registry = sys.modules.get("ottla.registry_client.errors")
+            if registry is not None and isinstance(error, registry.RegistryClientError):
+                return _report(late.failures.explain_registry(error))
             clients = sys.modules.get("ottla.clients.errors")
             if clients is None or not isinstance(error, clients.ClientError):
                 raise

@@ -17,6 +17,7 @@ from ottla import clients
 from ottla.cli.commands import Argument, Choice, Command, Option, Options, is_text, section
 from ottla.cli.connect import client_settings, connection_options, open_admin
 from ottla.cli.names import all_topics, missing
+from ottla.cli.registry_options import json_values, open_registry, read_schema, registry_option, type_option
 from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure, failing_on
@@ -48,6 +49,7 @@ echo '{"key":"JFK","value":"1"}' | ottla produce greetings --json
 ottla produce greetings -z zstd -H source=import /etc/hosts
 ottla produce greetings --key hosts --file /etc/hosts    the file is one value
 ottla produce greetings --key JFK --tombstone     a null value
+echo '{"id":1}' | ottla produce orders --value registry --schema order.avsc
 seq 1000 | ottla produce greetings --rate 500     500 records a second
 """
 
@@ -126,13 +128,21 @@ _PARAMETERS = [
             type=_partition,
         ),
     ),
+    *section(
+        "Schemas",
+        Option("--value FORMAT", "registry: values are JSON, and are sent with a schema", type=Choice(("registry",))),
+        Option("--schema FILE", "the schema of the values, which is registered; default: the subject's latest"),
+        Option("--schema-id N", "the schema of the values by its id in the registry", type=int),
+        type_option(),
+        registry_option(),
+    ),
     *sending_options(),
     *section(
         "Sending",
         Option("-v, --verbose", "print topic, partition and offset of each record"),
         Option("-q, --quiet", "no summary"),
     ),
-    *connection_options("producer"),
+    *connection_options("producer", "registry"),
 ]
 
 
@@ -142,6 +152,9 @@ def run(options: Options) -> int:
     records = _records(options, inputs)
     defaults = _defaults(options)
     settings = sending_settings(options)
+    serializer = _serializer(options)
+    if serializer is not None:
+        settings["value.serializer"] = serializer
     topics = None if options.create else existing_topics(options)
     from_terminal = _reads_a_terminal(options)
     bar = Progress("records", shown=not (options.verbose or options.quiet or from_terminal))
@@ -171,6 +184,18 @@ def run(options: Options) -> int:
     if ended is not None and not interrupted:
         raise ended
     return 130 if interrupted else 1 if deliveries.failed else 0
+
+
+def _serializer(options: Options) -> object:
+    """Return the serializer of JSON values with a schema in a registry; None without --value. Raises Failure."""
+    if options.value is None:
+        if options.schema is not None or options.schema_id is not None:
+            raise Failure("--schema and --schema-id need --value registry", exit_code=2)
+        return None
+    if options.schema is not None and options.schema_id is not None:
+        raise Failure("--schema and --schema-id exclude each other", exit_code=2)
+    schema = None if options.schema is None else read_schema(options.schema, options.schema_type)
+    return json_values().FromJsonText(open_registry(options), "value", schema, options.schema_id)
 
 
 def _send(producer: clients.Producer, deliveries: Deliveries, send: Callable[[], None]) -> BaseException | None:

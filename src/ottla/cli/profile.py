@@ -19,8 +19,10 @@ from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import Option as ClientOption
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.failure import Failure, failing_on
+from ottla.registry_client.errors import RegistrySettingError
+from ottla.registry_client.settings import check_setting, is_registry_setting
 from ottla.tools import profile_file
-from ottla.tools.file_modes import looks_secret
+from ottla.tools.file_modes import looks_secret, shown_to_others
 from ottla.tools.suggestions import did_you_mean
 from ottla.tools.values import name_and_value, read_properties
 
@@ -108,6 +110,9 @@ def _set(options: Options) -> None:
     changes: dict[str, object] = dict.fromkeys(options.unset)
     if options.from_file:
         changes.update(read_properties(options.from_file))
+    literal = (word for word in options.changes if not word.endswith("=-"))
+    if problem := shown_to_others("profile set", literal, "SETTING=- or --from-file FILE"):
+        Output(options).warn(problem)
     for name, text in map(name_and_value, options.changes):
         changes[name] = _read_secret(name) if text == "-" else text
     if not changes:
@@ -159,6 +164,10 @@ def _rows() -> dict[str, ClientOption]:
 
 
 def _check(name: str, value: object) -> None:
+    if is_registry_setting(name):
+        with failing_on(RegistrySettingError):
+            check_setting(name, value)
+        return
     rows = _rows()
     if name not in rows:
         raise Failure(f"no client has a setting {name!r}", *did_you_mean(name, rows), exit_code=2)

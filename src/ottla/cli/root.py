@@ -34,13 +34,21 @@ GROUPS: dict[str, dict[str, str]] = {
     "Topics and groups": {
         "topic": "create, list, describe, alter and delete topics",
         "group": "list, describe, reset and delete groups, show their lag",
+        "dlq": "list and show dead letters, write them back to their topics",
         "txn": "list, describe and abort transactions, find hanging ones",
         "config": "show and change settings of topics, brokers, groups",
         "cluster": "show brokers, partitions in trouble, quorum, moves",
         "broker": "drain, replace and remove brokers of a cluster",
     },
+    "Schemas and HTTP": {
+        "schema": "list, register, check, compare and delete schemas",
+        "registry": "run the schema registry",
+        "rest": "serve topics over HTTP with Confluent's REST APIs",
+        "console": "run a web console for a cluster",
+    },
     "Pipelines": {
         "stream": "run, observe and reset pipelines on Spark",
+        "connect": "run Connect workers, create and observe connectors",
     },
     "Configuration": {
         "profile": "manage the addresses and settings of several clusters",
@@ -48,6 +56,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "version": "show the versions of Ottla and its libraries",
     },
 }
+# The module `connect` has the connection of all commands.
+MODULES = {"connect": "connectors"}
 SUMMARIES = {name: summary for rows in GROUPS.values() for name, summary in rows.items()}
 
 EXAMPLES = """
@@ -85,7 +95,7 @@ class Root(Group):
 
 def command(name: str) -> click.Command:
     """Import the command of this name."""
-    found = importlib.import_module(f"ottla.cli.{name}").COMMAND
+    found = importlib.import_module(f"ottla.cli.{MODULES.get(name, name)}").COMMAND
     assert isinstance(found, click.Command)
     return found
 

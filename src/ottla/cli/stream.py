@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ottla.cli import late, stream_get, stream_reset, stream_status
 from ottla.cli.commands import Argument, Group, Option, Options
-from ottla.cli.connect import connection_options, spark_settings
+from ottla.cli.connect import connection_options, registry_settings, spark_settings
 from ottla.cli.output import Output, output_options
 from ottla.cli.terminal import log_warnings_only
 from ottla.common import units
@@ -19,6 +19,8 @@ from ottla.streams.description import text
 from ottla.streams.drawing import mermaid, svg
 from ottla.streams.errors import Interrupted, PipelineFailed, StreamsError, place_of
 from ottla.streams.event_time import milliseconds
+from ottla.streams.registries import URL, Registry, first
+from ottla.streams.registries import registry as registry_of
 from ottla.streams.settings import Settings
 from ottla.streams.status import Status
 
@@ -59,6 +61,7 @@ def _names() -> Argument:
     ),
     Option("--once", "end when the records of now are processed"),
     Option("--latency DURATION", "how long a record may wait for its micro-batch; default: as the pipelines say"),
+    Option("--registry URL,..", "the schema registry of pipelines without one; default: as for `ottla schema`"),
     *connection_options(),
     examples="""
     ottla stream run wordcount.py
@@ -80,7 +83,8 @@ def _run(options: Options) -> int:
     code = 0
     with _explained(file):
         latency_ms = None if options.latency is None else milliseconds("--latency", options.latency)
-        settings = Settings(client, options.checkpoints, options.once, latency_ms=latency_ms)
+        registry = _registry(options)
+        settings = Settings(client, options.checkpoints, options.once, latency_ms=latency_ms, registry=registry)
         try:
             ended = late.run_file(file, options.pipelines, settings, options.master)
         except Interrupted as interrupted:
@@ -88,6 +92,16 @@ def _run(options: Options) -> int:
     for each in ended:
         print(_summary(each))
     return code
+
+
+def _registry(options: Options) -> Registry | None:
+    """Return the registry of the command line, the file or the profile; None if they have no setting of one."""
+    given = {name: str(value) for name, value in registry_settings(options).items()}
+    if options.registry:
+        given[URL] = options.registry
+    if not given:
+        return None
+    return registry_of("--registry", {**first(None), **given})
 
 
 def _summary(status: Status) -> str:

@@ -151,7 +151,14 @@ class ProducerUnusable(ClientError):
 
 
 class SerializationFailed(ClientError):
-    """A serializer raised (the cause) on a key or value; nothing was sent."""
+    """A serializer raised (the cause) on a key or value; nothing was sent.
+
+    Serializers of a schema registry set `topic`, `subject` and `field`. Retriable if the registry was not reached.
+    """
+
+    topic: str = ""
+    subject: str = ""
+    field: str = ""
 
 
 class _AtOffset(ClientError):
@@ -165,10 +172,13 @@ class _AtOffset(ClientError):
 class DeserializationFailed(_AtOffset):
     """A deserializer raised (the cause) on the key or value (`what`) of the record at topic, partition, offset.
 
-    `record` is that record with its bytes, for example for a dead letter topic.
+    `record` is that record with its bytes, for example for a dead letter topic. Deserializers of a schema registry set
+    `subject` and `field`. It is retriable if the registry was not reached: then the next poll returns the same record.
     """
 
     what: str = ""
+    subject: str = ""
+    field: str = ""
     record: object = None
 
 

@@ -98,10 +98,10 @@ def format_named(setting: str, name: str) -> Format:
 class Call:
     """A function of the program with parameters besides the data: `call(data, topic, headers)`."""
 
-    __slots__ = ("_function", "_headers", "_topic")
+    __slots__ = ("_headers", "_topic", "function")
 
     def __init__(self, function: Callable[..., Any], *, topic: bool, headers: bool) -> None:
-        self._function = function
+        self.function = function
         self._topic = topic
         self._headers = headers
 
@@ -111,7 +111,7 @@ class Call:
             more["topic"] = topic
         if self._headers:
             more["headers"] = headers
-        return self._function(data, **more)
+        return self.function(data, **more)
 
 
 def as_call(setting: str, given: object) -> Callable[[Any], Any] | Call:

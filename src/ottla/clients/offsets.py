@@ -32,3 +32,5 @@ class GroupMetadata(NamedTuple):
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    reader_report: str = ""
+    """The metadata for offsets without metadata of their own (`ottla.clients.reader_reports`)."""

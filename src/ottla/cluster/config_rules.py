@@ -111,7 +111,8 @@ class BrokerConfigRules:
             _warn(check_topic(key, value) if kind == TOPIC else check_group(key, value))
         if kind == TOPIC:
             resolver = self._resolver(broker, cluster)
-            check_topic_together({name: resolver.resolve_one(configs, name) for name in TOPIC_SETTINGS_TOGETHER})
+            compared = {each: resolver.resolve_one(configs, each) for each in TOPIC_SETTINGS_TOGETHER}
+            check_topic_together(name, compared)
         elif configs:
             now = self._static.with_dynamic(broker, cluster)
             check_group_together(resolve_group(configs, broker, cluster, self._static), now)

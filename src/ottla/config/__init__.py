@@ -1,8 +1,9 @@
 """The settings of brokers, topics and groups by Kafka's names, their effective values and sources.
 
 Read `server_setting.py` first: the columns of a row. The rows are in `broker_rows.py`, `security_rows.py`,
-`topic_rows.py` and `group_rows.py`. `values.py` and `limits.py` parse and check a single value, `checks.py` has rules
-about several. `broker.py` is the configuration of one broker, `resolve.py` adds dynamic settings and DescribeConfigs.
+`registry_rows.py`, `topic_rows.py` and `group_rows.py`. `values.py` and `limits.py` parse and check a single value,
+`checks.py` has rules about several. `broker.py` is the configuration of one broker, `resolve.py` adds dynamic settings
+and DescribeConfigs.
 """
 
 from ottla.config.broker import INSECURE, BrokerConfig, ConfigError

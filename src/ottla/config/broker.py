@@ -365,6 +365,7 @@ class BrokerConfig:
             authorizer_settings(self.static)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        self._check_mechanisms()
         problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
         if problem:
             raise ConfigError(problem)
@@ -378,6 +379,34 @@ class BrokerConfig:
                 f"{_LOAD_FACTOR}={self.static[_LOAD_FACTOR]} is not above 0 and at most 1: the cleaner fills its map "
                 f"to {DEFAULT_VALUES[_LOAD_FACTOR]}"
             )
+
+    def _check_mechanisms(self) -> None:
+        """Check that other nodes with these settings can log in to this one. As in Kafka, only brokers must be able to.
+
+        A node without other nodes needs no mechanism between nodes.
+        """
+        if self.roles.is_single and not self.controller_listeners:
+            return
+        broker, controller = "sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"
+        if enabled := self._without(broker, self.inter_broker_listener):
+            raise ConfigError(
+                f"{broker}={self[broker]} must be included in sasl.enabled.mechanisms when SASL is used for "
+                f"inter-broker communication: listener {self.inter_broker_listener} has {enabled}"
+            )
+        for listener in self.controller_listeners[:1]:
+            if enabled := self._without(controller, listener.name):
+                self.warnings.append(
+                    f"Nodes with {controller}={self[controller]} cannot log in to this controller: listener "
+                    f"{listener.name} has sasl.enabled.mechanisms={enabled}"
+                )
+
+    def _without(self, mechanism_setting: str, listener: str) -> str:
+        """Return the mechanisms of a listener that lacks the one between nodes; empty if it has it or has no SASL."""
+        if not listener or not self.security_protocol(listener).uses_sasl:
+            return ""
+        config = self.for_listener(listener)
+        enabled = config.items("sasl.enabled.mechanisms")
+        return "" if config.text(mechanism_setting) in enabled else ",".join(enabled) or "none"
 
 
 _PROTOCOL_MAP = "listener.security.protocol.map"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from ottla.common.ids import INTERNAL_TOPICS
 from ottla.config.limits import invalid
 from ottla.config.values import Value
 
@@ -70,6 +71,20 @@ def conflict_of_lags(least: Value, most: Value) -> str | None:
     """Return Kafka's message if a topic's `min.compaction.lag.ms` is above its `max.compaction.lag.ms`."""
     if isinstance(least, int) and isinstance(most, int) and least > most:
         return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+    return None
+
+
+def conflict_of_validation(topic: str, keys: Value, values: Value, mode: Value, dead_letters: Value) -> str | None:
+    """Return the problem with a topic's schema validation of keys and values."""
+    if (keys or values) and topic in INTERNAL_TOPICS:
+        return f"{topic} is an internal topic: its records have no schemas, so they cannot be validated"
+    if mode != "dlq":
+        return None
+    name = "ottla.schema.validation.dlq.topic"
+    if not dead_letters:
+        return f"ottla.schema.validation.mode=dlq needs a dead letter topic: set {name}"
+    if dead_letters == topic or dead_letters in INTERNAL_TOPICS:
+        return f"{name} cannot be {dead_letters}: choose another topic"
     return None
 
 

@@ -16,7 +16,13 @@ from typing import NamedTuple
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.values import value
 from ottla.config.broker import CLUSTER_DEFAULT_VALUES, DEFAULT_VALUES, BrokerConfig, no_effect
-from ottla.config.checks import change_violation, conflict_of_lags, unknown_directories, violation
+from ottla.config.checks import (
+    change_violation,
+    conflict_of_lags,
+    conflict_of_validation,
+    unknown_directories,
+    violation,
+)
 from ottla.config.listener_settings import KEY_STORE_SETTINGS, base_name, broker_setting, listener_setting
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
 from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
@@ -268,13 +274,18 @@ def check_cordoned(value: str, config: BrokerConfig) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-TOPIC_SETTINGS_TOGETHER = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+_VALIDATIONS = ("confluent.key.schema.validation", "confluent.value.schema.validation")
+_DEAD_LETTERS = ("ottla.schema.validation.mode", "ottla.schema.validation.dlq.topic")
+TOPIC_SETTINGS_TOGETHER = (*_LAGS, *_VALIDATIONS, *_DEAD_LETTERS)
 """The settings that `check_topic_together` compares."""
 
 
-def check_topic_together(resolved: Mapping[str, Resolved]) -> None:
+def check_topic_together(topic: str, resolved: Mapping[str, Resolved]) -> None:
     """Raise INVALID_CONFIG if a topic's settings contradict each other."""
-    problem = conflict_of_lags(*(resolved[name].value for name in TOPIC_SETTINGS_TOGETHER))
+    problem = conflict_of_lags(*(resolved[name].value for name in _LAGS)) or conflict_of_validation(
+        topic, *(resolved[name].value for name in (*_VALIDATIONS, *_DEAD_LETTERS))
+    )
     if problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 

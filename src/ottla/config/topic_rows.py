@@ -14,6 +14,12 @@ from ottla.config.server_setting import (
     ServerSetting,
 )
 
+SUBJECT_STRATEGIES = (
+    "io.confluent.kafka.serializers.subject.TopicNameStrategy",
+    "io.confluent.kafka.serializers.subject.RecordNameStrategy",
+    "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy",
+)
+
 ROWS = (
     ServerSetting("cleanup.policy", LIST, ("delete",),
         "What happens to old records: delete, compact or both; empty retains them forever.",
@@ -30,6 +36,18 @@ ROWS = (
     ServerSetting("compression.zstd.level", INT, 3,
         "Level if `compression.type` is zstd.",
         MEDIUM, WORKS, low=-131_072, high=22),
+    ServerSetting("confluent.key.schema.validation", BOOLEAN, False,
+        "Whether a key must begin with a schema id that is registered under its subject (contracts.md).",
+        MEDIUM, WORKS),
+    ServerSetting("confluent.key.subject.name.strategy", STRING, SUBJECT_STRATEGIES[0],
+        "The subject of a key's schema: from the topic, from the record's name, or from both.",
+        MEDIUM, WORKS, choices=SUBJECT_STRATEGIES),
+    ServerSetting("confluent.value.schema.validation", BOOLEAN, False,
+        "Whether a value must begin with a schema id that is registered under its subject (contracts.md).",
+        MEDIUM, WORKS),
+    ServerSetting("confluent.value.subject.name.strategy", STRING, SUBJECT_STRATEGIES[0],
+        "The subject of a value's schema: from the topic, from the record's name, or from both.",
+        MEDIUM, WORKS, choices=SUBJECT_STRATEGIES),
     ServerSetting("delete.retention.ms", LONG, 86_400_000,
         "How long tombstones and transaction markers are retained after compaction.",
         MEDIUM, WORKS, low=0),
@@ -81,6 +99,16 @@ ROWS = (
     ServerSetting("min.insync.replicas", INT, 1,
         "Replicas that must be in sync for a write with acks=all.",
         MEDIUM, WORKS, low=1),
+    ServerSetting("ottla.schema.validation.depth", STRING, "id",
+        "What schema validation checks: the schema id only, or the whole record, which is decoded.",
+        MEDIUM, WORKS, choices=("id", "record")),
+    ServerSetting("ottla.schema.validation.dlq.topic", STRING, "",
+        "The dead letter topic of `ottla.schema.validation.mode=dlq`; the topic must exist.",
+        MEDIUM, WORKS),
+    ServerSetting("ottla.schema.validation.mode", STRING, "reject",
+        "What happens to a batch with invalid records: `reject` refuses it, `warn` appends and logs it, `dlq` appends"
+        " it without these records, which go to the dead letter topic.",
+        MEDIUM, WORKS, choices=("reject", "warn", "dlq")),
     ServerSetting("preallocate", BOOLEAN, False,
         "Whether segment files are allocated at full size.",
         MEDIUM, REPORTED),

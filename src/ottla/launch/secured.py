@@ -37,6 +37,11 @@ class LocalSecurity:
         self._files = SecuredFiles(directory)
         self._password = self._files.password(ADMIN)
 
+    @property
+    def directory(self) -> Path:
+        """The directory of the files."""
+        return self._files.directory
+
     def settings(self, node_id: int, nodes: int, host: str, listeners: str) -> dict[str, str]:
         """Issue the certificate of a node if it has none; return its settings.
 

@@ -29,6 +29,7 @@ from ottla.records.kernels import COMPILED
 
 if TYPE_CHECKING:
     from ottla.cluster.node.bootstrap import Bootstrap
+    from ottla.launch.registry_process import RegistryProcess
     from ottla.launch.secured import LocalSecurity
 
 logger = logging.getLogger("ottla.up")
@@ -42,7 +43,7 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "-
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
-    options.insecure, options.secure, options.log_level = False, False, "info"
+    options.insecure, options.secure, options.log_level, options.registry = False, False, "info", None
     rest = iter(words)
     for word in rest:
         if word == "--insecure":
@@ -74,9 +75,11 @@ def run(options: SimpleNamespace) -> int:
     for warning in config.warnings:
         logger.warning("%s", warning)
     _raise_file_limit()
+    address = getattr(options, "registry", None)
+    registry = None if address is None else late.registry_process.RegistryProcess(address, options.log_level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_serve(config, security))
+            runner.run(_serve(config, security, registry))
         except (StorageError, KafkaError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
@@ -104,24 +107,30 @@ def _security(options: SimpleNamespace) -> "LocalSecurity | None":
     return late.secured.chosen(options, late.secured.directory_of(data))
 
 
-async def _serve(config: BrokerConfig, security: "LocalSecurity | None") -> None:
+async def _serve(
+    config: BrokerConfig, security: "LocalSecurity | None", registry: "RegistryProcess | None" = None
+) -> None:
     if not COMPILED:
         logger.warning("The record kernels are %s", NOT_COMPILED)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     first_signal_s = 0.0
+    stopping: list[asyncio.Task[None]] = []
 
     def stop_on(signal_number: signal.Signals) -> None:
         nonlocal first_signal_s
-        if stop.is_set():
+        if stop.is_set() or stopping:
             if loop.time() - first_signal_s < ONE_REQUEST_S:
                 return
             logger.warning("Stopping at once: received %s a second time", signal_number.name)
             os._exit(128 + signal_number)
         logger.info("Stopping: %s", signal_number.name)
         first_signal_s = loop.time()
-        stop.set()
+        if registry is None:
+            stop.set()
+        else:
+            stopping.append(loop.create_task(_stop_registry(registry, stop)))
 
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
@@ -136,13 +145,25 @@ async def _serve(config: BrokerConfig, security: "LocalSecurity | None") -> None
 
     if os.environ.get(SUPERVISED):
         loop.add_reader(sys.stdin.fileno(), stop_with_cluster)
-    await late.server.serve(
-        config, lambda bootstrap: _announce(config, bootstrap, security), stop, leaves=lambda: not cluster_ends
-    )
+
+    def ready(bootstrap: "Bootstrap") -> None:
+        _announce(config, bootstrap, security)
+        if registry is not None:
+            registry.start(str(bootstrap), None if security is None else security.directory)
+
+    await late.server.serve(config, ready, stop, leaves=lambda: not cluster_ends)
+    if registry is not None:
+        await registry.stop()
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)
     logger.info("Stopped cleanly")
+
+
+async def _stop_registry(registry: "RegistryProcess", stop: asyncio.Event) -> None:
+    """Stop the registry, which needs the broker to leave its group, then the broker."""
+    await registry.stop()
+    stop.set()
 
 
 def _announce(config: BrokerConfig, bootstrap: "Bootstrap", security: "LocalSecurity | None") -> None:

@@ -7,7 +7,7 @@ from ottla.common.failure import Failure, failing_on
 from ottla.config import INSECURE, BrokerConfig, ConfigError, parse_address
 from ottla.launch import late
 from ottla.launch.storage import default_data_directory, known_node_id
-from ottla.tools.file_modes import exposure
+from ottla.tools.file_modes import exposure, shown_to_others
 from ottla.tools.values import name_and_value, read_properties
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ LOOPBACK = "127.0.0.1"
 def broker_config(options: SimpleNamespace, security: "LocalSecurity | None" = None) -> BrokerConfig:
     """Return the settings of the broker; raises Failure with exit code 2 if one is invalid."""
     properties = read_properties(options.config) if options.config else {}
-    exposed = exposure(options.config, properties) if options.config else None
+    exposed = [exposure(options.config, properties)] if options.config else []
+    exposed.append(shown_to_others("-X", options.overrides, "--config FILE"))
     listen = getattr(options, "listen", None)
     if listen:
         for name in _LISTENER_SETTINGS:
@@ -55,8 +56,7 @@ def broker_config(options: SimpleNamespace, security: "LocalSecurity | None" = N
             node_id = known_node_id(config.metadata_log_dir)
             if node_id is not None and node_id != config.node_id:
                 config = BrokerConfig({**properties, "node.id": str(node_id)})
-    if exposed is not None:
-        config.warnings.append(exposed)
+    config.warnings.extend(filter(None, exposed))
     return config
 
 

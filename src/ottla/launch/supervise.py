@@ -18,9 +18,11 @@ from ottla.common.failure import Failure
 from ottla.common.style import Style
 from ottla.launch.console import announce, start_logging
 from ottla.launch.local_nodes import MOST_BROKERS, LocalNode, prepare
+from ottla.launch.registry_process import RegistryProcess
 from ottla.launch.secured import LocalSecurity, chosen
 from ottla.launch.settings import data_directory
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
+from ottla.tools.file_modes import shown_to_others
 
 logger = logging.getLogger("ottla.up")
 
@@ -41,9 +43,13 @@ def run(options: SimpleNamespace) -> int:
     if not 1 <= brokers <= MOST_BROKERS:
         raise Failure(f"--brokers {options.brokers} is not a number from 1 to {MOST_BROKERS}", exit_code=2)
     start_logging(options.log_level)
+    if exposed := shown_to_others("-X", options.overrides, "--config FILE"):
+        logger.warning("%s", exposed)
     security = chosen(options, Path(data_directory(options)).absolute() / "security")
     nodes = prepare(options, brokers, security)
-    return asyncio.run(_Supervisor(nodes, options.log_level, security).run())
+    address = getattr(options, "registry", None)
+    registry = None if address is None else RegistryProcess(address, options.log_level)
+    return asyncio.run(_Supervisor(nodes, options.log_level, security, registry).run())
 
 
 class _Process:
@@ -96,8 +102,15 @@ class _Process:
 
 
 class _Supervisor:
-    def __init__(self, nodes: list[LocalNode], log_level: str, security: LocalSecurity | None) -> None:
+    def __init__(
+        self,
+        nodes: list[LocalNode],
+        log_level: str,
+        security: LocalSecurity | None,
+        registry: RegistryProcess | None = None,
+    ) -> None:
         self._nodes = nodes
+        self._registry = registry
         self._security = security
         self._log_level = log_level
         self._processes: list[_Process] = []
@@ -122,6 +135,8 @@ class _Supervisor:
                 await self._stop.wait()
         finally:
             self._stop.set()
+            if self._registry is not None:
+                await self._registry.stop()
             for each in self._processes:
                 each.stop()
             await self._wait_for_end(watchers)
@@ -205,6 +220,8 @@ class _Supervisor:
             "stop": "Ctrl-C; the same command starts the cluster again",
         }
         announce(bootstrap, first, f"{len(self._nodes)} brokers are up.", rows)
+        if self._registry is not None:
+            self._registry.start(bootstrap, None if self._security is None else self._security.directory)
 
     def _stop_on(self, number: signal.Signals) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla import __version__
-from ottla.common.jitter import random_share
+from ottla.network.connection_end import ConnectionEnd
 from ottla.network.errors import (
     AuthenticationRefused,
     ConnectFailed,
@@ -43,7 +43,7 @@ from ottla.network.response_reader import (
     ResponseReader,
     ResponseSizeError,
 )
-from ottla.network.sasl import log_in, renewal_delay_s
+from ottla.network.session import Session
 from ottla.protocol.frames import decode_response_header, encode_request
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -52,7 +52,6 @@ from ottla.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
     from ottla.network.sasl import SaslSource
-    from ottla.security.mechanism import SaslClient
 
 __all__ = [
     "AuthenticationRefused",
@@ -69,36 +68,10 @@ __all__ = [
 ]
 
 UNSUPPORTED_VERSION: Final = 35
-RENEWAL_TIMEOUT_S: Final = 30.0
 # An abort takes a few event loop iterations.
 ABORT_S: Final = 1.0
 HANDSHAKE_ABORT_ITERATIONS: Final = 5
 PRODUCE: Final = 0
-
-
-class _Held(asyncio.Transport):
-    """Replaces the transport while a session is renewed: the broker accepts no other requests then."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self.transport = transport
-        self.parts: list[bytes] = []
-
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self.parts.append(bytes(data))
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
-        # Copy the bytes: with acks=0 the caller may reuse its buffers.
-        self.parts.append(b"".join(list_of_data))
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self.transport.get_extra_info(name, default)
-
-    def close(self) -> None:
-        self.transport.close()
-
-    def abort(self) -> None:
-        self.transport.abort()
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -106,26 +79,18 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_client_id",
-        "_close_callbacks",
-        "_correlation_id",
+        "_end",
         "_in_flight",
-        "_is_lost",
         "_loop",
-        "_loss",
-        "_problem",
         "_reader",
-        "_ready_id",
-        "_renewal",
-        "_renewal_timer",
-        "_sasl",
-        "_session_began",
-        "_transport",
+        "_session",
         "address",
         "closed",
         "features",
         "last_used",
         "received_bytes",
         "sent_bytes",
+        "transport",
         "versions",
         "write_paused",
     )
@@ -138,21 +103,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_used = loop.time()
         self.write_paused = False
         self.sent_bytes = self.received_bytes = 0
+        self.transport: asyncio.Transport | None = None
         self._client_id = client_id
         self._loop = loop
-        self._transport: asyncio.Transport | None = None
-        self._correlation_id = 0
         self._in_flight = RequestsInFlight(loop, self._time_out)
         self._reader = ResponseReader()
-        self._problem: NetworkError | None = None
-        self._close_callbacks: list[Callable[[], None]] = []
-        self._is_lost = False
-        self._loss: Exception | None = None
-        self._ready_id = 0  # the last correlation id of the handshake
-        self._sasl: SaslSource | None = None
-        self._session_began = 0.0
-        self._renewal_timer: asyncio.TimerHandle | None = None
-        self._renewal: asyncio.Task[None] | None = None
+        self._end = ConnectionEnd()
+        self._session: Session | None = None
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -186,14 +143,16 @@ class ClientConnection(asyncio.BufferedProtocol):
                 stage = "it accepts connections but does not answer"
                 await connection._ask_versions(timeout_s)
                 if exchange is not None:
-                    connection._sasl = sasl
-                    await connection._log_in(exchange, timeout_s)
+                    assert sasl is not None
+                    connection._session = Session(connection, sasl, loop)
+                    await connection._session.log_in(exchange, timeout_s)
                 connection._ready()
             is_ready = True
         except (OSError, NetworkError, UnicodeError) as error:
             if isinstance(error, ConnectFailed):
                 raise
-            cause = connection._loss if isinstance(connection._loss, ssl.SSLError) else error
+            loss = connection._end.loss
+            cause = loss if isinstance(loss, ssl.SSLError) else error
             raise connect_error(address, cause, timeout_s, stage=stage, is_tls=tls is not None) from error
         finally:
             if not is_ready:
@@ -203,7 +162,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def _give_up(self) -> None:
         """Clean up after a failed connect, so that the event loop can be closed."""
         self.abort()
-        if self._transport is not None:
+        if self.transport is not None:
             await self.wait_lost(ABORT_S)
         else:
             # The event loop aborts a cancelled TLS handshake itself, in a few iterations.
@@ -222,111 +181,63 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _ready(self) -> None:
         self._reader.largest_bytes = LARGEST_RESPONSE_BYTES
-        self._ready_id = self._correlation_id
-
-    # -- authentication --------------------------------------------------------------------------------------------
-
-    async def _log_in(self, exchange: SaslClient, timeout_s: float) -> None:
-        """Authenticate, and set the timer for the session's renewal. Raises AuthenticationRefused."""
-
-        def ask(request: Message, version: int) -> asyncio.Future[Message | None]:
-            held = self._transport
-            if isinstance(held, _Held):
-                self._transport = held.transport
-            try:
-                return self.send_nowait(request, version=version, timeout_s=timeout_s)
-            finally:
-                self._transport = held
-
-        lifetime_ms = await log_in(self.address, exchange, self.highest_version, ask)
-        self._session_began = self._loop.time()
-        if lifetime_ms > 0:
-            delay_s = renewal_delay_s(lifetime_ms, random_share())
-            self._renewal_timer = self._loop.call_later(delay_s, self._renew)
-
-    def _renew(self) -> None:
-        if self.closed:
-            return
-        if not self._in_flight and self.last_used <= self._session_began:
-            # The connection was unused for a whole session. The next request opens another connection.
-            self.close()
-            return
-        self._renewal = self._loop.create_task(self._log_in_again(), name=f"log in again at {self.address}")
-
-    async def _log_in_again(self) -> None:
-        """Renew the session (KIP-368); the connection ends if that fails."""
-        assert self._sasl is not None
-        try:
-            async with asyncio.timeout(RENEWAL_TIMEOUT_S):
-                exchange = await self._sasl()
-                if self.closed or self._transport is None:
-                    return
-                held = self._transport = _Held(self._transport)
-                await self._log_in(exchange, RENEWAL_TIMEOUT_S)
-        except AuthenticationRefused as error:
-            self._end(error)
-            self.abort()
-        except (NetworkError, TimeoutError) as error:
-            self._end(ConnectionClosed(f"The session with {self.address} could not be renewed: {error}"))
-            self.abort()
-        else:
-            self._transport = held.transport
-            if not self.closed:
-                held.transport.writelines(held.parts)
+        self._in_flight.handshake_is_complete()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
-        self.closed = self._is_lost = True
-        self._loss = exc
-        if self._renewal_timer is not None:
-            self._renewal_timer.cancel()
-        problem = self._problem
+        self.closed = self._end.is_lost = True
+        self._end.loss = exc
+        if self._session is not None:
+            self._session.cancel()
+        problem = self._end.problem
         if problem is None:
             why = f": {tls_problem(exc) if isinstance(exc, ssl.SSLError) else exc}" if exc else ""
-            if self._sasl is None and 0 < self._correlation_id - self._ready_id == len(self._in_flight):
+            if self._session is None and self._in_flight.never_answered:
                 why += "; it never answered after the handshake: does this listener want SASL (security.protocol)?"
             problem = ConnectionClosed(f"{self.address} closed the connection{why}")
         for request in self._in_flight.take_all():
             if not request.completion.done():
                 request.completion.set_exception(type(problem)(*problem.args))
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
-            callback()
+        self._end.notify()
 
     @property
     def was_lost(self) -> bool:
         """Whether the other side or the network closed the connection, not this side."""
-        return self._is_lost and self._problem is None
+        return self._end.was_lost
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the event loop when the connection is lost, or now if it is closed already."""
         if self.closed:
             callback()
         else:
-            self._close_callbacks.append(callback)
+            self._end.callbacks.append(callback)
 
     def close(self) -> None:
         """Close the connection after the written bytes were sent; requests in flight fail with ConnectionClosed."""
-        self._end(ConnectionClosed(f"The connection to {self.address} was closed by this client"))
-        if self._transport is not None:
-            self._transport.close()
+        self._decide_end(ConnectionClosed(f"The connection to {self.address} was closed by this client"))
+        if self.transport is not None:
+            self.transport.close()
 
     def abort(self) -> None:
         """Close the connection at once; requests in flight fail with ConnectionClosed."""
-        self._end(ConnectionClosed(f"The connection to {self.address} was aborted by this client"))
-        if self._transport is not None:
-            self._transport.abort()
+        self.fail(ConnectionClosed(f"The connection to {self.address} was aborted by this client"))
+
+    def fail(self, problem: NetworkError) -> None:
+        """Close the connection at once; requests in flight fail with `problem`, if it is the first."""
+        self._decide_end(problem)
+        if self.transport is not None:
+            self.transport.abort()
 
     async def wait_lost(self, timeout_s: float) -> None:
         """After `close`: wait until the connection is closed, then abort it after the timeout."""
-        if self._is_lost:
+        if self._end.is_lost:
             return
         lost: asyncio.Future[None] = self._loop.create_future()
-        self._close_callbacks.append(lambda: None if lost.done() else lost.set_result(None))
+        self._end.callbacks.append(lambda: None if lost.done() else lost.set_result(None))
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(lost)
@@ -334,10 +245,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.abort()
             await asyncio.wait([lost], timeout=ABORT_S)
 
-    def _end(self, problem: NetworkError) -> None:
+    def _decide_end(self, problem: NetworkError) -> None:
         self.closed = True
-        if self._problem is None:
-            self._problem = problem
+        self._end.decide(problem)
 
     def pause_writing(self) -> None:
         """Called by the loop: the broker reads too slowly; callers should check `write_paused`."""
@@ -356,7 +266,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def requests(self) -> int:
         """The number of requests that were sent, including the handshake."""
-        return self._correlation_id
+        return self._in_flight.last_id
 
     @property
     def in_flight(self) -> int:
@@ -404,14 +314,16 @@ class ClientConnection(asyncio.BufferedProtocol):
 
         An outcome that is known already (closed, acks=0) is set before this method returns.
         """
-        transport = self._transport
+        transport = self.transport
         if self.closed or transport is None:
-            completion.set_exception(self._problem or ConnectionClosed(f"The connection to {self.address} is closed"))
+            completion.set_exception(
+                self._end.problem or ConnectionClosed(f"The connection to {self.address} is closed")
+            )
             return
         api_key = request.API_KEY
         if version is None:
             version = self.highest_version(api_key)
-        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self._in_flight.next_id()
         parts = encode_request(request, version, correlation_id, self._client_id)
         self.last_used = now_s = self._loop.time()
         self.sent_bytes += sum(map(len, parts))
@@ -428,7 +340,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             problem = f"{self.address} did not answer {API[request.api_key].name} within {request.timeout_s:g} s"
             if not request.completion.done():
                 request.completion.set_exception(NoAnswer(problem))
-            self._end(ConnectionClosed(f"{problem}, so the connection was closed"))
+            self._decide_end(ConnectionClosed(f"{problem}, so the connection was closed"))
         self.abort()
 
     # -- responses ---------------------------------------------------------------------------------------------
@@ -448,22 +360,22 @@ class ClientConnection(asyncio.BufferedProtocol):
                 if self.closed:
                     return
         except DecodeError as error:
-            self._fail(NotKafka if not self.versions else ConnectionClosed, f"sent an invalid response: {error}")
+            self._refuse(NotKafka if not self.versions else ConnectionClosed, f"sent an invalid response: {error}")
         except ResponseSizeError as error:
-            self._refuse(error.data, error.size)
+            self._refuse_size(error.data, error.size)
         except ResponseMemoryError as error:
             problem = f"sent a response of {error.size} bytes, for which there is no memory: {error.error}"
-            self._fail(ConnectionClosed, problem)
+            self._refuse(ConnectionClosed, problem)
 
-    def _refuse(self, data: bytes, size: int) -> None:
+    def _refuse_size(self, data: bytes, size: int) -> None:
         if self.versions:
-            self._fail(ConnectionClosed, f"sent a response of {size} bytes, more than {self._reader.largest_bytes}")
+            self._refuse(ConnectionClosed, f"sent a response of {size} bytes, more than {self._reader.largest_bytes}")
         elif data.startswith((b"HTTP/", b"<")):
-            self._fail(NotKafka, "answers as a web server does, not as Kafka")
+            self._refuse(NotKafka, "answers as a web server does, not as Kafka")
         elif data[:2] in {b"\x15\x03", b"\x16\x03"}:
-            self._fail(TlsRefused, "wants TLS: set security.protocol to SSL or SASL_SSL")
+            self._refuse(TlsRefused, "wants TLS: set security.protocol to SSL or SASL_SSL")
         else:
-            self._fail(NotKafka, f"does not answer as Kafka does (it sent {data[:16]!r})")
+            self._refuse(NotKafka, f"does not answer as Kafka does (it sent {data[:16]!r})")
 
     def _answered(self, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
@@ -484,9 +396,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise
         request.completion.set_result(response)
 
-    def _fail(self, kind: type[NetworkError], problem: str) -> None:
-        self._end(kind(f"{self.address} {problem}"))
-        self.abort()
+    def _refuse(self, kind: type[NetworkError], problem: str) -> None:
+        self.fail(kind(f"{self.address} {problem}"))
 
 
 def _is_refused(frame: memoryview, position: int) -> bool:

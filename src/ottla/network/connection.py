@@ -24,6 +24,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.shortage import is_shortage
 from ottla.network.connections import DISCONNECTED, Connections
+from ottla.network.frame_quota import RoundShare
 from ottla.network.frame_reader import LEAST_BUFFER_BYTES, PIPELINE_BUFFER_BYTES, READ_AHEAD_BYTES, FrameReader
 from ottla.network.sockets import is_half_closed
 from ottla.network.write_queue import WriteQueue
@@ -37,6 +38,8 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 # Collected responses above this size are written before further frames are handled.
 COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
+# The key in `Connection.state` of the name that the client library gave in ApiVersions (KIP-511).
+SOFTWARE_NAME = "software name"
 
 
 class MutingResponse(list[Buffer]):
@@ -69,13 +72,10 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_close_callbacks",
         "_dispatch",
-        "_has_backlog",
         "_last_tick",
         "_pending",
-        "_quota_left",
-        "_quota_round",
         "_reader",
-        "_reading_paused",
+        "_share",
         "_shared",
         "_transport",
         "_writes",
@@ -84,7 +84,6 @@ class Connection(asyncio.BufferedProtocol):
         "principal",
         "remote_host",
         "remote_port",
-        "software_name",
         "state",
     )
 
@@ -95,7 +94,6 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_host = ""
         self.remote_port = 0
         self.principal = ANONYMOUS
-        self.software_name = ""
         self.state: dict[str, object] = {}
         self.closed = False
         self._transport: asyncio.Transport | None = None
@@ -104,11 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writes = WriteQueue()
         # The response of the request in progress, if it is not complete yet.
         self._pending: Completion[Frames] | None = None
-        # True if the quota of the round was used up before all received frames were handled.
-        self._has_backlog = False
-        # The last round in which several frames were handled, and how many more may be handled in it.
-        self._quota_round = self._quota_left = 0
-        self._reading_paused = False
+        self._share = RoundShare()
         self._last_tick = shared.tick
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -153,6 +147,10 @@ class Connection(asyncio.BufferedProtocol):
         """Limit the size of the next frames; None leaves only the limit of all connections."""
         self._reader.max_frame_bytes = max_frame_bytes
 
+    def dispatch_to(self, dispatch: Dispatch) -> None:
+        """Let `dispatch` handle the next frames; frames of the same read may still go to the previous one."""
+        self._dispatch = dispatch
+
     def close(self) -> None:
         """Send all responses, then close."""
         self.closed = True
@@ -184,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
             return "the client does not read its responses" if stalled_ticks > slow_ticks else None
         if self._pending is None and 0 < idle_ticks < tick - self._last_tick:
             return "idle"
-        if isinstance(self._pending, Pause) and self._reading_paused:
+        if isinstance(self._pending, Pause) and self._reader.is_paused:
             # The loop does not watch the socket, and a pause can be long.
             descriptor = self.descriptor
             if descriptor is not None and is_half_closed(descriptor):
@@ -224,8 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         shared, reader, writes, dispatch = self._shared, self._reader, self._writes, self._dispatch
         responses: list[Buffer] = []
         response_bytes = 0
-        quota = shared.quota.per_connection if self._quota_round != shared.quota.round else self._quota_left
-        left = quota
+        left = quota = self._share.frames(shared.quota)
         try:
             while left and not writes.is_paused and not self.closed:
                 frame = reader.next_frame()
@@ -252,14 +249,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if responses:
             self._write(responses)
-        self._has_backlog = not left and self._pending is None and reader.has_frame
+        self._share.has_backlog = not left and self._pending is None and reader.has_frame
         self._after_frames(quota - left, left)
 
     def _after_frames(self, handled: int, left: int) -> None:
         """Count the handled frames, retain the bytes behind them, and schedule the next step."""
         if handled > 1:
-            self._quota_left = left
-            self._quota_round = self._shared.use_quota(handled, is_first=self._quota_round != self._shared.quota.round)
+            self._shared.use_quota(self._share, handled, left)
         if self._pending is None and self._shared.draining:
             self.close()
         if self.closed:
@@ -269,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             pipelined = READ_AHEAD_BYTES if self._reader.is_full else PIPELINE_BUFFER_BYTES
             self._retain(pipelined if handled else LEAST_BUFFER_BYTES)
-        if self._has_backlog and not self.closed:
+        if self._share.has_backlog and not self.closed:
             self._pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
         if self._pending is not None:
@@ -292,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(response, MutingResponse):
             self._pending = Pause(response.pause_s)
             self._pending.on_done(self._respond)
-        elif self._reader.has_bytes or self._reading_paused:
+        elif self._reader.has_bytes or self._reader.is_paused:
             # In the next iteration, because this may be the stack of another client's request.
             asyncio.get_running_loop().call_soon(self._go_on)
 
@@ -302,14 +298,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._reader.has_bytes:
             self._handle()
-        is_held = self._pending is not None or self._has_backlog or self.closed
-        if self._reading_paused and not is_held and self._reserve():
+        is_held = self._pending is not None or self._share.has_backlog or self.closed
+        if self._reader.is_paused and not is_held and self._reserve():
             self._resume_reading()
 
     def memory_available(self) -> None:
         """Called by `ReceiveMemory`: the buffer may grow now."""
         self._reader.waits_for_memory = False
-        if not self.closed and self._reserve() and self._reading_paused:
+        if not self.closed and self._reserve() and self._reader.is_paused:
             self._resume_reading()
 
     def _retain(self, least_bytes: int) -> None:
@@ -338,13 +334,13 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and self._transport is not None:
-            self._reading_paused = True
+        if not self._reader.is_paused and self._transport is not None:
+            self._reader.is_paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
         if self._transport is not None:
-            self._reading_paused = False
+            self._reader.is_paused = False
             self._transport.resume_reading()
 
     # -- writing -----------------------------------------------------------------------------------------------

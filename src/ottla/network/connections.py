@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 from ottla.common.rate_limit import RateLimitedLog
-from ottla.network.frame_quota import FrameQuota
+from ottla.network.frame_quota import FrameQuota, RoundShare
 from ottla.network.frame_reader import PIPELINE_BUFFER_BYTES
 from ottla.network.limits import Limits
 from ottla.network.receive_memory import SCRATCH_BYTES, MemoryWaiter, ReceiveMemory
@@ -106,12 +106,11 @@ class Connections(Generic[C]):
                 del self._per_ip[connection.remote_host]
         self.memory.forget(connection)
 
-    def use_quota(self, frames: int, *, is_first: bool) -> int:
-        """Count frames that a connection handled in the current round; returns the round."""
+    def use_quota(self, share: RoundShare, handled: int, left: int) -> None:
+        """Count frames that a connection handled in the current round; it has `left` of its share."""
         if self.quota.is_untouched:
             asyncio.get_running_loop().call_soon(self._next_round)
-        self.quota.use(frames, is_first=is_first)
-        return self.quota.round
+        share.use(self.quota, handled, left)
 
     def _next_round(self) -> None:
         self.quota.next_round()

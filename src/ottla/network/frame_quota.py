@@ -51,3 +51,25 @@ class FrameQuota:
         self.round += 1
         self.per_connection = max(min(FRAMES_PER_ROUND // connections, MOST_FRAMES), LEAST_FRAMES)
         self.is_crowded = connections > CROWDED_CONNECTIONS
+
+
+class RoundShare:
+    """The frames that one connection may still handle in the last round in which it handled several.
+
+    `has_backlog` is True if they were used up before all received frames were handled.
+    """
+
+    __slots__ = ("_left", "_round", "has_backlog")
+
+    def __init__(self) -> None:
+        self._round = self._left = 0
+        self.has_backlog = False
+
+    def frames(self, quota: FrameQuota) -> int:
+        """How many frames the connection may handle in this round."""
+        return quota.per_connection if self._round != quota.round else self._left
+
+    def use(self, quota: FrameQuota, handled: int, left: int) -> None:
+        """Count the `handled` frames; the connection has `left` of its share."""
+        quota.use(handled, is_first=self._round != quota.round)
+        self._round, self._left = quota.round, left

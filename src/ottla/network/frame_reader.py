@@ -41,7 +41,17 @@ class FrameReader:
     buffer has no bytes, and the bytes of an own buffer begin at its start.
     """
 
-    __slots__ = ("_buffer", "_data", "_end", "_memory", "_owner", "_position", "max_frame_bytes", "waits_for_memory")
+    __slots__ = (
+        "_buffer",
+        "_data",
+        "_end",
+        "_memory",
+        "_owner",
+        "_position",
+        "is_paused",
+        "max_frame_bytes",
+        "waits_for_memory",
+    )
 
     def __init__(self, memory: ReceiveMemory, owner: MemoryWaiter) -> None:
         self._memory = memory
@@ -50,6 +60,8 @@ class FrameReader:
         self._data = _NO_BYTES
         self._position = self._end = 0
         self.waits_for_memory = False
+        self.is_paused = False
+        """Whether the caller stopped reading."""
         self.max_frame_bytes: int | None = None
         """The limit on the size of a frame; None for the limit of all connections."""
 

@@ -204,6 +204,8 @@ def _ask(url: str, form: Mapping[str, str], headers: Mapping[str, str], extensio
         raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token") from error
     if not isinstance(value, str):
         raise AuthenticationRefused(f"The token endpoint {url} answered without an access_token")
+    # A session ends with the token's own expiry (a claim in seconds), which may be earlier than the endpoint says.
+    ends_ms = [] if (claimed_ms := expiry_of(value)) is None else [claimed_ms]
     if isinstance(lifetime_s, (int, float)):
-        return OAuthToken(value, int(asked_ms + lifetime_s * 1000), extensions)
-    return OAuthToken(value, expiry_of(value), extensions)
+        ends_ms.append(int(asked_ms + lifetime_s * 1000))
+    return OAuthToken(value, min(ends_ms, default=None), extensions)

@@ -48,9 +48,9 @@ class RequestInFlight:
 
 
 class RequestsInFlight:
-    """Requests by correlation id. `fail_late` gets the expired ones; they are removed by then."""
+    """Requests by correlation id, of which `last_id` was the last. `fail_late` gets the expired and removed ones."""
 
-    __slots__ = ("_fail_late", "_loop", "_requests", "_timer", "_timer_s")
+    __slots__ = ("_fail_late", "_loop", "_ready_id", "_requests", "_timer", "_timer_s", "last_id")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fail_late: Callable[[list[RequestInFlight]], None]) -> None:
         self._loop = loop
@@ -58,6 +58,22 @@ class RequestsInFlight:
         self._requests: dict[int, RequestInFlight] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = math.inf
+        self.last_id = 0
+        self._ready_id = 0
+
+    def next_id(self) -> int:
+        """The correlation id of the next request."""
+        self.last_id = (self.last_id + 1) & 0x7FFFFFFF
+        return self.last_id
+
+    def handshake_is_complete(self) -> None:
+        """Later requests are the caller's."""
+        self._ready_id = self.last_id
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether requests were sent after the handshake, and none of them has a response."""
+        return 0 < self.last_id - self._ready_id == len(self._requests)
 
     def __len__(self) -> int:
         return len(self._requests)

@@ -97,6 +97,7 @@ class FetchSession:
     """The partitions of one fetching client, in the order in which they are served."""
 
     __slots__ = (
+        "_topics",
         "changes",
         "closed",
         "dirty",
@@ -123,6 +124,8 @@ class FetchSession:
         """The fetching follower and its broker epoch; -1 for a consumer."""
         self.replica_epoch = -1
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
+        # The topics of the partitions; None if a partition was added or removed since they were collected.
+        self._topics: frozenset[str | Uuid] | None = None
         # Partitions to read at the next look. A partition with data stays until the client requests a later offset.
         self.dirty: dict[PartitionKey, FetchPartitionState] = {}
         # Partitions without data whose offsets the client does not know yet.
@@ -133,10 +136,28 @@ class FetchSession:
         # Set while a long poll waits; called with the number of appended bytes.
         self.on_change: Callable[[int], None] | None = None
 
+    @property
+    def topics(self) -> frozenset[str | Uuid]:
+        """The topics of the partitions, by name or id."""
+        if self._topics is None:
+            self._topics = frozenset([topic for topic, _ in self.partitions])
+        return self._topics
+
+    def has_only(self, topics: set[str | Uuid]) -> bool:
+        """Whether all partitions are of these topics."""
+        if self.id != NO_SESSION:
+            return topics.issuperset(self.topics)
+        # The session is used once: its topics need not be collected. A generator would cost more than all of it.
+        for topic, _ in self.partitions:  # noqa: SIM110
+            if topic not in topics:
+                return False
+        return True
+
     def state(self, key: PartitionKey) -> FetchPartitionState:
         """The state of a partition, added if it is new; it counts as changed."""
         state = self.partitions.get(key)
         if state is None:
+            self._topics = None
             state = self.partitions[key] = FetchPartitionState(self, key)
         self.dirty[key] = state
         return state
@@ -146,6 +167,7 @@ class FetchSession:
         self.dirty.pop(key, None)
         self.unreported.pop(key, None)
         state = self.partitions.pop(key, None)
+        self._topics = None
         if state is not None:
             state.unwatch()
 
@@ -192,6 +214,7 @@ class FetchSession:
         for state in self.partitions.values():
             state.unwatch()
         self.partitions.clear()
+        self._topics = None
         self.dirty.clear()
         self.unreported.clear()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -31,6 +31,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
 from ottla.records import Buffer, iter_batches
 from ottla.replication.replica import ReplicaFetch
@@ -54,6 +55,11 @@ _REFUSED = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+# Fields of most responses, created once; they must not be changed.
+_NONE = int(ErrorCode.NONE)
+_NO_DIVERGENCE = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
 
 
 _Topics: TypeAlias = dict[str | bytes, FetchableTopicResponse]
@@ -70,16 +76,8 @@ class FetchLimits(NamedTuple):
     """Whether a replica that this node follows may be read (KIP-392)."""
     hidden: frozenset[str | bytes] = frozenset()
     """The topics, by name or id, that the client may not read."""
-
-
-class FetchNodes(NamedTuple):
-    """The nodes that a response names instead of this one.
-
-    `locate` returns the address of a node for this client, and `select` the replica to read from, or -1.
-    """
-
-    locate: Callable[[int], NodeEndpoint | None]
-    select: Callable[[Partition, int], int] | None = None
+    quota: ReplicationQuota | None = None
+    """Limits what a follower receives."""
 
 
 class Look:
@@ -106,10 +104,10 @@ class Fetch:
         "_quota",
         "_response",
         "_scheduled",
-        "_select",
         "_session",
         "_timer",
         "_worker",
+        "select",
     )
 
     def __init__(
@@ -118,15 +116,15 @@ class Fetch:
         session: FetchSession,
         limits: FetchLimits,
         worker: Worker,
-        *,
-        nodes: FetchNodes,
-        quota: ReplicationQuota,
+        locate: Callable[[int], NodeEndpoint | None],
     ) -> None:
-        """`quota` limits what a follower receives."""
-        self._quota = quota if session.replica_id >= 0 and quota.topics else None
-        self._select = nodes.select
+        """`locate` returns the address of a node for this client."""
+        quota = limits.quota
+        self._quota = quota if session.replica_id >= 0 and quota is not None and quota.topics else None
+        self.select: Callable[[Partition, int], int] | None = None
+        """Returns the replica from which the client should read, or -1 (KIP-392)."""
         self._partitions = partitions
-        self._locate = nodes.locate
+        self._locate = locate
         # Leaders of partitions that moved away.
         self._leaders: set[int] = set()
         self._worker = worker
@@ -317,7 +315,7 @@ class Fetch:
         if isinstance(partition, Partition):
             if state.is_repositioned:
                 self._note_follower(partition, state)
-            if self._select is not None and (selected := self._select(partition, state.fetch_offset)) != -1:
+            if self.select is not None and (selected := self.select(partition, state.fetch_offset)) != -1:
                 data = self._data(partition, state, b"")
                 data.preferred_read_replica = selected
                 return data
@@ -381,14 +379,19 @@ class Fetch:
         records: Buffer | Unread,
         diverging: EpochEndOffset | None = None,
     ) -> PartitionData:
+        # In the order of the fields, because arguments with names cost more than the object.
         data = PartitionData(
-            partition_index=state.key[1],
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=None,
-            # Until the connection sends them, only the length of unread records is used.
-            records=cast("Buffer", records),
+            state.key[1],
+            _NONE,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            _NO_DIVERGENCE,
+            _NO_LEADER,
+            _NO_SNAPSHOT,
+            None,
+            -1,
+            records,  # type: ignore[arg-type]  # until the connection sends them, only the length is used
         )
         if self._limits.isolation_level == READ_COMMITTED:
             data.aborted_transactions = []
@@ -443,7 +446,7 @@ class Fetch:
         session = self._session
         if session.id == 0:
             session.close()
-        response = FetchResponse(session_id=session.id, responses=list(topics.values()))
+        response = FetchResponse(0, _NONE, session.id, list(topics.values()))
         if self._leaders:
             found = map(self._locate, sorted(self._leaders))
             response.node_endpoints = [endpoint for endpoint in found if endpoint is not None]
@@ -457,11 +460,7 @@ class Fetch:
         topic = state.key[0]
         response = topics.get(topic)
         if response is None:
-            response = (
-                FetchableTopicResponse(topic=topic)
-                if isinstance(topic, str)
-                else FetchableTopicResponse(topic_id=topic)
-            )
+            response = FetchableTopicResponse(topic) if isinstance(topic, str) else FetchableTopicResponse("", topic)
             topics[topic] = response
         response.partitions.append(data)
 

@@ -231,9 +231,7 @@ class Partition:
             self.check_acks(required_acks)
         header, batch = validate_produced(records, self.rules, now_ms, allow_zstd=allow_zstd)
         if header.attributes & TRANSACTIONAL and not is_verified:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a transactional id"
-            )
+            raise not_verified()
         return self._append(batch, header, now_ms, "client")
 
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:
@@ -472,6 +470,12 @@ class Partition:
             reason or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.topic_partition} was deleted")
         )
         self._notify()
+
+
+def not_verified() -> KafkaError:
+    """The error for a transactional batch of a producer whose transaction does not include the partition."""
+    text = "A transactional batch needs a transactional id"
+    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
 
 
 def _complete(waiting: _Heap, offset: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.common.values import value
 from ottla.log.config import LogConfig
 from ottla.records import ProduceRules
+from ottla.records.contract import WHOLE_RECORD, Contract
 
 
 @value
@@ -44,4 +45,25 @@ def produce_rules(topic: str, values: dict[str, object]) -> ProduceRules:
         before_max_ms=int_value(values, "message.timestamp.before.max.ms"),
         after_max_ms=int_value(values, "message.timestamp.after.max.ms"),
         compacted=isinstance(policies, (list, tuple, frozenset, set)) and "compact" in policies,
+        contract=_contract(topic, values),
     )
+
+
+def _contract(topic: str, values: dict[str, object]) -> Contract | None:
+    """The schemas that records of this topic must have, if it has schema validation."""
+    checks_keys = values["confluent.key.schema.validation"]
+    checks_values = values["confluent.value.schema.validation"]
+    if not (checks_keys or checks_values):
+        return None
+    return Contract(
+        topic,
+        _last_part(values["confluent.key.subject.name.strategy"]) if checks_keys else "",
+        _last_part(values["confluent.value.subject.name.strategy"]) if checks_values else "",
+        mode=str(values["ottla.schema.validation.mode"]),
+        whole_record=values["ottla.schema.validation.depth"] == WHOLE_RECORD,
+        dead_letter_topic=str(values["ottla.schema.validation.dlq.topic"]),
+    )
+
+
+def _last_part(class_name: object) -> str:
+    return str(class_name).rpartition(".")[2]

@@ -12,6 +12,7 @@ from ottla.raft.messages import Request
 from ottla.raft.values import Node
 
 FOREVER = 1 << 62
+LONGEST_DENIED_PAUSE_MS = 1000
 
 
 @state
@@ -29,6 +30,7 @@ class Connections:
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._connections: dict[int, _Connection] = {}
+        self._denials: dict[int, int] = {}
         self.gone: set[int] = set()
         """The nodes that closed their connections or refuse them, since the last change of the role."""
         self.last_id = 0
@@ -80,16 +82,24 @@ class Connections:
                 return node_id, each.request
         return None
 
-    def done(self, request_id: int, now_ms: int, *, succeeded: bool) -> None:
-        """Note the outcome of a request. After a failure the node gets no request for a while."""
+    def done(self, request_id: int, now_ms: int, *, succeeded: bool, is_denied: bool = False) -> None:
+        """Note the outcome of a request. After a failure the node gets no request for a while.
+
+        The pause doubles while the node denies this one the right: usually an operator has to grant it, but a node that
+        starts denies everything until it has loaded its rules.
+        """
         for node_id, each in list(self._connections.items()):
             if each.request_id == request_id and each.request is not None:
+                denials = self._denials[node_id] = self._denials.get(node_id, 0) + 1 if is_denied else 0
                 if succeeded:
                     del self._connections[node_id]
-                else:
-                    self._connections[node_id] = _Connection(0, None, now_ms + self._retry_backoff_ms)
+                    continue
+                pause_ms = self._retry_backoff_ms
+                if denials:
+                    pause_ms = max(pause_ms, min(pause_ms << min(denials - 1, 10), LONGEST_DENIED_PAUSE_MS))
+                self._connections[node_id] = _Connection(0, None, now_ms + pause_ms)
 
     def reset(self) -> None:
-        """Forget all requests, pauses and lost connections."""
+        """Forget all requests, pauses and lost connections, but not how often a node denied one."""
         self._connections.clear()
         self.gone.clear()

@@ -274,7 +274,8 @@ class RaftCore:
         node_id, request = found
         q.connections.gone.discard(node_id)
         succeeded = self._handle_response(event.request_id, node_id, request, event.response)
-        q.connections.done(event.request_id, q.now_ms, succeeded=succeeded)
+        is_denied = event.response.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        q.connections.done(event.request_id, q.now_ms, succeeded=succeeded, is_denied=is_denied)
 
     def _handle_response(self, request_id: int, node_id: int, request: m.Request, response: m.Response) -> bool:
         q = self._q

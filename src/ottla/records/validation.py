@@ -40,6 +40,7 @@ from ottla.records.batch import (
 )
 from ottla.records.checksum import crc32c
 from ottla.records.codecs import MAX_DECOMPRESSED_SIZE, TooLargeError, compress
+from ottla.records.contract import Contract
 from ottla.records.reader import Record, payload
 
 CREATE_TIME_TYPE: Final = "CreateTime"
@@ -86,6 +87,8 @@ class ProduceRules:
     before_max_ms: int = UNBOUNDED_MS
     after_max_ms: int = 3_600_000
     compacted: bool = False
+    contract: Contract | None = None
+    """The schemas that the records must have; `validate_produced` does not check them (`ottla.broker.contracts`)."""
 
 
 def validate_produced(
@@ -115,7 +118,7 @@ def validate_produced(
         target = source if rules.compression_type == "producer" else _CODECS[rules.compression_type]
         recompressed = source is not target
         if source is Codec.NONE or recompressed or _needs_inside(header, rules, now_ms):
-            data, start, end = _opened(buffer, header, rules)
+            data, start, end = uncompressed(buffer, header, rules)
             max_timestamp = _check_records(data, start, end, header, rules, now_ms)
             if recompressed:
                 buffer = _recompress(data, start, end, header, target, rules)
@@ -132,8 +135,11 @@ def validate_produced(
     return header, buffer
 
 
-def _opened(buffer: memoryview, header: BatchHeader, rules: ProduceRules) -> tuple[Buffer, int, int]:
-    """Decompress the records up to a limit, because all clients wait meanwhile and a few bytes may claim gigabytes."""
+def uncompressed(buffer: memoryview, header: BatchHeader, rules: ProduceRules) -> tuple[Buffer, int, int]:
+    """Return (data, start, end) of the records of a produced batch.
+
+    The size is limited, because all clients wait meanwhile and a few bytes may claim gigabytes. Raises KafkaError.
+    """
     most = min(_UNPACKED_BYTES + _UNPACKED_FACTOR * rules.max_message_bytes, MAX_DECOMPRESSED_SIZE)
     try:
         return payload(buffer, 0, header, most)

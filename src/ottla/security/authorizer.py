@@ -16,13 +16,14 @@ The order of a decision (KIP-11, KIP-290, KIP-801):
 
 Cost: rules are indexed by pattern, then by principal and host. A decision looks up a literal pattern, "*", and one
 prefix for each length that some prefix has. Decisions are cached until a rule changes; the cache has an upper bound.
+What the clients of connections may do with topics is also cached for each connection, see `grants`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from ipaddress import IPv6Address
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.security.acl import (
     CLUSTER_NAME,
@@ -35,6 +36,10 @@ from ottla.security.acl import (
     PermissionType,
     ResourceType,
 )
+from ottla.security.grants import Granted, GrantTable
+
+if TYPE_CHECKING:
+    from ottla.common.ids import Uuid
 
 __all__ = ["CLUSTER_NAME", "Authorizer", "Decision", "Rules", "StandardAuthorizer"]
 
@@ -86,6 +91,10 @@ class Authorizer(Protocol):
 
     def is_super_user(self, principal: str) -> bool:
         """Whether the principal may do everything."""
+        ...
+
+    def remember(self, granted: Granted, topic: str | Uuid) -> None:
+        """Add a topic, which `decide` has just allowed, to the grants of a connection if they can be taken back."""
         ...
 
 
@@ -177,6 +186,9 @@ class StandardAuthorizer:
         self._indices: dict[int, _Index] = {}
         self._decisions: dict[tuple[str, str, int, int, str], Decision] = {}
         self._by_type: dict[tuple[str, str, int, int], bool] = {}
+        self._grants = GrantTable()
+        # A subclass may decide by something else than rules, and differently each time.
+        self._remembers = type(self) is StandardAuthorizer
 
     def __len__(self) -> int:
         """Return the number of rules."""
@@ -205,6 +217,7 @@ class StandardAuthorizer:
     def _forget(self) -> None:
         self._decisions.clear()
         self._by_type.clear()
+        self._grants.clear()
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -232,6 +245,11 @@ class StandardAuthorizer:
                 self._decisions.clear()
             self._decisions[key] = decision
         return decision
+
+    def remember(self, granted: Granted, topic: str | Uuid) -> None:
+        """Add a topic, which `decide` has just allowed, to the grants of a connection, until a rule changes."""
+        if self._remembers and len(topic) <= MAX_CACHED_NAME:
+            self._grants.add(granted, topic)
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Decision:
         index = self._indices.get(resource_type)

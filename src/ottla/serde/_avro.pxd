@@ -5,12 +5,14 @@ from libc.string cimport memcpy
 from ottla.serde._builders cimport (
     BinaryBuilder, BoolBuilder, Builder, DecimalBuilder, FloatBuilder, IntBuilder, ListBuilder, MapBuilder, StructBuilder,
 )
-from ottla.serde._views cimport ByteRows, Bytes, Held
+from ottla.serde._views cimport ByteRows, Bytes, Held, is_utf8
 
 cdef int INT, LONG, INT_FLOAT, LONG_FLOAT, ENUM, CHOICE, SKIP_NUMBER, BOOL, FLOAT
 cdef int DOUBLE, TEXT, BYTES, FIXED, FIXED_DECIMAL, SKIP_FIXED, RECORD, MAP, MEMBER
 cdef int CONSTANT, NOTHING, REFUSED, CUT, LONG_NUMBER, RANGE, LENGTH, SYMBOL, BRANCH
-cdef int UTF8, DIGITS, ITEMS, UNRESOLVED, HEADER
+cdef int UTF8, DIGITS, ITEMS, UNRESOLVED, HEADER, NO_BOOL, DEPTH, REST
+cdef int CHECK_INT, CHECK_ENUM, CHECK_TEXT, CHECK_BOOL, NESTED
+cdef int MOST_NESTED
 cdef int64_t MOST_EMPTY_ITEMS
 
 
@@ -34,6 +36,7 @@ cdef class Reader:
     cdef Py_ssize_t end
     cdef int64_t number
     cdef int64_t empty_items
+    cdef int depth
     cdef readonly Step failed
     cdef readonly int reason
 
@@ -48,6 +51,8 @@ cdef class Reader:
     cdef int read(self, Step step) except -1
     @cython.locals(i=Py_ssize_t, child=Builder)
     cdef int _read_around(self, Step step) except -1
+    @cython.locals(fits=int)
+    cdef int _read_nested(self, Step step) except -1
     cdef int _read_fixed_width(self, Step step) except -1
     @cython.locals(symbol=Held)
     cdef int _read_number(self, Step step) except -1
@@ -63,3 +68,6 @@ cdef class Reader:
 
 @cython.locals(row=Py_ssize_t, reader=Reader, header=Step, fits=int)
 cdef list _decode(Step step, Builder builder, ByteRows rows, Py_ssize_t skip, bint only_first)
+
+@cython.locals(row=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, count=Py_ssize_t, reader=Reader, fits=int)
+cdef list _check(Step step, Held data, Held places, int64_t schema_id, object rows, Py_ssize_t skip)

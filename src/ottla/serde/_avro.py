@@ -21,9 +21,14 @@ from ottla.serde.avro_ops import (
     BOOL,
     BRANCH,
     BYTES,
+    CHECK_BOOL,
+    CHECK_ENUM,
+    CHECK_INT,
+    CHECK_TEXT,
     CHOICE,
     CONSTANT,
     CUT,
+    DEPTH,
     DIGITS,
     DOUBLE,
     ENUM,
@@ -40,10 +45,13 @@ from ottla.serde.avro_ops import (
     LONG_NUMBER,
     MAP,
     MEMBER,
+    NESTED,
+    NO_BOOL,
     NOTHING,
     RANGE,
     RECORD,
     REFUSED,
+    REST,
     SKIP_FIXED,
     SKIP_NUMBER,
     SYMBOL,
@@ -66,7 +74,7 @@ if not cython.compiled:
         MapBuilder,
         StructBuilder,
     )
-    from ottla.serde._views import ByteRows, Held
+    from ottla.serde._views import ByteRows, Held, is_utf8
 
 REASONS = {
     CUT: "ends before its value does",
@@ -80,8 +88,12 @@ REASONS = {
     ITEMS: "has more than a million items of zero bytes",
     UNRESOLVED: "was written as a type, or a symbol, that the reader's schema does not have",
     HEADER: "does not begin with the header of Confluent's wire format",
+    NO_BOOL: "has a boolean that is neither 0 nor 1",
+    DEPTH: "is nested more than 150 deep",
+    REST: "has bytes after its last field",
 }
 MOST_EMPTY_ITEMS = 1_000_000
+MOST_NESTED = 150  # of a recursive type: it protects the stack
 
 
 class Step:
@@ -128,6 +140,7 @@ class Reader:
         self.end = 0
         self.number = 0
         self.empty_items = 0  # items of zero bytes in the current value
+        self.depth = 0  # of NESTED steps
         self.failed = None  # type: ignore[assignment]  # until `_fail`
         self.reason = 0
 
@@ -219,7 +232,23 @@ class Reader:
             return self._read_constant(step)
         if step.op == REFUSED:
             return self._fail(step, UNRESOLVED)
+        if step.op == CHECK_BOOL:
+            if self.at >= self.end:
+                return self._fail(step, CUT)
+            self.at += 1
+            return self.data[self.at - 1] <= 1 or self._fail(step, NO_BOOL)
+        if step.op == NESTED:
+            return self._read_nested(step)
         return self._read_blocks(step)
+
+    def _read_nested(self, step: Step) -> int:
+        """Read a value of a recursive type."""
+        if self.depth >= MOST_NESTED:
+            return self._fail(step, DEPTH)
+        self.depth += 1
+        fits = self.read(step.steps[0])
+        self.depth -= 1
+        return fits
 
     def _read_number(self, step: Step) -> int:
         if step.op == LONG:
@@ -244,6 +273,11 @@ class Reader:
                 return self._fail(step, UNRESOLVED)
             symbol = step.symbols[self.number]
             cython.cast(BinaryBuilder, step.builder).append_bytes(symbol.bytes, 0, symbol.size)
+        elif step.op == CHECK_INT:
+            if self.number < -2147483648 or self.number > 2147483647:
+                return self._fail(step, RANGE)
+        elif step.op == CHECK_ENUM and (self.number < 0 or self.number >= step.count):
+            return self._fail(step, SYMBOL)
         return True
 
     def _read_fixed_width(self, step: Step) -> int:
@@ -274,6 +308,9 @@ class Reader:
                 return self._fail(step, UTF8)
         elif step.op == BYTES or step.op == FIXED:
             cython.cast(BinaryBuilder, step.builder).append_bytes(self.data, self.at, size)
+        elif step.op == CHECK_TEXT:
+            if not is_utf8(self.data, self.at, size):
+                return self._fail(step, UTF8)
         elif step.builder is not None and (
             size == 0 or not cython.cast(DecimalBuilder, step.builder).append_big_endian(self.data, self.at, size)
         ):
@@ -366,4 +403,40 @@ def _decode(step: Step, builder: Builder, rows: ByteRows, skip: int, only_first:
                 break
             builder.truncate(row)
             builder.append_null()
+    return bad
+
+
+def check(step: Step, data: Any, places: Any, schema_id: int, rows: range, skip: int) -> list[tuple[int, str, str]]:
+    """Check values with the program `step`, whose steps have no builders; return row, path and reason of invalid ones.
+
+    `places` has three columns of 64-bit integers: the schema id, the start and the end of each value in `data`. The
+    values of `rows`, whose step is 1, are checked if they have this id, without their first `skip` bytes. A value must
+    end where its last field does.
+    """
+    return _check(step, Held(data), Held(places), schema_id, rows, skip)
+
+
+def _check(step: Step, data: Held, places: Held, schema_id: int, rows: range, skip: int) -> list[Any]:
+    reader = Reader()
+    reader.data = data.bytes
+    count = places.size // 24
+    first = rows.start
+    last = rows.stop
+    if first < 0 or last > count:
+        raise IndexError(f"{first}:{last} is not within {count} rows")
+    bad = []
+    for row in range(first, last):
+        if places.int64s[row] != schema_id:
+            continue
+        reader.at = places.int64s[count + row] + skip
+        reader.end = places.int64s[2 * count + row]
+        if reader.at < skip or reader.at > reader.end or reader.end > data.size:
+            raise IndexError(f"the value of row {row} is not within the data")
+        reader.empty_items = 0
+        reader.depth = 0
+        fits = reader.read(step)
+        if fits and reader.at != reader.end:
+            fits = reader._fail(step, REST)  # noqa: SLF001
+        if not fits:
+            bad.append((row, reader.failed.path, REASONS[reader.reason]))
     return bad

@@ -33,7 +33,7 @@ _TIMES: Final[dict[str, Plan]] = {
 }
 _NUMBERS: Final = ("int", "long", "float", "double")
 _TEXTS: Final = ("string", "bytes")
-_LEAST: Final = {"null": 0, "float": 4, "double": 8}
+_LEAST: Final = {"null": 0, "link": 0, "float": 4, "double": 8}
 
 
 def plan(node: Node, path: str = "") -> Plan:
@@ -136,11 +136,11 @@ def _resolve(writer: Node, reader: Node, into: Any, path: str) -> Any:
     assert reader.items is not None
     if writer.kind == "array":
         step = r.Step(o.ARRAY, path, into, [_resolve(writer.items, reader.items, into.items, f"{path}[]")])
-        step.least = _least(writer.items)
+        step.least = least_size(writer.items)
         return step
     key = r.Step(o.TEXT, f"{path}{{}}", into.keys)
     step = r.Step(o.MAP, path, into, [key, _resolve(writer.items, reader.items, into.values, f"{path}{{}}")])
-    step.least = 1 + _least(writer.items)
+    step.least = 1 + least_size(writer.items)
     return step
 
 
@@ -236,17 +236,17 @@ def _skip(node: Node, path: str) -> Any:
         assert node.items is not None
         keys = [] if node.kind == "array" else [r.Step(o.SKIP_BYTES, path)]
         step = r.Step(o.MAP if keys else o.ARRAY, path, None, [*keys, _skip(node.items, f"{path}[]")])
-        step.least = len(keys) + _least(node.items)
+        step.least = len(keys) + least_size(node.items)
         return step
     step = r.Step(o.SKIP_FIXED, path)
-    step.size = _least(node)
+    step.size = least_size(node)
     return step
 
 
-def _least(node: Node) -> int:
+def least_size(node: Node) -> int:
     """Return the smallest size of a value in bytes."""
     if node.kind == "record":
-        return sum(_least(each.node) for each in node.fields)
+        return sum(least_size(each.node) for each in node.fields)
     return node.size if node.kind == "fixed" else _LEAST.get(node.kind, 1)
 
 

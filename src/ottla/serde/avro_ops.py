@@ -1,30 +1,36 @@
 """Operation codes of the steps in Avro programs, and reasons why a value fails. The kernels compile them to C ints."""
 
 # Operations of decoding. Those up to SKIP_NUMBER read a number first; those from RECORD on contain other steps.
+# CHECK_... checks a value without a builder.
 INT = 1
 LONG = 2
 INT_FLOAT = 3
 LONG_FLOAT = 4
 ENUM = 5
 CHOICE = 6
-SKIP_NUMBER = 7
-BOOL = 8
-FLOAT = 9
-DOUBLE = 10
-TEXT = 11
-BYTES = 12
-FIXED = 13
-DECIMAL = 14
-FIXED_DECIMAL = 15
-SKIP_BYTES = 16
-SKIP_FIXED = 17
-RECORD = 18
-ARRAY = 19
-MAP = 20
-MEMBER = 21
-CONSTANT = 22
-NOTHING = 23
-REFUSED = 24
+CHECK_INT = 7
+CHECK_ENUM = 8
+SKIP_NUMBER = 9
+BOOL = 10
+FLOAT = 11
+DOUBLE = 12
+TEXT = 13
+BYTES = 14
+FIXED = 15
+DECIMAL = 16
+FIXED_DECIMAL = 17
+CHECK_TEXT = 18
+SKIP_BYTES = 19
+SKIP_FIXED = 20
+RECORD = 21
+ARRAY = 22
+MAP = 23
+MEMBER = 24
+CONSTANT = 25
+NOTHING = 26
+REFUSED = 27
+CHECK_BOOL = 28
+NESTED = 29
 
 # Reasons why a value cannot be decoded.
 CUT = 1
@@ -38,6 +44,9 @@ DIGITS = 8
 ITEMS = 9
 UNRESOLVED = 10
 HEADER = 11
+NO_BOOL = 12
+DEPTH = 13
+REST = 14
 
 # Operations of encoding.
 PUT_NULL = 1

@@ -2,14 +2,14 @@
 
 It follows the specification (1.12). A named type is known after its definition, by its full name or within its
 namespace. Unknown attributes are ignored, and so are logical types that do not fit the type they annotate. Recursive
-types are rejected, because the depth of a column is fixed.
+types are rejected, because the depth of a column is fixed; `parse_for_check` accepts them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,7 +51,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Node:
-    """A type. Attributes that its kind does not have are empty."""
+    """A type. Attributes that its kind does not have are empty.
+
+    The kind `link` stands for the type `name`, which contains it; only `parse_for_check` returns it.
+    """
 
     kind: str
     name: str = ""
@@ -77,8 +80,25 @@ class Node:
         return self.kind == "null" or any(branch.kind == "null" for branch in self.branches)
 
 
-def parse(text: str) -> Node:
-    """Parse the text of a schema. Raises AvroSchemaError."""
+def parse(text: str, referenced: Iterable[str] = ()) -> Node:
+    """Parse the text of a schema. Raises AvroSchemaError.
+
+    It may use types that the `referenced` texts define, each of which may use the previous ones.
+    """
+    return _parsed(text, referenced, _Parser())
+
+
+def parse_for_check(text: str, referenced: Iterable[str] = ()) -> Node:
+    """Parse a schema whose values are checked and not decoded. Raises AvroSchemaError.
+
+    It may be recursive. For `referenced` see `parse`.
+    """
+    return _parsed(text, referenced, _Parser(for_columns=False))
+
+
+def _parsed(text: str, referenced: Iterable[str], parser: _Parser) -> Node:
+    for each in referenced:
+        _parsed(each, (), parser)
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -88,7 +108,7 @@ def parse(text: str) -> Node:
             raise AvroSchemaError(f"is not JSON: {error}") from None
     except RecursionError:
         raise AvroSchemaError("is nested too deeply") from None
-    node = _Parser().node(found, "", "", 0)
+    node = parser.node(found, "", "", 0)
     if _type_count(node, {}) > _MOST_TYPES:
         raise AvroSchemaError(f"has more than {_MOST_TYPES} types; each use of a named type counts")
     return node
@@ -105,6 +125,7 @@ def _type_count(node: Node, counted: dict[int, int]) -> int:
 class _Parser:
     known: dict[str, Node] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
+    for_columns: bool = True
 
     def node(self, found: Any, namespace: str, path: str, depth: int) -> Node:
         if depth > _DEEPEST:
@@ -121,7 +142,7 @@ class _Parser:
         if not isinstance(kind, str):
             raise AvroSchemaError(f"{_at(path)}has a type without the attribute 'type': {_short(found)}")
         if kind in PRIMITIVES:
-            return _annotated(Node(kind), found, path)
+            return self._annotated(Node(kind), found, path)
         if kind in NAMED:
             return self._define(kind, found, namespace, path, depth)
         if kind == "error":
@@ -138,6 +159,8 @@ class _Parser:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for candidate in (full, name):
             if candidate in self.open:
+                if not self.for_columns:
+                    return Node("link", candidate)
                 raise AvroSchemaError(f"{_at(path)}uses {candidate!r} recursively; recursive types are not supported")
             if candidate in self.known:
                 return self.known[candidate]
@@ -171,9 +194,12 @@ class _Parser:
             size = found.get("size")
             if type(size) is not int or not 0 <= size <= 0x7FFFFFFF:
                 raise AvroSchemaError(f"{_at(path)}is a fixed without a size: {_short(found)}")
-            node = _annotated(Node("fixed", full, aliases, size=size), found, path)
+            node = self._annotated(Node("fixed", full, aliases, size=size), found, path)
         self.known[full] = node
         return node
+
+    def _annotated(self, node: Node, found: dict[str, Any], path: str) -> Node:
+        return _annotated(node, found, path) if self.for_columns else node
 
     def _fields(self, found: dict[str, Any], namespace: str, path: str, depth: int) -> tuple[Field, ...]:
         given = found.get("fields")

@@ -27,11 +27,11 @@ def avro_decoder(part: str, formats: Mapping[str, str]) -> AvroDecoder:
         raise OptionError(f"{name if reader is None else f'{part}.avro.readerSchema'}: {error}") from None
 
 
-def parsed_schema(name: str, formats: Mapping[str, str]) -> Node:
+def parsed_schema(name: str, formats: Mapping[str, str], referenced: tuple[str, ...] = ()) -> Node:
     """Return the schema in the option `name`. Raises OptionError."""
     text = formats[name]
     try:
-        return parse(text)
+        return parse(text, referenced)
     except AvroSchemaError as error:
         short = text if len(text) < 200 else f"{text[:200]}..."
         raise OptionError(f"{name.replace('readers', 'readerS')} {error}; it is {short!r}") from None

@@ -35,12 +35,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ottla.clients.arrow_columns import InvalidValue, array_of, plan_of, rows_of, view_of
 from ottla.serde._builders import Plan
 from ottla.serde.avro import one_number, plan
 from ottla.serde.avro_schema import AvroSchemaError, Node, parse
 from ottla.serde.avro_writing import AvroEncoder
 from ottla.spark.avro_options import avro_decoder, parsed_schema
-from ottla.spark.columns import InvalidValue, array_of, plan_of, rows_of, view_of
 from ottla.spark.ddl import data_type, nullable
 from ottla.spark.names import OptionError
 
@@ -71,7 +71,7 @@ _AVRO: Final[dict[type[DataType], Any]] = {
 
 def avro_type(part: str, formats: Mapping[str, str], *, permissive: bool) -> DataType:
     """Return the type of a column of Avro values. `permissive`: every field is nullable. Raises OptionError."""
-    kind, _ = _sql_type(avro_decoder(part, formats).schema)
+    kind, _ = sql_type(avro_decoder(part, formats).schema)
     return data_type(nullable(kind.jsonValue())) if permissive else kind
 
 
@@ -91,23 +91,23 @@ class AvroReader:
         return None if column is None else array_of(self._type, column), bad
 
 
-def _sql_type(node: Node) -> tuple[DataType, bool]:
+def sql_type(node: Node) -> tuple[DataType, bool]:
     """Return the type that from_avro returns, and whether it is nullable."""
     if node.kind == "record":
-        fields = [StructField(each.name, *_sql_type(each.node)) for each in node.fields]
+        fields = [StructField(each.name, *sql_type(each.node)) for each in node.fields]
         return StructType(fields), False
     if node.kind == "array":
         assert node.items is not None
-        return ArrayType(*_sql_type(node.items)), False
+        return ArrayType(*sql_type(node.items)), False
     if node.kind == "map":
         assert node.items is not None
-        return MapType(StringType(), *_sql_type(node.items)), False
+        return MapType(StringType(), *sql_type(node.items)), False
     if node.kind == "union":
         branches = node.non_null()
         if len(branches) == 1:
-            return _sql_type(branches[0])[0], node.is_nullable()
+            return sql_type(branches[0])[0], node.is_nullable()
         if one_number(branches) is None:
-            members = [StructField(f"member{i}", _sql_type(each)[0], True) for i, each in enumerate(branches)]
+            members = [StructField(f"member{i}", sql_type(each)[0], True) for i, each in enumerate(branches)]
             return StructType(members), node.is_nullable()
     kind: Any = plan(node)
     if kind[0] == "decimal128":
@@ -120,11 +120,16 @@ def _sql_type(node: Node) -> tuple[DataType, bool]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullable: bool) -> str:
-    """Return the schema, as JSON, to write a column of this type with. Raises OptionError if there is none."""
+def written_schema(
+    part: str, formats: Mapping[str, str], kind: DataType, nullable: bool, referenced: tuple[str, ...] = ()
+) -> str:
+    """Return the schema, as JSON, to write a column of this type with. Raises OptionError if there is none.
+
+    `referenced` are the texts of the schemas that the given schema refers to.
+    """
     for name, why in (
         ("readerschema", "written values have one schema"),
-        ("header", "schema registries are not supported"),
+        ("header", f"{part}.format=registry writes it, with the id of a registered schema"),
     ):
         if f"{part}.avro.{name}" in formats:
             raise OptionError(f"{part}.avro.{name.replace('readers', 'readerS')} is for reading: {why}")
@@ -132,7 +137,7 @@ def written_schema(part: str, formats: Mapping[str, str], kind: DataType, nullab
     derived = avro_schema(kind, nullable=nullable)
     text = formats.get(name, derived)
     try:
-        node = parsed_schema(name, formats) if name in formats else parse(text)
+        node = parsed_schema(name, formats, referenced) if name in formats else parse(text)
         AvroEncoder(node, _plan(kind))
     except AvroSchemaError as error:
         raise OptionError(f"{name} {error}") from None
@@ -148,15 +153,15 @@ def avro_schema(kind: DataType, *, nullable: bool = False) -> str:
     return json.dumps(_derived(kind, nullable, "topLevelRecord", "", ""))
 
 
-def to_avro(column: Any, schema: str) -> tuple[Any, InvalidValue | None]:
+def to_avro(column: Any, schema: str, referenced: tuple[str, ...] = ()) -> tuple[Any, InvalidValue | None]:
     """Encode a column as a binary array, null for null; or return row, field and reason of an invalid value."""
-    values, bad = _encoder(schema, plan_of(column.type)).encode(view_of(column))
+    values, bad = _encoder(schema, referenced, plan_of(column.type)).encode(view_of(column))
     return None if values is None else array_of(pa.binary(), values), bad
 
 
 @functools.lru_cache(maxsize=32)
-def _encoder(schema: str, plan: Plan) -> AvroEncoder:
-    return AvroEncoder(parse(schema), plan)
+def _encoder(schema: str, referenced: tuple[str, ...], plan: Plan) -> AvroEncoder:
+    return AvroEncoder(parse(schema, referenced), plan)
 
 
 def _derived(kind: DataType, nullable: bool, name: str, namespace: str, path: str) -> Any:

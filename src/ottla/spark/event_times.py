@@ -19,8 +19,8 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
+from ottla.clients.arrow_columns import InvalidValue
 from ottla.common.units import duration, parse_duration
-from ottla.spark.columns import InvalidValue
 from ottla.spark.json_schema import CORRUPT
 from ottla.spark.names import OptionError
 

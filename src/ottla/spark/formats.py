@@ -1,6 +1,6 @@
-"""Typed key and value columns for the options key.format and value.format, for reads and writes.
+"""Typed key and value columns of reads, for the options key.format and value.format. `writing_formats` has writes.
 
-`column_type` is for planning; `decode` and `encoder` run in the tasks, on Arrow batches. A value that does not match
+`column_type` is for planning; `decode` runs in the tasks, on Arrow batches. A value that does not match
 its format raises FormatError with field, topic, partition and offset. With mode=PERMISSIVE the value is null. If the
 schema has a column `_corrupt_record`, the value is a struct of nulls with its text in that column instead.
 """
@@ -9,46 +9,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
+from ottla.clients.arrow_columns import InvalidValue
 from ottla.serde._json import Bad
-from ottla.spark.avro_values import AvroReader, avro_type, to_avro, written_schema
-from ottla.spark.columns import InvalidValue
+from ottla.spark.avro_values import AvroReader, avro_type
 from ottla.spark.ddl import data_type
 from ottla.spark.event_times import EventTimes, check_time, event_times
 from ottla.spark.format_errors import FormatError as FormatError  # noqa: PLC0414 - re-exported
 from ottla.spark.format_errors import place, what
-from ottla.spark.json_columns import read_json, to_json
+from ottla.spark.json_columns import read_json
 from ottla.spark.json_schema import CORRUPT, json_columns
-from ottla.spark.options import OptionError, SinkOptions, SourceOptions
-from ottla.spark.protobuf_messages import message_class
-from ottla.spark.protobuf_values import ProtobufReader, protobuf_type, to_protobuf, written_message
+from ottla.spark.options import OptionError, SourceOptions
+from ottla.spark.protobuf_values import ProtobufReader, protobuf_type
+from ottla.spark.registry import RegistryReader
+from ottla.spark.registry_types import registry_type
 
 Part = Literal["key", "value"]
 PARTS: Final[tuple[Part, ...]] = ("key", "value")
@@ -61,17 +47,11 @@ ERROR: Final = StructType(
     ]
 )
 """The column `error` of a read with includeErrors: the invalid part, the reason, and the record's bytes."""
-BESIDE_VALUE: Final = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
-"""Columns of a sink with a special meaning. Without a column `value`, all other columns are the value."""
-
 _OPTIONS_OF: Final = {
     "schema": "json", "avro.schema": "avro", "avro.readerSchema": "avro", "avro.header": "avro",
-    "protobuf.message": "protobuf", "protobuf.descriptors": "protobuf",
+    "protobuf.message": "protobuf", "protobuf.descriptors": "protobuf", "schemaType": "registry",
+    "subject": "registry",
 }  # fmt: skip
-_KNOWN: Final = (
-    BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType,
-    DateType, TimestampType, TimestampNTZType,
-)  # fmt: skip
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -80,13 +60,15 @@ _KNOWN: Final = (
 def column_type(part: Part, options: SourceOptions) -> DataType:
     """Return the type of the column `key` or `value` of a read. Raises OptionError for an invalid schema."""
     asked = _format_of(part, options)
-    _refuse_others(part, asked, options.formats)
+    refuse_others(part, asked, options.formats)
     kind: DataType = BinaryType()
     if asked == "json":
         kind = data_type(json_columns(part, options.formats))
         _mode(options.formats)
     elif asked == "avro":
         kind = avro_type(part, options.formats, permissive=_mode(options.formats) == "PERMISSIVE")
+    elif asked == "registry":
+        kind = registry_type(part, options, permissive=_mode(options.formats) == "PERMISSIVE")
     elif asked == "protobuf":
         kind = protobuf_type(part, options.formats)
     if part == "value":
@@ -177,13 +159,26 @@ class _JsonDecoder(_Decoder):
         return pa.StructArray.from_arrays(children, fields=list(self._type), mask=is_null)
 
 
+class Reader(Protocol):
+    """Reads the binary values of a column."""
+
+    def read(self, values: Any, only_first: bool) -> tuple[Any, list[InvalidValue]]:
+        """Return the typed column, and row, field and reason of each invalid value."""
+        ...
+
+
 class _BinaryDecoder(_Decoder):
     """Decodes Avro or Protobuf values. There is no column for invalid values, because they have no text."""
 
     def __init__(self, part: Part, options: SourceOptions) -> None:
         super().__init__(part, options)
-        kind = AvroReader if _format_of(part, options) == "avro" else ProtobufReader
-        self._reader = kind(part, options.formats, self._type)
+        asked = _format_of(part, options)
+        self._reader: Reader
+        if asked == "registry":
+            self._reader = RegistryReader(part, options, self._type)
+        else:
+            kind = AvroReader if asked == "avro" else ProtobufReader
+            self._reader = kind(part, options.formats, self._type)
 
     def _read(self, values: Any) -> tuple[Any, Sequence[InvalidValue]]:
         return self._reader.read(values, not self._permissive)
@@ -229,99 +224,9 @@ def _mode(formats: Mapping[str, str]) -> str:
     return mode
 
 
-def _refuse_others(part: Part, asked: str, formats: Mapping[str, str]) -> None:
+def refuse_others(part: Part, asked: str, formats: Mapping[str, str]) -> None:
     """Reject options of another format: they would have no effect."""
     for name, of in _OPTIONS_OF.items():
-        if f"{part}.{name.lower()}" in formats and of != asked:
+        of_registry = asked == "registry" and of != "json"
+        if f"{part}.{name.lower()}" in formats and of != asked and not of_registry:
             raise OptionError(f"{part}.{name} is given, but {part}.format is {asked}; did you mean {part}.format={of}?")
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """Encodes typed columns to key and value bytes, batch by batch. It is pickled and sent to the workers."""
-
-    parts: tuple[Part, ...]
-    fields: tuple[str, ...] = ()
-    """The columns that make up the value, if there is no column `value`."""
-    schemas: tuple[tuple[Part, str], ...] = ()
-    """The Avro schemas of the parts in Avro."""
-    messages: tuple[tuple[Part, str, str], ...] = ()
-    """The parts in Protobuf, with message and descriptors. The other parts are JSON."""
-
-    def __call__(self, batch: Any) -> Any:
-        """Return the batch with encoded columns."""
-        for part in self.parts:
-            if part == "value" and self.fields:
-                columns = [batch.column(name) for name in self.fields]
-                column = pa.StructArray.from_arrays(columns, names=list(self.fields))
-                batch = batch.append_column("value", self._encode(part, column))
-            else:
-                index = batch.schema.get_field_index(part)
-                batch = batch.set_column(index, part, self._encode(part, batch.column(index)))
-        return batch
-
-    def _encode(self, part: Part, column: Any) -> Any:
-        schema = dict(self.schemas).get(part)
-        message = next((message_class(name, files) for each, name, files in self.messages if each == part), None)
-        if message is not None:
-            values, bad = to_protobuf(column, message)
-        elif schema is not None:
-            values, bad = to_avro(column, schema)
-        else:
-            return to_json(column)
-        if bad is not None:
-            raise FormatError(
-                f"A {part} cannot be written: its field {bad[1]!r} {bad[2]}" if bad[1] else f"A {part} {bad[2]}"
-            )
-        return values
-
-
-def encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
-    """Return the encoder of a DataFrame of `schema`; None if there is nothing to encode. Raises OptionError.
-
-    Without a column `value`, the columns that are not in `BESIDE_VALUE` are the fields of the value.
-    """
-    asked: dict[Part, str] = {"key": options.key_format, "value": options.value_format}
-    parts = tuple(part for part in PARTS if asked[part] != "raw")
-    names = schema.fieldNames()
-    fields: tuple[str, ...] = ()
-    schemas: list[tuple[Part, str]] = []
-    messages: list[tuple[Part, str, str]] = []
-    for part in PARTS:
-        _refuse_others(part, asked[part], options.formats)
-    for part in parts:
-        kind = schema[part].dataType if part in names else None
-        if kind is None and part == "key":
-            raise OptionError("key.format is given, but there is no column 'key'")
-        if kind is None:
-            fields = tuple(name for name in names if name not in BESIDE_VALUE)
-            if not fields:
-                raise OptionError("value.format is given, but there are no columns that could be the value")
-            kind = StructType([schema[name] for name in fields])
-        if asked[part] == "avro":
-            may_be_null = part in names and schema[part].nullable
-            schemas.append((part, written_schema(part, options.formats, kind, may_be_null)))
-        elif asked[part] == "protobuf":
-            messages.append((part, *written_message(part, options.formats, kind)))
-        else:
-            _check_writable(kind, part)
-    return Encoder(parts, fields, tuple(schemas), tuple(messages)) if parts else None
-
-
-def _check_writable(kind: DataType, path: str) -> None:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            _check_writable(field.dataType, f"{path}.{field.name}")
-    elif isinstance(kind, ArrayType):
-        _check_writable(kind.elementType, path)
-    elif isinstance(kind, MapType):
-        if not isinstance(kind.keyType, (StringType, LongType, IntegerType, ShortType, ByteType)):
-            raise OptionError(
-                f"The column {path!r} has keys of {kind.keyType.simpleString()}, which JSON does not support"
-            )
-        _check_writable(kind.valueType, path)
-    elif not isinstance(kind, (*_KNOWN, NullType)):
-        raise OptionError(f"The column {path!r} is of {kind.simpleString()}, which cannot be written as JSON")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+from ottla.clients.arrow_columns import array_of, plan_of, rows_of, view_of
 from ottla.serde._json import decode
 from ottla.serde._json_writer import encode
-from ottla.spark.columns import array_of, plan_of, rows_of, view_of
 
 if TYPE_CHECKING:
     from ottla.serde._json import Bad

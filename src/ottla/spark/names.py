@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
+from ottla.registry_client.settings import is_registry_setting
+
 Side = Literal["source", "sink"]
 
 
@@ -20,11 +22,12 @@ class OptionError(ValueError):
 STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-FORMATS: Final = ("raw", "json", "avro", "protobuf")
+FORMATS: Final = ("raw", "json", "avro", "protobuf", "registry")
 FORMAT_NAMES: Final = (
     "key.format", "value.format", "key.schema", "value.schema", "key.avro.schema", "value.avro.schema",
     "key.avro.readerSchema", "value.avro.readerSchema", "key.avro.header", "value.avro.header",
     "key.protobuf.message", "value.protobuf.message", "key.protobuf.descriptors", "value.protobuf.descriptors", "mode",
+    "key.subject", "value.subject", "key.schemaType", "value.schemaType", "use.latest.version", "auto.register.schemas",
 )  # fmt: skip
 TIME_NAMES: Final = ("value.time", "value.maxFuture")
 TYPED_NAMES: Final = (*FORMAT_NAMES, *TIME_NAMES)
@@ -33,12 +36,12 @@ SOURCE_NAMES: Final = (
     *STRATEGIES, *STARTING, *ENDING, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "includeHeaders",
     "commitGroup", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", "idleAfter", "includeErrors", *TYPED_NAMES,
+    "groupIdPrefix", "idleAfter", "includeErrors", "schema", *TYPED_NAMES,
 )  # fmt: skip
 STREAMS_ONLY: Final = ("idleAfter", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """These have no effect on a batch read. A batch read rejects commitGroup."""
 EXACTLY_ONCE_NAMES: Final = ("exactlyOnce", "exactlyOnceId", "exactlyOnceName", "transactionalIdPrefix")
-SINK_NAMES: Final = ("topic", "includeHeaders", *EXACTLY_ONCE_NAMES, *FORMAT_NAMES)
+SINK_NAMES: Final = ("topic", "schema", "includeHeaders", *EXACTLY_ONCE_NAMES, *FORMAT_NAMES)
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark passes them to the writer of a stream with the options
 
 _NO_EFFECT: Final = frozenset(
@@ -148,7 +151,7 @@ def check_names(given: Iterable[str], settings: Collection[str], side: Side) -> 
     own = {name.lower(): name for name in (*(SOURCE_NAMES if side == "source" else SINK_NAMES), *_SPARKS_OWN)}
     kafka = {f"kafka.{name}" for name in (*settings, *_NO_EFFECT, *_REFUSED_BY[side])}
     for name in given:
-        if name not in own and name not in kafka:
+        if name not in own and name not in kafka and not is_registry_setting(name):
             raise OptionError(f"There is no option {name!r}; {_suggestion(name, own, kafka, side)}")
 
 

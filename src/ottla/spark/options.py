@@ -20,6 +20,7 @@ from ottla.clients.options import COMMON_OPTIONS, Option, read_options
 from ottla.clients.producer.settings import PRODUCER_OPTIONS, read_settings
 from ottla.common.ids import TopicPartition
 from ottla.common.units import UNITS_MS
+from ottla.registry_client.settings import is_registry_setting
 from ottla.spark import exactly_once
 from ottla.spark.names import ENDING, FORMATS, STARTING, STRATEGIES, TYPED_NAMES, Side, check_names, with_effect
 from ottla.spark.names import OptionError as OptionError  # noqa: PLC0414 - re-exported
@@ -117,6 +118,8 @@ class SourceOptions:
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)
     """The given options of the formats, by their names in lower case."""
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The settings of the schema registry, of which some are secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,7 @@ class SinkOptions:
     key_format: str = "raw"
     value_format: str = "raw"
     formats: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
     exactly_once: exactly_once.ExactlyOnce | None = None
 
 
@@ -205,10 +209,20 @@ class _Given:
 
     def formats(self) -> dict[str, str]:
         if "mode" in self and all(
-            (self.text(name) or "raw").lower() == "raw" for name in ("key.format", "value.format")
+            (self.text(name) or "raw").lower() == "raw" for name in ("key.format", "value.format", "schema")
         ):
             raise OptionError("mode is given, but key.format and value.format are raw; did you mean value.format=json?")
         return {name: self._values[name] for name in map(str.lower, TYPED_NAMES) if name in self._values}
+
+    def value_format(self) -> str:
+        """Read value.format, for which `schema=registry` is another form."""
+        text = self.text("schema")
+        if text is not None and (text.lower() != "registry" or "value.format" in self):
+            raise OptionError(f"schema is {text!r}; it can only be registry, without value.format")
+        return "registry" if text is not None else self.choice("value.format", FORMATS, "raw")
+
+    def registry(self) -> dict[str, str]:
+        return {name: value for name, value in self._values.items() if is_registry_setting(name)}
 
     def kafka(self) -> dict[str, str]:
         return {name.removeprefix("kafka."): value for name, value in self._values.items() if name.startswith("kafka.")}
@@ -260,8 +274,9 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool | None = No
         fetch_offset_retries=options.number("fetchOffset.numRetries") or 3,
         fetch_offset_retry_interval_ms=_or(options.number("fetchOffset.retryIntervalMs", 0), 1_000),
         key_format=options.choice("key.format", FORMATS, "raw"),
-        value_format=options.choice("value.format", FORMATS, "raw"),
+        value_format=options.value_format(),
         formats=options.formats(),
+        registry=options.registry(),
     )
 
 
@@ -438,8 +453,9 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=topic,
         client=client,
         key_format=options.choice("key.format", FORMATS, "raw"),
-        value_format=options.choice("value.format", FORMATS, "raw"),
+        value_format=options.value_format(),
         formats=options.formats(),
+        registry=options.registry(),
         exactly_once=once,
     )
 

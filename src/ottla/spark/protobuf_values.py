@@ -16,49 +16,44 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from pyspark.sql.types import (
     ArrayType,
+    ByteType,
     DataType,
     DecimalType,
     MapType,
+    ShortType,
     StructField,
     StructType,
     TimestampType,
 )
 
+from ottla.clients.arrow_columns import InvalidValue
+from ottla.clients.message_columns import MessageColumns
 from ottla.serde._builders import Plan
+from ottla.serde.protobuf_fields import TIMESTAMP, Kind, is_map
 from ottla.spark.avro_values import SQL_TYPES
-from ottla.spark.columns import InvalidValue
 from ottla.spark.names import OptionError
-from ottla.spark.protobuf_messages import (
-    TIMESTAMP,
-    Kind,
-    Lists,
-    Structs,
-    Values,
-    decode_error,
-    fields_of,
-    given_class,
-    is_map,
-    message_plan,
-)
+from ottla.spark.protobuf_messages import decode_error, given_class, message_plan
 
+SMALL: Final[dict[str, DataType]] = {"int8": ByteType(), "int16": ShortType()}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def protobuf_type(part: str, formats: Mapping[str, str]) -> DataType:
     """Return the type of a column of Protobuf values. Raises OptionError."""
-    return _sql_type(message_plan(given_class(part, formats).DESCRIPTOR))
+    return plan_type(message_plan(given_class(part, formats).DESCRIPTOR))
 
 
-def _sql_type(plan: Plan) -> DataType:
+def plan_type(plan: Plan) -> DataType:
+    """Return Spark's type of a layout of columns."""
     if plan[0] == "struct":
-        return StructType([StructField(name, _sql_type(each)) for name, each in plan[1]])
+        return StructType([StructField(name, plan_type(each)) for name, each in plan[1]])
     if plan[0] == "list":
-        return ArrayType(_sql_type(plan[1]))
+        return ArrayType(plan_type(plan[1]))
     if plan[0] == "map":
-        return MapType(_sql_type(plan[1]), _sql_type(plan[2]))
+        return MapType(plan_type(plan[1]), plan_type(plan[2]))
     if plan[0] == "decimal128":
         return DecimalType(plan[1], plan[2])
-    return TimestampType() if plan[0] == "timestamp_us" else SQL_TYPES[plan[0]]
+    return SMALL[plan[0]] if plan[0] in SMALL else TimestampType() if plan[0] == "timestamp_us" else SQL_TYPES[plan[0]]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -69,7 +64,7 @@ class ProtobufReader:
 
     def __init__(self, part: str, formats: Mapping[str, str], arrow_type: Any) -> None:
         self._message = given_class(part, formats)
-        self._type = arrow_type
+        self._columns = MessageColumns(self._message.DESCRIPTOR, arrow_type)
         self._error = decode_error()
 
     def read(self, values: Any, only_first: bool) -> tuple[Any, list[InvalidValue]]:
@@ -86,41 +81,9 @@ class ProtobufReader:
             except self._error:
                 bad.append((row, "", f"is not a message {self._message.DESCRIPTOR.full_name}"))
                 messages.append(None)
-        try:
-            column = self._column(messages)
-        except (ValueError, pa.ArrowException):
-            bad = sorted([*bad, *self._refused(messages)])
-            column = self._column(messages)
+        column, refused = self._columns.column(messages)
+        bad = sorted([*bad, *refused])
         return (None if bad and only_first else column), bad
-
-    def _refused(self, messages: list[Any]) -> list[InvalidValue]:
-        """Replace the messages that no column can hold by None, and return their rows."""
-        bad = []
-        for row, message in enumerate(messages):
-            try:
-                self._column([message])
-            except (ValueError, pa.ArrowException) as error:
-                bad.append((row, "", f"has a field without a column: {error}"))
-                messages[row] = None
-        return bad
-
-    def _column(self, messages: list[Any]) -> Any:
-        return _array(fields_of(self._message.DESCRIPTOR, messages), self._type)
-
-
-def _array(given: Values, kind: Any) -> Any:
-    """Return an Arrow array of this type."""
-    if isinstance(given, Structs):
-        mask = pa.array(given.is_null) if any(given.is_null) else None
-        children = [_array(each, kind[index].type) for index, each in enumerate(given.fields.values())]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-    if isinstance(given, Lists):
-        offsets = pa.array(given.offsets, pa.int32())
-        if given.keys is None:
-            return pa.ListArray.from_arrays(offsets, _array(given.items, kind.value_type), kind)
-        keys, items = _array(given.keys, kind.key_type), _array(given.items, kind.item_type)
-        return pa.MapArray.from_arrays(offsets, keys, items, kind)
-    return pa.array(given.values, pa.int64()).cast(kind) if given.is_time else pa.array(given.values, kind)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -128,7 +91,12 @@ def _array(given: Values, kind: Any) -> Any:
 
 def written_message(part: str, formats: Mapping[str, str], kind: DataType) -> tuple[str, str]:
     """Return message and descriptors for a column of this type. Raises OptionError for columns without a field."""
-    message = given_class(part, formats)
+    check_columns(part, given_class(part, formats), kind)
+    return formats[f"{part}.protobuf.message"], formats[f"{part}.protobuf.descriptors"]
+
+
+def check_columns(part: str, message: Any, kind: DataType) -> None:
+    """Raise OptionError if a column of this type has a field that the message does not have."""
     fields = [field.name for field in message.DESCRIPTOR.fields]
     if not isinstance(kind, StructType):
         raise OptionError(f"The {part} is of {kind.simpleString()}; a Protobuf message needs columns or a struct")
@@ -138,7 +106,6 @@ def written_message(part: str, formats: Mapping[str, str], kind: DataType) -> tu
             f"The message {message.DESCRIPTOR.full_name} of the {part} has no field {odd[0]!r}; it has "
             f"{', '.join(fields)}"
         )
-    return formats[f"{part}.protobuf.message"], formats[f"{part}.protobuf.descriptors"]
 
 
 def to_protobuf(column: Any, message: Any) -> tuple[Any, InvalidValue | None]:

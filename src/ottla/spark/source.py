@@ -37,7 +37,7 @@ from ottla.spark.options import (
 from ottla.spark.readers import BatchReader, StreamReader
 
 if TYPE_CHECKING:
-    from ottla.spark.formats import Encoder
+    from ottla.spark.write_encodings import Encoder
 
 logger = logging.getLogger("ottla.spark")
 
@@ -46,7 +46,7 @@ def source_schema(options: SourceOptions) -> StructType:
     """Return the columns of a read: as in Spark's Kafka source, with typed key and value if they have a format."""
     key: DataType = BinaryType()
     value: DataType = BinaryType()
-    if options.formats:
+    if options.formats:  # a format has options, but for raw bytes
         from ottla.spark.formats import column_type
 
         key, value = column_type("key", options), column_type("value", options)
@@ -79,11 +79,11 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Check the options and return the columns. Called at load(), for batches and streams."""
-        return source_schema(read_source_options(self.options))
+        return source_schema(_resolved(read_source_options(self.options)))
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch read."""
-        options = read_source_options(self.options, streaming=False)
+        options = _resolved(read_source_options(self.options, streaming=False))
         _check_schema(schema, options)
         for name in STREAMS_ONLY:
             if name in self.options:
@@ -92,7 +92,7 @@ class OttlaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
-        options = read_source_options(self.options, streaming=True)
+        options = _resolved(read_source_options(self.options, streaming=True))
         _check_schema(schema, options)
         reader = StreamReader(options)
         if options.idle_after_ms is None:
@@ -118,10 +118,18 @@ class OttlaDataSource(DataSource):
         return StreamWriter(options, schema, _encoder(options, schema))
 
 
+def _resolved(options: SourceOptions) -> SourceOptions:
+    if "registry" not in (options.key_format, options.value_format):
+        return options
+    from ottla.spark.registry import resolved
+
+    return resolved(options)
+
+
 def _encoder(options: SinkOptions, schema: StructType) -> Encoder | None:
     if options.key_format == "raw" and options.value_format == "raw":
         return None
-    from ottla.spark.formats import encoder
+    from ottla.spark.writing_formats import encoder
 
     return encoder(options, schema)
 

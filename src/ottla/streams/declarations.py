@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
 from ottla.common.errors import KafkaError
 from ottla.common.ids import validate_topic_name
-from ottla.streams import late, schemas
+from ottla.streams import late, registries, schemas
 from ottla.streams.errors import StreamsError
 from ottla.streams.event_time import DEFAULT_MAX_FUTURE, milliseconds
 from ottla.streams.pacing import DEFAULT_LATENCY
+from ottla.streams.registries import Given, Registry
 from ottla.streams.schemas import Schema
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Stream:
     start: Literal["earliest", "latest"] = "earliest"
     max_future: str = DEFAULT_MAX_FUTURE
     idle: str | None = None
+    registry: Registry | None = None
 
     @property
     def has_checked_time(self) -> bool:
@@ -81,6 +83,7 @@ class Table:
     schema: str | None = None
     broadcast: bool = True
     as_of: AsOf | None = None
+    registry: Registry | None = None
 
     def get(self, key: str | bytes, *, bootstrap: str | None = None, client: Mapping[str, str] | None = None) -> Any:
         """Return the value of a key now, or at `as_of`: a dictionary for JSON, Avro and Protobuf, else text or bytes.
@@ -109,6 +112,7 @@ class Output:
     timestamp: str | None = None
     headers: str | None = None
     deleted: str | None = None
+    registry: Registry | None = None
 
     @property
     def beside_value(self) -> tuple[str, ...]:
@@ -136,6 +140,8 @@ class Pipeline:
     """How long a record may wait for its micro-batch."""
     loop: bool = False
     """Whether an output may be an input, too."""
+    registry: Registry | None = None
+    """The schema registry of inputs and outputs that have none of their own."""
 
     def __call__(self, *arguments: DataFrame, **named: DataFrame) -> Outputs:
         return self.function(*arguments, **named)
@@ -178,13 +184,16 @@ def stream(
     max_future: str | None = None,
     idle: str | None = None,
     start: Literal["earliest", "latest"] = "earliest",
+    registry: Given | None = None,
 ) -> Any:
     """Declare the records of a topic as an input.
 
     The columns are `value` for text and bytes, and the fields of the schema for other formats; records without a value
     have no fields and are skipped. `key` adds the column `key`, and `columns` some of topic, partition, offset,
     timestamp and headers. `schema` is DDL, a dataclass, for Avro the schema in JSON, or for Protobuf a generated class
-    or "FILE#MESSAGE" with the descriptors that protoc wrote into a file.
+    or "FILE#MESSAGE" with the descriptors that protoc wrote into a file. With "avro", "json" or "protobuf" and
+    schema="registry", values have schemas in a registry: `registry` is its URL, or settings by name, by default the
+    pipeline's, the run's, or $OTTLA_REGISTRY.
 
     `bad` is the reaction to an invalid key or value: "fail" stops the pipeline and names the record, "skip" counts it,
     "topic:NAME" writes it to a topic, with the headers of Kafka Connect. `time` is the column with the event time (the
@@ -209,7 +218,8 @@ def stream(
     _check_choice(f"{what}: start", start, ("earliest", "latest"))
     if time == "timestamp" and time not in names and value in ("text", "bytes"):
         names = (*names, time)
-    declared = Stream(topic, value, fields, key, key_fields, names, bad, time, start=start)
+    own = _registry(what, registry, fields, key_fields)
+    declared = Stream(topic, value, fields, key, key_fields, names, bad, time, start=start, registry=own)
     declared = declared if late is None else _with_late(declared, late)
     declared = declared if idle is None else _with_idle(declared, idle)
     return declared if max_future is None else _with_max_future(declared, max_future)
@@ -223,6 +233,7 @@ def table(
     schema: Schema | None = None,
     broadcast: bool = True,
     as_of: dt.datetime | str | Mapping[int, int] | None = None,
+    registry: Given | None = None,
 ) -> Any:
     """Declare the latest value of each key of a compacted topic as an input. Raises StreamsError.
 
@@ -230,12 +241,14 @@ def table(
     whose latest record has no value is deleted. With `broadcast`, joins send the whole table to each task.
 
     With `as_of`, the table is not current, but as of a time: a datetime or text in ISO format, in UTC without a zone;
-    or an offset for each partition, before which the records are.
+    or an offset for each partition, before which the records are. `registry` is as in `stream`.
     """
     _check_topic(topic)
     _check_column(f"table({topic!r}): key", key)
     _check_kind(f"table({topic!r}): broadcast", broadcast, bool)
-    return Table(topic, key, value, _schema("value", value, schema), broadcast, as_of_place(as_of))
+    fields = _schema("value", value, schema)
+    own = _registry(f"table({topic!r})", registry, fields)
+    return Table(topic, key, value, fields, broadcast, as_of_place(as_of), own)
 
 
 def to(
@@ -249,6 +262,7 @@ def to(
     timestamp: str | None = None,
     headers: str | None = None,
     deleted: str | None = None,
+    registry: Given | None = None,
 ) -> Output:
     """Write rows to a topic. Raises StreamsError.
 
@@ -258,12 +272,15 @@ def to(
     booleans: where it is true, the record has no value (a tombstone), which deletes its key from a table.
 
     `mode` is "append" for rows that do not change (filters, joins), "updates" for each change of a count or another
-    aggregate, and "final" for windows, once they are closed.
+    aggregate, and "final" for windows, once they are closed. With schema="registry", the schema of the columns is
+    registered as Avro, JSON Schema or Protobuf, as `value` says; `registry` is as in `stream`.
     """
     _check_topic(topic)
     _check_choice(f"to({topic!r}): mode", mode, MODES)
     fields = None
-    if value == "avro" and schema is not None:
+    if value in ("avro", "json", "protobuf") and schema == schemas.REGISTRY:
+        fields = schemas.REGISTRY
+    elif value == "avro" and schema is not None:
         fields = schemas.avro(schema)
     elif value == "protobuf":
         fields = _schema("value", value, schema)
@@ -276,7 +293,8 @@ def to(
         _check_column(f"to({topic!r}): {name}", column)
     if deleted is not None and not keys:
         raise StreamsError(f"to({topic!r}): deleted needs key, the column with the key that is deleted")
-    return Output(topic, rows, keys, mode, value, fields, timestamp, headers, deleted)
+    own = _registry(f"to({topic!r})", registry, fields)
+    return Output(topic, rows, keys, mode, value, fields, timestamp, headers, deleted, own)
 
 
 @overload
@@ -291,6 +309,7 @@ def pipeline(
     max_records: int | None = None,
     latency: str = DEFAULT_LATENCY,
     loop: bool = False,
+    registry: Given | None = None,
 ) -> Callable[[Callable[..., Outputs]], Pipeline]: ...
 
 
@@ -302,6 +321,7 @@ def pipeline(
     max_records: int | None = None,
     latency: str = DEFAULT_LATENCY,
     loop: bool = False,
+    registry: Given | None = None,
 ) -> Pipeline | Callable[[Callable[..., Outputs]], Pipeline]:
     """Declare a function as a pipeline: its parameters have a stream or table as default, and it returns outputs.
 
@@ -309,7 +329,8 @@ def pipeline(
     function's. With `exactly_once`, inputs are read with read_committed, and a reader with read_committed sees each
     result once. `max_records` limits a micro-batch. `latency` is how long a record may wait for its micro-batch while
     records arrive slowly: "5 seconds" takes less processor time, "0 ms" gives the lowest latency. An output that is an
-    input, too, is refused, since it would run without end; `loop` permits it. Raises StreamsError.
+    input, too, is refused, since it would run without end; `loop` permits it. `registry` is the schema registry of
+    inputs and outputs that have none of their own. Raises StreamsError.
     """
 
     def declare(function: Callable[..., Outputs]) -> Pipeline:
@@ -331,7 +352,8 @@ def pipeline(
         if max_records is not None and (type(max_records) is not int or max_records < 1):
             raise StreamsError(f"Pipeline {chosen!r}: max_records is {max_records!r}; it must be a number from 1 on")
         milliseconds(f"Pipeline {chosen!r}: latency", latency)
-        return Pipeline(chosen, function, inputs, exactly_once, max_records, latency, loop)
+        own = registries.registry(f"Pipeline {chosen!r}", registry)
+        return Pipeline(chosen, function, inputs, exactly_once, max_records, latency, loop, own)
 
     return declare if function is None else declare(function)
 
@@ -363,8 +385,16 @@ def _schema(part: str, kind: str, schema: Schema | None) -> str | None:
         return None
     if schema is None:
         raise StreamsError(f"A {part} in {kind} needs a schema")
+    if schema == schemas.REGISTRY:
+        return schemas.REGISTRY
     read = {"avro": schemas.avro, "protobuf": schemas.protobuf}.get(kind, schemas.ddl)
     return read(schema)
+
+
+def _registry(what: str, given: Given | None, *fields: str | None) -> Registry | None:
+    if given is not None and schemas.REGISTRY not in fields:
+        raise StreamsError(f'{what}: registry has no effect without schema="registry"')
+    return registries.registry(what, given)
 
 
 def _with_late(given: Stream, late: str) -> Stream:

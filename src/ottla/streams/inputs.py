@@ -126,9 +126,10 @@ def _records(spark: SparkSession, given: Stream, pipeline: Pipeline, settings: S
 
 def _options(given: Stream, pipeline: Pipeline, settings: Settings) -> dict[str, str]:
     """Return the options with which the records of a stream are read, as a stream or in a batch."""
-    options = {**settings.of_clients(), **format_options("value", given.value, given.schema)}
+    registries = (given.registry, pipeline.registry, settings.registry)
+    options = {**settings.of_clients(), **format_options("value", given.value, given.schema, registries)}
     if given.key is not None:
-        options |= format_options("key", given.key, given.key_schema)
+        options |= format_options("key", given.key, given.key_schema, registries)
     if pipeline.exactly_once:
         options["kafka.isolation.level"] = "read_committed"
     if _has_ticks(given, settings) or given.dead_letters is not None or "headers" in given.columns:
@@ -225,7 +226,7 @@ def _dead_letters(records: DataFrame, topic: str, pipeline: Pipeline) -> DataFra
 def _read_table(spark: SparkSession, given: Table, pipeline: Pipeline, settings: Settings) -> DataFrame:
     """Return the latest value of each key, as of each micro-batch."""
     options = {
-        **options_of_table(given, settings.of_clients()),
+        **options_of_table(given, settings.of_clients(), (pipeline.registry, settings.registry)),
         "groupPrefix": f"{TABLES}{pipeline.name}.",
         "tasks": "1" if given.broadcast else str(spark.sparkContext.defaultParallelism),
     }

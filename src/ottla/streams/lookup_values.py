@@ -9,13 +9,17 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ottla.clients import serializers
+from ottla.clients.errors import DeserializationFailed
+from ottla.schemas.model import SchemaType
 from ottla.serde._json import decode
 from ottla.serde._views import ByteRows
 from ottla.serde.objects import moment, objects_of
+from ottla.serde.protobuf_fields import Lists, Structs, Values, fields_of
 from ottla.spark.avro_options import avro_decoder
 from ottla.spark.format_errors import FormatError, place, what
 from ottla.spark.json_schema import CORRUPT, json_columns, plan_of_type
-from ottla.spark.protobuf_messages import Lists, Structs, Values, decode_error, fields_of, given_class, message_plan
+from ottla.spark.protobuf_messages import decode_error, given_class, message_plan
 
 if TYPE_CHECKING:
     from ottla.spark.options import SourceOptions
@@ -32,7 +36,10 @@ class _Invalid(Exception):
 def decode_value(record: Stored, source: SourceOptions) -> Any:
     """Return a dictionary, or another object for Avro. Raises FormatError, OptionError."""
     assert record.value is not None
-    read = {"json": _json, "avro": _avro, "protobuf": _protobuf}[source.value_format](source.formats)
+    if source.value_format == "registry":
+        read = _registry(source)
+    else:
+        read = {"json": _json, "avro": _avro, "protobuf": _protobuf}[source.value_format](source.formats)
     where = place(record.place.topic, record.place.partition, record.offset)
     try:
         return read(record.value)
@@ -66,6 +73,31 @@ def _avro(formats: Mapping[str, str]) -> _Read:
         if column is None:
             raise _Invalid(*bad[0][1:])
         return objects_of(decoder.plan, column)[0]
+
+    return read
+
+
+def _registry(source: SourceOptions) -> _Read:
+    from ottla.spark.registry import client_of, schema_type
+
+    client = client_of(source.registry)
+    kind = schema_type("value", source.formats)
+    deserializer: Any
+    if kind is SchemaType.PROTOBUF:
+        deserializer = serializers.ProtobufDeserializer(None, client)
+    elif kind is SchemaType.JSON:
+        deserializer = serializers.JsonSchemaDeserializer(None, client, validate=False)
+    else:
+        deserializer = serializers.AvroDeserializer(None, client)
+
+    def read(value: bytes) -> Any:
+        try:
+            found = deserializer(value)
+        except DeserializationFailed as error:
+            if error.retriable:
+                raise
+            raise _Invalid(error.field, str(error.__cause__)) from error
+        return _objects(fields_of(found.DESCRIPTOR, [found]))[0] if kind is SchemaType.PROTOBUF else found
 
     return read
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -16,10 +16,11 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, MapType, Strin
 from ottla.spark.avro_values import avro_schema
 from ottla.spark.exactly_once import PREFIX
 from ottla.spark.format_errors import FormatError
-from ottla.spark.formats import Encoder, encoder
 from ottla.spark.internals.errors import SPARK_ERRORS
 from ottla.spark.internals.names import INTERRUPTED
 from ottla.spark.options import read_sink_options
+from ottla.spark.write_encodings import Encoder
+from ottla.spark.writing_formats import encoder
 from ottla.streams.batch_reports import COUNT, OUTPUT
 from ottla.streams.declarations import Output, Pipeline
 from ottla.streams.description import Operator
@@ -27,6 +28,7 @@ from ottla.streams.errors import StreamsError
 from ottla.streams.failures import classify, text_of
 from ottla.streams.inputs import HEADERS
 from ottla.streams.operators import PROCESSOR
+from ottla.streams.registries import Registry
 from ottla.streams.settings import Settings, format_options
 
 ENCODING: Final = "spark.sql.streaming.stateStore.encodingFormat"
@@ -52,7 +54,7 @@ class Query:
 
 def start_query(query: Query, pipeline: Pipeline, settings: Settings) -> StreamingQuery:
     """Start a query from its checkpoint. Raises StreamsError, and Spark exceptions."""
-    rows, options = _rows_and_options(query, settings)
+    rows, options = _rows_and_options(query, pipeline, settings)
     options |= settings.of_clients()
     if pipeline.exactly_once:
         options |= {"exactlyOnce": "true", "transactionalIdPrefix": f"{PREFIX}{pipeline.name}."}
@@ -86,13 +88,14 @@ def _batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     return write
 
 
-def _rows_and_options(query: Query, settings: Settings) -> tuple[DataFrame, dict[str, str]]:
+def _rows_and_options(query: Query, pipeline: Pipeline, settings: Settings) -> tuple[DataFrame, dict[str, str]]:
+    registries = (pipeline.registry, settings.registry)
     if len(query.outputs) == 1 and not query.dead_letters:
-        rows, formats = shape(query.outputs[0])
+        rows, formats = shape(query.outputs[0], registries)
         # Spark counts the rows of a sink, but not the rows in foreachBatch.
         counted = rows if query.mode == "append" else _counted(rows, query.outputs[0])
         return counted, {**formats, "topic": query.outputs[0].topic}
-    encoded = [_counted(_encode(output, settings), output) for output in query.outputs]
+    encoded = [_counted(_encode(output, settings, registries), output) for output in query.outputs]
     encoded += [each.select(*_NAMES) for each in query.dead_letters]
     union = encoded[0]
     for each in encoded[1:]:
@@ -108,8 +111,11 @@ def _counted(rows: DataFrame, output: Output) -> DataFrame:
 # -- the columns of a record -------------------------------------------------------------------------------------------
 
 
-def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
-    """Return the columns of the sink, and the formats with which it writes them. Raises StreamsError."""
+def shape(output: Output, registries: Sequence[Registry | None] = ()) -> tuple[DataFrame, dict[str, str]]:
+    """Return the columns of the sink, and the formats with which it writes them. Raises StreamsError.
+
+    `registries` are used if the output has none of its own.
+    """
     missing = [name for name in (*output.key, *output.beside_value) if name not in output.rows.columns]
     if missing:
         raise StreamsError(
@@ -118,7 +124,7 @@ def shape(output: Output) -> tuple[DataFrame, dict[str, str]]:
     doubled = [name for name in output.rows.columns if output.rows.columns.count(name) > 1]
     if doubled:
         raise StreamsError(f"to({output.topic!r}): there are two columns {doubled[0]!r}: rename one of them")
-    value, options = _value(output)
+    value, options = _value(output, (output.registry, *registries))
     if output.deleted is not None:
         value = F.when(~F.coalesce(_is_deleted(output, output.deleted), F.lit(False)), value)
     columns = {"value": value}
@@ -152,7 +158,7 @@ def _is_deleted(output: Output, name: str) -> Column:
     return _quoted(name)
 
 
-def _value(output: Output) -> tuple[Column, dict[str, str]]:
+def _value(output: Output, registries: Sequence[Registry | None]) -> tuple[Column, dict[str, str]]:
     names = [name for name in output.rows.columns if name not in output.beside_value]
     if output.value in ("json", "avro", "protobuf"):
         if not names:
@@ -161,7 +167,7 @@ def _value(output: Output) -> tuple[Column, dict[str, str]]:
         if schema is None and output.value == "avro" and output.deleted is not None:
             # A tombstone has no value, but values are not null: an output without tombstones has this schema.
             schema = avro_schema(StructType([output.rows.schema[name] for name in names]))
-        options = format_options("value", output.value, schema)
+        options = format_options("value", output.value, schema, registries)
         return F.struct(*map(_quoted, names)), {name: text for name, text in options.items() if text}
     others = [name for name in names if name not in output.key]
     name = "value" if "value" in names else others[0] if len(others) == 1 else None
@@ -206,13 +212,13 @@ def _quoted(name: str) -> Column:
 # -- several outputs in one write --------------------------------------------------------------------------------------
 
 
-def _encode(output: Output, settings: Settings) -> DataFrame:
+def _encode(output: Output, settings: Settings, registries: Sequence[Registry | None]) -> DataFrame:
     """Return the records of an output as bytes, encoded as by the sink."""
-    rows, options = shape(output)
+    rows, options = shape(output, registries)
     for name in ("key", "value"):
         if f"{name}.format" not in options and name in rows.columns:
             rows = rows.withColumn(name, F.col(name).cast("binary"))
-    encode = encoder(read_sink_options({**options, **settings.of_clients()}), rows.schema)
+    encode = encoder(read_sink_options({**options, **settings.of_clients(), "topic": output.topic}), rows.schema)
     kinds = {"key": "binary", "headers": HEADERS, "timestamp": "timestamp"}
     added = {name: F.lit(None).cast(kind) for name, kind in kinds.items() if name not in rows.columns}
     rows = rows.withColumns({"topic": F.lit(output.topic), **added}).select(*_NAMES)

@@ -43,6 +43,8 @@ from ottla.streams.pacing import Pace
 from ottla.streams.planning import Plan, check, make_plan
 from ottla.streams.progress import Progress
 from ottla.streams.publishing import Publisher, commit_offsets
+from ottla.streams.registries import Given
+from ottla.streams.registries import registry as registry_of
 from ottla.streams.running_query import RunningQuery
 from ottla.streams.settings import Settings, default_bootstrap
 from ottla.streams.starting import Start
@@ -77,12 +79,14 @@ def run(
     once: bool = False,
     client: Mapping[str, str] | None = None,
     latency: str | None = None,
+    registry: Given | None = None,
 ) -> tuple[Status, ...]:
     """Run pipelines until SIGTERM, SIGINT or SIGHUP, or with `once` up to the current ends of their topics.
 
     Without pipelines, runs all in the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
-    clients. `latency` replaces the pipelines' own. Uses the running Spark session, or starts one with `master`.
+    clients, `registry` the schema registry of pipelines without one: a URL, or settings by name. `latency` replaces the
+    pipelines' own. Uses the running Spark session, or starts one with `master`.
     Blocks. Raises StreamsError for a wrong program, and PipelineFailed if a pipeline fails and a restart would not
     help; the others are stopped. Returns the statuses of the queries; meanwhile, these are in the topic
     `__ottla_streams`.
@@ -93,6 +97,7 @@ def run(
         checkpoints or os.environ.get("OTTLA_CHECKPOINTS") or "checkpoints",
         once,
         latency_ms=None if latency is None else milliseconds("latency", latency),
+        registry=registry_of("run", registry),
     )
     return run_in(spark_session(" ".join(each.name for each in chosen), master), chosen, settings)
 

@@ -14,14 +14,18 @@ import decimal
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from ottla.serde.protobuf_fields import descriptors_of
 from ottla.streams.errors import StreamsError
 
 Schema: TypeAlias = str | type | Mapping[str, Any]
-"""DDL or JSON; a dataclass; an Avro schema as a dictionary; a generated Protobuf class, or `FILE#MESSAGE`."""
+"""DDL or JSON; a dataclass; an Avro schema as a dictionary; a generated Protobuf class, or `FILE#MESSAGE`; REGISTRY."""
+
+REGISTRY: Final = "registry"
+"""In place of an Avro schema: values have schemas in a registry, and the subject's latest version gives the columns."""
 
 _TYPES: Final[Mapping[object, str]] = {
     bool: "BOOLEAN",
@@ -45,7 +49,7 @@ def ddl(schema: Schema) -> str:
 
 
 def avro(schema: Schema) -> str:
-    """Return an Avro schema as JSON. Raises StreamsError."""
+    """Return an Avro schema as JSON, or REGISTRY. Raises StreamsError."""
     if isinstance(schema, str):
         return schema
     if isinstance(schema, Mapping):
@@ -60,7 +64,7 @@ def protobuf(schema: Schema) -> str:
     """
     descriptor = getattr(schema, "DESCRIPTOR", None)
     if isinstance(schema, type) and descriptor is not None:
-        return f"{descriptor.full_name} {_encoded(b''.join(_files(descriptor.file, set())))}"
+        return f"{descriptor.full_name} {descriptors_of(schema)}"
     file, _, message = schema.partition("#") if isinstance(schema, str) else ("", "", "")
     if not file or not message:
         raise StreamsError(f'schema={_shown(schema)} is neither a generated Protobuf class nor "FILE#MESSAGE"')
@@ -72,23 +76,6 @@ def protobuf(schema: Schema) -> str:
 
 def _encoded(descriptors: bytes) -> str:
     return base64.b64encode(descriptors).decode("ascii")
-
-
-def _files(file: Any, seen: set[str]) -> Iterator[bytes]:
-    """Yield the files of a FileDescriptorSet, encoded: each after those that it imports."""
-    if file.name in seen:
-        return
-    seen.add(file.name)
-    for each in file.dependencies:
-        yield from _files(each, seen)
-    data: bytes = file.serialized_pb
-    length, size = bytearray(), len(data)
-    while size > 0x7F:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    length.append(size)
-    # The field 1, of length-delimited values.
-    yield b"\x0a" + bytes(length) + data
 
 
 def _columns(schema: type) -> list[tuple[str, str]]:

@@ -6,15 +6,19 @@ Also the options of `format("ottla")` for keys and values. Without Spark.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.event_time import milliseconds
 from ottla.streams.pacing import Pace, pace_of
+from ottla.streams.registries import Registry, first
+from ottla.streams.schemas import REGISTRY
 
 _LOCAL_BROKER: Final = "127.0.0.1:9092"
+_SCHEMA_TYPES: Final = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
+"""The types of schemas in a registry, by the formats of declarations."""
 
 
 def default_bootstrap() -> str:
@@ -36,6 +40,8 @@ class Settings:
     """Where a new checkpoint starts, by topic and partition; by default where the streams say."""
     latency_ms: int | None = None
     """How long a record may wait for its micro-batch, in all pipelines; by default as they say."""
+    registry: Registry | None = None
+    """The schema registry of inputs and outputs that have none of their own, and whose pipeline has none."""
     has_ticks: bool = False
     """Whether records with the header TICK move the event time; for tests."""
 
@@ -54,8 +60,13 @@ class Settings:
         return f"{self.checkpoints.rstrip('/')}/{pipeline.name}"
 
 
-def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:
-    """Return the options of `format("ottla")` for a key or value; none for text and bytes."""
+def format_options(part: str, kind: str, schema: str | None, registries: Sequence[Registry | None]) -> dict[str, str]:
+    """Return the options of `format("ottla")` for a key or value; none for text and bytes.
+
+    The first of `registries` is used if the schema is in a registry. Raises StreamsError.
+    """
+    if kind in _SCHEMA_TYPES and schema == REGISTRY:
+        return {f"{part}.format": "registry", f"{part}.schemaType": _SCHEMA_TYPES[kind], **first(*registries)}
     if kind == "json":
         return {f"{part}.format": kind, f"{part}.schema": schema or ""}
     if kind == "avro":
@@ -70,6 +81,9 @@ def format_options(part: str, kind: str, schema: str | None) -> dict[str, str]:
     return {}
 
 
-def options_of_table(given: Table, clients: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which all records of a table are read."""
-    return {**clients, "subscribe": given.topic, **format_options("value", given.value, given.schema)}
+def options_of_table(
+    given: Table, clients: Mapping[str, str], registries: Sequence[Registry | None] = ()
+) -> dict[str, str]:
+    """Return the options with which all records of a table are read; `registries` come after the table's own."""
+    formats = format_options("value", given.value, given.schema, (given.registry, *registries))
+    return {**clients, "subscribe": given.topic, **formats}

@@ -5,6 +5,7 @@ from ottla.testing.faults import Fault as Fault
 from ottla.testing.faults import Faults as Faults
 from ottla.testing.process import ProcessBroker as ProcessBroker
 from ottla.testing.record import Record as Record
+from ottla.testing.registry import RegistryThread as RegistryThread
 from ottla.testing.running import ThreadBroker as ThreadBroker
 from ottla.testing.secured import BrokerSecurity as BrokerSecurity
 from ottla.testing.view import GroupState as GroupState

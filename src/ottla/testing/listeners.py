@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.common.completion import Completion
@@ -15,6 +16,7 @@ from ottla.common.errors import ErrorCode
 from ottla.config import Listener
 from ottla.coordinators.group import DescribeGroup
 from ottla.metadata.image import Endpoint
+from ottla.network.connection import SOFTWARE_NAME
 from ottla.network.sockets import bind
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -136,7 +138,7 @@ class Listeners:
         return [
             Unclosed(
                 client_id,
-                next((each.software_name for each in connections.get(client_id, ()) if each.software_name), ""),
+                _software_name(connections.get(client_id, ())),
                 len(connections.get(client_id, ())),
                 tuple(sorted(groups.get(client_id, ()))),
             )
@@ -174,3 +176,9 @@ async def completed(completion: Completion[T]) -> T:
 
     completion.on_done(finish)
     return await future
+
+
+def _software_name(connections: Iterable[Connection]) -> str:
+    """The first name that a client library gave on one of the connections, or empty."""
+    names = (str(each.state.get(SOFTWARE_NAME) or "") for each in connections)
+    return next(filter(None, names), "")

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ottla.streams.declarations import Pipeline
     from ottla.streams.testing import PipelineTest
     from ottla.testing.cluster import OttlaCluster
+    from ottla.testing.connect import ConnectWorker
     from ottla.testing.process import ProcessBroker
+    from ottla.testing.registry import RegistryThread
     from ottla.testing.running import ThreadBroker
     from ottla.testing.secured import BrokerSecurity
     from ottla.testing.view import Ottla
@@ -194,6 +196,37 @@ def ottla_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., Ottla
             broker.close()
         for each in secured:
             each.close()
+
+
+@pytest.fixture
+def ottla_registry(ottla: Ottla) -> Iterator[RegistryThread]:
+    """A schema registry on the broker of the test: `ottla_registry.url` for any client. Needs ottla[registry]."""
+    with late.registry.RegistryThread(ottla.bootstrap) as registry:
+        yield registry
+
+
+@pytest.fixture
+def ottla_connect(ottla: Ottla) -> Iterator[Callable[..., ConnectWorker]]:
+    """`ottla_connect()`: a worker on the broker of the test that runs connectors. Needs ottla[connect].
+
+    Arguments are settings of the worker: `ottla_connect({"exactly.once.source.support": "enabled"})`.
+    """
+    workers: list[ConnectWorker] = []
+
+    def make(settings: Mapping[str, str] | None = None) -> ConnectWorker:
+        workers.append(_connect_testing().ConnectWorker(ottla.bootstrap, settings))
+        return workers[-1]
+
+    try:
+        yield make
+    finally:
+        for each in workers:
+            each.close()
+
+
+def _connect_testing() -> Any:
+    """The module that needs ottla[connect], which is not part of every environment with this plugin."""
+    return importlib.import_module("ottla.testing.connect")
 
 
 @pytest.fixture(scope="session")

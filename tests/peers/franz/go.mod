@@ -1,8 +1,11 @@
 module franz
 
-go 1.21
+go 1.22
 
-require github.com/twmb/franz-go v1.18.1
+require (
+	github.com/twmb/franz-go v1.18.1
+	github.com/twmb/franz-go/pkg/sr v1.2.0
+)
 
 require (
 	github.com/klauspost/compress v1.17.11 // indirect

@@ -1,5 +1,5 @@
 // One story of franz-go, a client in Go that shares no code with the others: produce, consume in a group, commit, and
-// read a transaction. Standard input is the configuration as JSON; the program prints "done" or fails with the error.
+// read a transaction; or, with a registry, registry.go. Standard input is the configuration as JSON; the program prints "done" or fails with the error.
 package main
 
 import (
@@ -25,6 +25,7 @@ type configuration struct {
 	Mechanism, User, Password string
 	Token                     string
 	Transactional             bool
+	Registry, Schema, From    string
 }
 
 func main() {
@@ -33,7 +34,11 @@ func main() {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
-		err = story(ctx, c)
+		if c.Registry != "" {
+			err = registryStory(ctx, c)
+		} else {
+			err = story(ctx, c)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,8 +1,9 @@
 """Rules that change while clients ask, on a cluster of real nodes.
 
-A changer denies the host of an asker to describe the cluster's rules, and allows it again, by calls to any node. When a
-call has returned on a node, each request of the asker to that node must be answered by the new rule, also after a
-restart of the node. After each event, the authorizer of each node has exactly the rules that the node published.
+A changer denies the host of an asker to describe the cluster's rules and to read a topic, and allows both again, by
+calls to any node. When a call has returned on a node, each request of the asker to that node must be answered by the
+new rules, also after a restart of the node, and on a connection on which the node has allowed the same before. After
+each event, the authorizer of each node has exactly the rules that the node published.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.security.acl import Operation, PatternType, PermissionType, ResourceType
 from ottla.security.authorizer import StandardAuthorizer
 from tests.simulation.world.cluster import BROKER_PORT, NodeRun, SimulatedCluster, host_of
-from tests.simulation.world.programs import Program, Work
+from tests.simulation.world.programs import IN, Program, Work
 
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
@@ -36,7 +38,13 @@ NODES = "User:nodes"
 SETTINGS = {"authorizer.class.name": STANDARD, SUPER_USERS: NODES, ALLOW_WITHOUT_ACL: "true"}
 EVERYTHING = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 CLUSTER = (ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL)
-ALLOW_ALL = AclCreation(*CLUSTER, "User:*", "*", Operation.ALL, PermissionType.ALLOW)
+TOPIC = (ResourceType.TOPIC, IN, PatternType.LITERAL)
+ALLOW_ALL = [AclCreation(*each, "User:*", "*", Operation.ALL, PermissionType.ALLOW) for each in (CLUSTER, TOPIC)]
+READ = FetchRequest(
+    max_wait_ms=0, topics=[FetchTopic(topic=IN, partitions=[FetchPartition(0, partition_max_bytes=100)])]
+)
+# The last version that names topics: an answer does not depend on the topic's id.
+READ_VERSION = 12
 
 
 class Ruled(NamedTuple):
@@ -142,13 +150,14 @@ class Changer(_AclProgram):
     async def step(self) -> None:
         self.hosts += 1
         host = f"asker{self.index}.{self.hosts}"
-        deny = AclCreation(*CLUSTER, "User:ANONYMOUS", host, Operation.DESCRIBE, PermissionType.DENY)
+        rights = ((CLUSTER, Operation.DESCRIBE), (TOPIC, Operation.READ))
+        deny = [AclCreation(*each, "User:ANONYMOUS", host, right, PermissionType.DENY) for each, right in rights]
         node = self.work.random.choice(sorted(self.work.cluster.nodes))
         # The node may remember that it allowed the host before.
         self.rules.ruled[self.index] = Ruled(False, node, host)
         await asyncio.sleep(self.work.random.choice((0.05, 0.5)))
-        chosen = DeleteAclsFilter(ResourceType.CLUSTER, None, PatternType.ANY, None, host, Operation.ANY, 1)
-        if await self._change(CreateAclsRequest([ALLOW_ALL, deny]), Ruled(True, node, host)):
+        chosen = DeleteAclsFilter(ResourceType.ANY, None, PatternType.ANY, None, host, Operation.ANY, 1)
+        if await self._change(CreateAclsRequest([*ALLOW_ALL, *deny]), Ruled(True, node, host)):
             node = self.work.random.choice(sorted(self.work.cluster.nodes))
             await self._change(DeleteAclsRequest([chosen]), Ruled(False, node, host))
 
@@ -168,9 +177,17 @@ class Changer(_AclProgram):
 
 
 class Asker(_AclProgram):
-    """Asks the node on which the last call about it returned."""
+    """Asks the node on which the last call about it returned, by new connections and by one that it keeps."""
 
     name = "asker"
+
+    def __init__(self, work: Work, index: int, rules: Rules) -> None:
+        super().__init__(work, index, rules)
+        self._kept: tuple[str, int, ClientConnection] | None = None
+
+    async def main(self) -> None:
+        self._kept = None  # after a crash, the connection is lost
+        await super().main()
 
     async def step(self) -> None:
         rules, index = self.rules, self.index
@@ -179,12 +196,36 @@ class Asker(_AclProgram):
             return
         assert self.process is not None
         self.process.host = ruled.host
-        answer = await self.send(ruled.node, EVERYTHING)
-        code = answer.error_code  # type: ignore[attr-defined]
+        reads = self.work.random.random() < 0.5
+        if reads:
+            denied = await self._is_read_denied(ruled)
+        else:
+            answer = await self.send(ruled.node, EVERYTHING)
+            code = answer.error_code  # type: ignore[attr-defined]
+            denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert denied or not code, self.work.cluster.fail(f"DescribeAcls fails with {code}")
         if rules.ruled.get(index) is not ruled:
             return  # The rule may have changed before the request was decided.
-        denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert denied or not code, self.work.cluster.fail(f"DescribeAcls fails with {code}")
-        text = f"{ruled.host} is {'denied' if denied else 'allowed'} on node {ruled.node}, where"
+        what = f"{'read' if reads else 'describe'} on node {ruled.node}"
+        text = f"{ruled.host} is {'denied' if denied else 'allowed'} to {what}, where"
         assert denied == ruled.denied, self.work.cluster.fail(f"{text} the call that changed this returned")
         rules.answers[denied] += 1
+
+    async def _is_read_denied(self, ruled: Ruled) -> bool:
+        """Read the topic by the connection of the previous step, if it leads to the same node. Raises NetworkError."""
+        if self._kept is None or self._kept[:2] != (ruled.host, ruled.node):
+            self._close()
+            address = host_of(ruled.node), BROKER_PORT
+            opened = await ClientConnection.connect(*address, client_id=self.host, timeout_s=2.0)
+            self._kept = (ruled.host, ruled.node, opened)
+        try:
+            answer: Any = await self._kept[2].send(READ, version=READ_VERSION, timeout_s=15.0)
+        except BaseException:
+            self._close()
+            raise
+        return bool(answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _close(self) -> None:
+        if self._kept is not None:
+            self._kept[2].close()
+            self._kept = None

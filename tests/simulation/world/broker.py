@@ -116,8 +116,7 @@ class NodeOnDisk:
         if metadata is not None:
             metadata._phase = Phase.CLOSED
             metadata.log.abandon()
-        if node._logs is not None:
-            node._logs.abandon()
+        node._logs.close(None)
         await asyncio.sleep(0)
 
     def chores(self) -> None:

@@ -98,7 +98,7 @@ class NodeRun:
         # Not in a finally clause: a killed process closes nothing.
         self.is_stopping = True
         await self.node.close()
-        self.machine.cluster.ended(self, error or self.node.failure)
+        self.machine.cluster.ended(self, error or self.node.stopping.failure)
 
     def _after_event(self) -> None:
         if self.disk.crashed:

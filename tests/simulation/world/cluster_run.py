@@ -109,15 +109,26 @@ class ClusterRun:
         problem = f"not true after {limit_s} s: {what} ({value})"
         pytest.fail(self.cluster.fail(f"{problem}; {self.faults.states()}"))
 
-    def heal(self) -> None:
-        """End the faults, and wait until all nodes serve and records are acknowledged."""
+    def heal(self, *, needs_all: bool = False) -> None:
+        """End the faults, and wait until all nodes serve and records are acknowledged.
+
+        With `needs_all` the programs make no progress while a partition is abandoned, and the wait ends then.
+        """
         self.faults.heal()
         for node_id, node in self.cluster.running().items():
             if not all(each.online for each in node.broker.logs.directories()):
                 self.cluster.nodes[node_id].kill()  # a directory that failed is used again after a restart
         self.wait("all nodes serve", self.all_serve, 60)
         acknowledged = self.work.acknowledged
-        self.wait("records are acknowledged", lambda: self.work.acknowledged > acknowledged, 60)
+
+        def go_on() -> bool:
+            return self.work.acknowledged > acknowledged or (needs_all and self.is_abandoned())
+
+        self.wait("records are acknowledged", go_on, 60)
+
+    def is_abandoned(self) -> bool:
+        """Whether a partition waits for an unclean election: its last in-sync replica may have lost records."""
+        return any(each.leader < 0 and each.last_known_elr for each in self._partitions())
 
     def check_leaders(self) -> None:
         """Each replica returns to the ISR, and the preferred ones lead."""

@@ -25,7 +25,7 @@ RECOVERING = 1
 
 
 def contents(log: Log, start: int, end: int) -> list[tuple[int, bytes | None]]:
-    """(leader epoch, value) of the records from `start` up to `end`."""
+    """(leader epoch, value) of the records from `start` up to `end`, with None for an offset that a batch skips."""
     found: list[tuple[int, bytes | None]] = []
     offset = start
     while offset < end:
@@ -33,8 +33,9 @@ def contents(log: Log, start: int, end: int) -> list[tuple[int, bytes | None]]:
         found_bytes = log.segments.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
         data = found_bytes.take(len(found_bytes)) if isinstance(found_bytes, FileSlice) else found_bytes
         for position, header in iter_batches(data):
-            records = [each for each in decode_batch(data, position) if offset <= each.offset < end]
-            found += [(header.partition_leader_epoch, each.value) for each in records]
+            values = {each.offset: each.value for each in decode_batch(data, position)}
+            offsets = range(max(offset, header.base_offset), min(end, header.next_offset))
+            found += [(header.partition_leader_epoch, values.get(each)) for each in offsets]
             offset = max(offset, header.next_offset)
     return found
 

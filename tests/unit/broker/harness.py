@@ -103,7 +103,6 @@ class Connection:
         self.listener = "PLAINTEXT"
         self.remote_host = "127.0.0.1"
         self.principal = "User:ANONYMOUS"
-        self.software_name = ""
         self._callbacks: list[Callable[[], None]] = []
 
     def on_close(self, callback: Callable[[], None]) -> None:

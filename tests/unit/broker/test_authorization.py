@@ -39,7 +39,7 @@ RULE = Acl(Pattern(TOPIC, "orders"), "User:bob", "*", READ, PermissionType.ALLOW
 
 def request_of(principal: str) -> RequestContext:
     connection = SimpleNamespace(principal=principal, remote_host="10.0.0.7", listener="PLAINTEXT")
-    return RequestContext(cast("Any", connection), FETCH, 13, 1, "client", 0)
+    return RequestContext(cast("Any", connection), FETCH, 13, 1, "client")
 
 
 def broker_with(authorizer: Any) -> Any:

@@ -20,6 +20,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, HANDLERS
 from ottla.common.errors import ErrorCode
 from ottla.config import Listener
+from ottla.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
@@ -33,6 +34,7 @@ from tests.authorization_cases import (
     CASES,
     CONSUMERS,
     GROUP,
+    SHARE_OFFSETS,
     SHARERS,
     STRANGER,
     TOPIC,
@@ -112,6 +114,7 @@ class World:
                 again = {**member, "member_epoch": answer.member_epoch}
                 answer = self.do(build(kind, again))
         self.do(build(StreamsGroupHeartbeatRequest, streams_member()))
+        self.do(build(AlterShareGroupOffsetsRequest, SHARE_OFFSETS))
         transaction = {"transactional_id": TRANSACTION, "transaction_timeout_ms": 5_000}
         self.do(build(InitProducerIdRequest, transaction), 5)
         harness.broker.security.authorizer = self.authorizer

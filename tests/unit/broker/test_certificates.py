@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.certificates import Certificates
-from ottla.broker.principals import TlsClient, principal_builder
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import BrokerConfig
 from ottla.metadata.image import BROKER
+from ottla.network.principals import TlsClient, principal_builder
 from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.security.authorizer import Decision
 from tests.peers.secured import Certificates as Files

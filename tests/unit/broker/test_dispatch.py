@@ -14,6 +14,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.controller import Outcome
 from ottla.metadata.features import default_levels
+from ottla.network.connection import SOFTWARE_NAME
 from ottla.protocol import frames, registry
 from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -104,7 +105,7 @@ def test_api_versions_contains_served_apis_and_features(harness: BrokerHarness) 
         if version >= 3:
             assert "metadata.version" in {feature.name for feature in response.finalized_features}
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
-            assert harness.client.software_name == "kafka-x"
+            assert harness.client.state[SOFTWARE_NAME] == "kafka-x"
 
 
 def test_api_versions_advertises_no_level_that_is_not_served(harness: BrokerHarness) -> None:

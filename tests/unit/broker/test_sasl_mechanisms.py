@@ -12,11 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker import plugins, sasl_mechanisms
+from ottla.broker import sasl_mechanisms
 from ottla.broker.sasl_mechanisms import CALLBACK_SETTING, prepared, sasl_listener
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
+from ottla.network import plugins
 from ottla.security.mechanism import AuthenticationError, Identity, SaslServer
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -173,6 +173,21 @@ def test_reset_of_the_offsets_fences_the_share_partition(node: Node) -> None:
     assert node.read(node.load()) == [(3, b"d")]
 
 
+def test_share_partition_that_was_reset_through_another_node_is_loaded_again(node: Node) -> None:
+    """The node of the reset drops its own share partition; the leader of the records only sees that it is fenced."""
+    node.initialize()
+    shared = node.load()
+    node.read(shared)
+    # The request reaches the coordinator as from another node, and not through the requests of this one.
+    done = node.shares.coordinator.submit(InitializeState(node.key, 2, 3))
+    node.harness.loop.run()
+    assert done.result().error is ErrorCode.NONE
+    assert not shared.closed
+    assert node.acknowledge(shared, 0, 3).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert shared.closed
+    assert node.read(node.load()) == [(3, b"d")]
+
+
 def test_unknown_share_partitions_are_refused(node: Node) -> None:
     with pytest.raises(KafkaError):
         node.shares.partitions.find(node.key._replace(topic_id=b"x" * 16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import os
 import ssl
 import stat
@@ -217,3 +218,20 @@ def test_start_warns_of_settings_that_others_can_read(tmp_path: Path) -> None:
         path.chmod(opened)
         warnings = broker_config(options_of("up", "--config", str(path))).warnings
         assert any("are too open" in each for each in warnings) is warns
+
+
+def test_literal_secret_of_a_profile_or_of_a_first_user_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["profile", "set", "prod", "bootstrap.servers=127.0.0.1:1", f"sasl.password={SECRET}"]) == 0
+    said = capsys.readouterr().err
+    assert "profile set sasl.password: the list of processes shows its value" in said
+    assert SECRET not in said
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
+    assert main(["profile", "set", "prod", "sasl.password=-"]) == 0
+    assert capsys.readouterr().err == ""
+    words = ["--data", str(tmp_path / "data"), "-S", f"SCRAM-SHA-256=[name=ann,password={SECRET}]"]
+    assert main(["format", *words]) == 0
+    said = capsys.readouterr().err
+    assert "--add-scram: the list of processes shows the password" in said
+    assert SECRET not in said

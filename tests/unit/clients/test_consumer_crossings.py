@@ -151,7 +151,7 @@ def test_removed_member_commits_offsets_of_its_transaction_as_the_member_that_it
     assert one.core.group_metadata() != was, "it has joined again"
     one.core.unsubscribe()
     settle(world, one)
-    assert one.core.group_metadata() == ("g", -1, "", None)
+    assert one.core.group_metadata() == ("g", -1, "", None, "")
 
 
 def test_fenced_member_of_a_group_of_the_new_protocol_commits_with_its_last_epoch() -> None:
@@ -166,7 +166,7 @@ def test_fenced_member_of_a_group_of_the_new_protocol_commits_with_its_last_epoc
     beat = only(one, ConsumerGroupHeartbeatRequest)
     fenced = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH)
     one.core.complete(beat.id, fenced, world.now_ms)
-    assert one.core.group_metadata() == ("g", 3, "m", None)
+    assert one.core.group_metadata() == ("g", 3, "m", None, "")
 
 
 def test_sync_response_after_a_fatal_heartbeat_error_is_ignored() -> None:

@@ -218,11 +218,11 @@ def test_request_with_acks_0_is_copied_while_a_renewal_delays_it() -> None:
     async def story() -> None:
         async with FakeBroker(strict) as broker:
             connection = await connect(broker)
-            while connection._transport is None or not hasattr(connection._transport, "parts"):
+            while connection.transport is None or not hasattr(connection.transport, "parts"):
                 connection.send_nowait(HeartbeatRequest("g", 1, "m"), timeout_s=TIMEOUT_S)
                 await asyncio.sleep(0)
             assert connection.send_nowait(ProduceRequest(acks=0), timeout_s=TIMEOUT_S).done()
-            assert all(type(part) is bytes for part in connection._transport.parts)
+            assert all(type(part) is bytes for part in connection.transport.parts)
             await connection.send(HeartbeatRequest("g", 2, "m"), timeout_s=TIMEOUT_S)
             names = [type(request).__name__ for _, request in broker.seen]
             assert names[-2:] == ["ProduceRequest", "HeartbeatRequest"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import json
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ from ottla.clients.options import COMMON_OPTIONS, read_options
 from ottla.clients.security import Security, read_security
 from ottla.network.errors import AuthenticationRefused, ConnectFailed
 from ottla.network.sasl_settings import parse_jaas
-from ottla.security.oauthbearer import OAuthBearerClient, OAuthToken
+from ottla.security.oauthbearer import OAuthBearerClient, OAuthToken, unsecured_jws
 from ottla.security.plain import PlainClient
 from ottla.security.scram import ScramClient
 from tests import deadlines
@@ -242,6 +244,7 @@ def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            state["requests"] = state.get("requests", 0) + 1
             state["form"] = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             state["user"] = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
             self.send_response(state["status"])
@@ -280,6 +283,19 @@ def test_token_is_requested_from_the_endpoint(endpoint: tuple[str, dict[str, Any
     assert exchange.start() == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"
     assert state["form"] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
     assert state["user"] == "me%3Atoo:hush"
+
+
+@pytest.mark.parametrize(("lifetime_s", "requests"), [(600, 1), (0, 2)])
+def test_token_is_reused_until_its_own_expiry(
+    endpoint: tuple[str, dict[str, Any]], lifetime_s: int, requests: int
+) -> None:
+    url, state = endpoint
+    token = unsecured_jws("ann", now_s=time.time(), lifetime_s=lifetime_s)
+    state["body"] = json.dumps({"access_token": token.value, "expires_in": 600}).encode()
+    found = by_endpoint(url)
+    for _ in range(2):
+        assert token.value.encode() in exchange_of(found).start()
+    assert state["requests"] == requests
 
 
 @pytest.mark.parametrize(

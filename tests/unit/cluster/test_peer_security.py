@@ -112,6 +112,7 @@ def test_each_listener_has_the_credentials_of_its_own_login() -> None:
 def test_brokers_log_in_by_scram(mechanism: str) -> None:
     settings = sasl("inside") | sasl("control", username="c", password="d")
     settings["sasl.mechanism.inter.broker.protocol"] = mechanism
+    settings["sasl.enabled.mechanisms"] = f"PLAIN,{mechanism}"
     module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
     login = f'{module} username="broker-1" password="{SECRET}";'
     settings[f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config"] = login
@@ -122,6 +123,7 @@ def test_brokers_log_in_by_scram(mechanism: str) -> None:
 def test_nodes_log_in_with_a_token() -> None:
     settings = sasl("inside") | sasl("control", username="c", password="d")
     settings["sasl.mechanism.inter.broker.protocol"] = "OAUTHBEARER"
+    settings["sasl.enabled.mechanisms"] = "PLAIN,OAUTHBEARER"
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     settings["listener.name.inside.oauthbearer.sasl.jaas.config"] = f'{module} unsecuredLoginStringClaim_sub="node";'
     found = exchange(PeerSecurity(config("SASL_PLAINTEXT", **settings)).brokers)

@@ -115,7 +115,8 @@ def test_formatted_size_is_read_back_to_a_tenth_of_its_unit(count: int) -> None:
     if factor is None:  # PiB are formatted, not read
         assert count >= 1 << 49
         return
-    assert abs(float(amount[0]) * factor - count) <= factor / 20
+    # The product of a decimal number may be off by its last bit.
+    assert abs(float(amount[0]) * factor - count) <= factor / 20 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("text", ["9" * 400 + "d", "9999999999999999999s", "P" + "9" * 400 + "D", "9" * 5000 + "ms"])

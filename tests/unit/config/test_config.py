@@ -516,4 +516,4 @@ def test_topic_cannot_enable_tiered_storage() -> None:
 def test_contradicting_compaction_lags_are_rejected() -> None:
     overrides = {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}
     with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms \(10\) > max\.compaction\.lag\.ms \(9\)"):
-        check_topic_together(resolve_topic(overrides, {}, {}, BrokerConfig({})))
+        check_topic_together("orders", resolve_topic(overrides, {}, {}, BrokerConfig({})))

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cluster.node.registration import controller_registration, registration
 from ottla.common.errors import KafkaError
-from ottla.config import BrokerConfig, ConfigSource, SecurityProtocol, check_broker, resolve_broker
+from ottla.config import BrokerConfig, ConfigError, ConfigSource, SecurityProtocol, check_broker, resolve_broker
 from ottla.config.listener_settings import base_name
 
 FOUR = {
@@ -122,3 +122,45 @@ def test_dynamic_listener_settings_have_the_scope_of_kafka() -> None:
     check_broker({"listener.name.ssl.max.connections": "5"}, cluster_wide=True)
     with pytest.raises(KafkaError, match="broker id must be specified"):
         check_broker({"listener.name.ssl.ssl.keystore.location": "/new.pem"}, cluster_wide=True)
+
+
+NODES = {
+    "listeners": "INSIDE://127.0.0.1:1,CONTROL://127.0.0.1:2",
+    "listener.security.protocol.map": "INSIDE:SASL_PLAINTEXT,CONTROL:SASL_PLAINTEXT",
+    "controller.listener.names": "CONTROL",
+    "controller.quorum.voters": "1@127.0.0.1:2",
+    "process.roles": "broker,controller",
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+    "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+}
+BETWEEN_BROKERS, ENABLED = "sasl.mechanism.inter.broker.protocol", "listener.name.inside.sasl.enabled.mechanisms"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({BETWEEN_BROKERS: "PLAIN"}, "PLAIN must be included in .*: listener INSIDE has SCRAM-SHA-512"),
+        ({ENABLED: "PLAIN,OAUTHBEARER"}, "SCRAM-SHA-512 must be .*: listener INSIDE has PLAIN,OAUTHBEARER"),
+        ({ENABLED: ""}, "SCRAM-SHA-512 must be .*: listener INSIDE has none"),
+    ],
+)
+def test_broker_that_other_brokers_cannot_log_in_to_does_not_start(change: dict[str, str], found: str) -> None:
+    with pytest.raises(ConfigError, match=f"{BETWEEN_BROKERS}={found}"):
+        BrokerConfig({**NODES, **change})
+
+
+def test_mechanism_of_brokers_may_be_enabled_for_their_listener_only() -> None:
+    assert BrokerConfig({**NODES, BETWEEN_BROKERS: "PLAIN", ENABLED: "PLAIN"}).warnings == []
+
+
+def test_node_without_other_nodes_needs_no_mechanism_between_nodes() -> None:
+    alone = {name: NODES[name] for name in ("listener.security.protocol.map", "sasl.enabled.mechanisms")}
+    assert BrokerConfig({**alone, "listeners": "INSIDE://127.0.0.1:1"}).warnings == []
+
+
+def test_controller_that_other_nodes_cannot_log_in_to_warns() -> None:
+    [warning] = BrokerConfig({**NODES, "sasl.mechanism.controller.protocol": "PLAIN"}).warnings
+    assert "sasl.mechanism.controller.protocol=PLAIN cannot log in to this controller" in warning
+    assert "listener CONTROL has sasl.enabled.mechanisms=SCRAM-SHA-512" in warning

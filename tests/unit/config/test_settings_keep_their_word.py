@@ -15,6 +15,7 @@ from ottla.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Server
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 from ottla.log import LogConfig
+from tests.sources import by_path
 
 # One process parses the sources for all of them.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -36,9 +37,8 @@ COMPOSED = {"compression.gzip.level", "compression.lz4.level", "compression.zstd
 GROUP_LIMIT = re.compile(r"group\.(consumer|share|streams)\.(min|max)\.[a-z.]+")
 
 
-def _strings_of(path: Path) -> set[str]:
+def _strings_of(nodes: list[ast.AST]) -> set[str]:
     """Return the string constants of a module except docstrings."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
     prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return {
         node.value
@@ -49,8 +49,8 @@ def _strings_of(path: Path) -> set[str]:
 
 @cache
 def _read_by_name() -> frozenset[str]:
-    paths = [path for path in SOURCE.rglob("*.py") if path.name not in TABLES]
-    return frozenset().union(*(_strings_of(path) for path in paths))
+    files = [file for path, file in by_path().items() if path.is_relative_to(SOURCE) and path.name not in TABLES]
+    return frozenset().union(*(_strings_of(file.nodes) for file in files))
 
 
 @cache

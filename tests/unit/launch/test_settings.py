@@ -236,3 +236,10 @@ def test_secured_directory_is_not_started_without_the_option(tmp_path: Path) -> 
     with pytest.raises(Failure, match="without it, everyone could read the data"):
         chosen(options(secure=False), directory)
     assert chosen(options(secure=True), directory) is not None
+
+
+def test_literal_secret_on_the_command_line_is_a_warning(tmp_path: Path) -> None:
+    given = options(data=str(tmp_path), overrides=("ssl.key.password=hush", "num.partitions=2"))
+    assert [each for each in broker_config(given).warnings if "list of processes" in each] == [
+        "-X ssl.key.password: the list of processes shows its value to other users; --config FILE keeps it out"
+    ]

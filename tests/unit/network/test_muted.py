@@ -79,7 +79,7 @@ def test_lost_client_of_a_muted_connection_is_noticed_and_its_pause_ends(run: Ru
                     await client.send(framed(b"x"))
                     await until(partial(getattr, connection._reader, "has_bytes"))
                     await client.send(framed(b"x" * unread_bytes))
-                    await until(partial(getattr, connection, "_reading_paused"))
+                    await until(partial(getattr, connection._reader, "is_paused"))
                     assert broker.server.connections.memory.used_bytes <= 2 * READ_AHEAD_BYTES
                 # An orderly close of TLS would wait for the other side.
                 client.writer.transport.abort()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ottla.common.errors import ErrorCode
@@ -179,3 +181,34 @@ def test_successors_of_a_resigned_leader_wait_in_their_order() -> None:
         deadlines.append((replica.core.role, replica.core.deadline_ms))
     assert deadlines[0][0] is Role.PROSPECTIVE, "the first one does not wait"
     assert deadlines[1] == (Role.FOLLOWER, 500)
+
+
+def test_voter_that_is_denied_the_right_waits_longer_each_time() -> None:
+    replica = Replica(1, 2, 3)
+    asked_ms: list[int] = []
+    while replica.now_ms < 30_000:
+        replica.now_ms = max(replica.now_ms + 1, replica.core.deadline_ms)
+        replica.step(Ticked())
+        for sent in replica.sent(m.VoteRequest):
+            if sent.to.node_id == 2:
+                asked_ms.append(replica.now_ms)
+            replica.answer(sent, m.VoteResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1))
+    pauses = [end - begin for begin, end in pairwise(asked_ms)]
+    assert pauses[0] < 100
+    assert len(asked_ms) < 80
+    assert sum(pauses[-5:]) > 2_000
+
+
+def test_voter_that_was_denied_the_right_is_elected_once_it_has_it() -> None:
+    replica = Replica(1, 2, 3)
+    granted_from_ms = 10_000
+    while replica.core.role is not Role.LEADER and replica.now_ms < granted_from_ms + 5_000:
+        replica.now_ms = max(replica.now_ms + 1, replica.core.deadline_ms)
+        replica.step(Ticked())
+        waiting = replica.sent(m.VoteRequest)
+        while waiting and replica.core.role is not Role.LEADER:
+            denied = m.VoteResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
+            granted = m.VoteResponse(ErrorCode.NONE, replica.core.epoch, granted=True)
+            replica.answer(waiting.pop(0), denied if replica.now_ms < granted_from_ms else granted)
+            waiting += replica.sent(m.VoteRequest)
+    assert replica.core.role is Role.LEADER

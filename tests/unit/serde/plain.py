@@ -14,7 +14,7 @@ import ottla.serde
 
 # Each module imports previous ones.
 KERNELS = (
-    "_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing",
+    "_views", "_builders", "_avro", "_avro_write", "avro", "avro_writing", "avro_checks",
     "_texts", "_times", "_json_text", "_json_scalars", "_json", "_json_writer",
 )  # fmt: skip
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.clients.arrow_columns import array_of, plan_of
 from ottla.serde import _views, avro, avro_writing
 from ottla.serde.avro_schema import AvroSchemaError, Node, parse
-from ottla.spark.columns import array_of, plan_of
 from tests.unit.serde.plain import plain
 
 
@@ -72,7 +72,7 @@ def decode(kernels: Any, decoder: Any, values: list[bytes | None], only_first: b
 
 
 def view(kernels: Any, array: Any) -> Any:
-    """As `ottla.spark.columns.view_of`, with these kernels."""
+    """As `ottla.clients.arrow_columns.view_of`, with these kernels."""
     kind, children = array.type, []
     if pa.types.is_struct(kind):
         children = [view(kernels, array.field(i)) for i in range(kind.num_fields)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.clients.arrow_columns import array_of, plan_of
 from ottla.serde import _builders as built
 from ottla.serde import _views as built_views
-from ottla.spark.columns import array_of, plan_of
 from tests.unit.serde.plain import plain
 
 MODULES = [built, plain("_builders")]

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from ottla.clients.arrow_columns import array_of, plan_of
 from ottla.serde import _json, _json_writer, _views
-from ottla.spark.columns import array_of, plan_of
 from tests.unit.serde.plain import plain
 
 READERS = [(_json, _views), (plain("_json"), plain("_views"))]

@@ -13,8 +13,9 @@ import pytest
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from ottla.spark.avro_values import avro_schema
-from ottla.spark.formats import FormatError, column_type, decode, encoder
+from ottla.spark.formats import FormatError, column_type, decode
 from ottla.spark.options import OptionError, SourceOptions, read_sink_options, read_source_options
+from ottla.spark.writing_formats import encoder
 
 FLIGHT: dict[str, Any] = {
     "type": "record",

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from ottla.spark.ddl import SchemaError, parse_schema
-from ottla.spark.formats import ERROR, FormatError, column_type, decode, encoder
+from ottla.spark.formats import ERROR, FormatError, column_type, decode
 from ottla.spark.json_columns import to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions, read_sink_options, read_source_options
 from ottla.spark.source import source_schema
+from ottla.spark.writing_formats import encoder
 
 FLIGHT = "carrier STRING, delay INT"
 

@@ -77,8 +77,8 @@ EACH: Mapping[str, tuple[str, str, object, tuple[str, ...]]] = {
     "fetchOffset.retryIntervalMs": ("0", "fetch_offset_retry_interval_ms", 0, ("-1", "1s", "")),
     "kafkaConsumer.pollTimeoutMs": ("7", "poll_timeout_ms", 7, NUMBERS),
 }
-# test_formats and test_event_times test these.
-FREE = {"groupIdPrefix", "includeErrors", *FORMAT_NAMES, *TIME_NAMES} - {"key.format", "value.format"}
+# test_formats, test_event_times and test_registry_options test these.
+FREE = {"groupIdPrefix", "includeErrors", "schema", *FORMAT_NAMES, *TIME_NAMES} - {"key.format", "value.format"}
 
 
 def test_each_option_is_in_the_table() -> None:

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from ottla.spark.formats import FormatError, column_type, decode, encoder
+from ottla.spark.formats import FormatError, column_type, decode
 from ottla.spark.options import OptionError, SourceOptions, read_sink_options, read_source_options
 from ottla.spark.protobuf_messages import message_class
+from ottla.spark.writing_formats import encoder
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 KINDS = {

@@ -33,7 +33,7 @@ PLACE = TopicPartition("t", 3)
 
 def both(kind: str, schema: str, value: bytes) -> tuple[Any, Any]:
     """Return what a lookup and the Spark source make of a value; an invalid one is the beginning of its error."""
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **format_options("value", kind, schema)}
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", **format_options("value", kind, schema, ())}
     source = read_source_options(given, streaming=False)
     row = {"key": b"k", "value": value, "topic": "t", "partition": 3, "offset": 7, "timestampType": 0}
     batch = pa.RecordBatch.from_pylist([row], schema=arrow_schema())
@@ -120,7 +120,7 @@ def random_value(kind: Any, chance: random.Random) -> Any:
 def test_json_is_the_same_as_in_spark(schema: str, chance: random.Random, is_damaged: bool) -> None:
     from pyspark.sql.pandas.types import to_arrow_type
 
-    from ottla.spark.columns import plan_of
+    from ottla.clients.arrow_columns import plan_of
     from ottla.spark.ddl import nullable, parse, parse_schema
 
     kind = to_arrow_type(parse_schema(schema), timezone="UTC")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.served import CONTROLLER_SERVED, SERVED, api_rows
 from ottla.common.errors import ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, served_level
+from ottla.network.connection import SOFTWARE_NAME
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
     ApiVersionsRequest,
@@ -40,7 +41,7 @@ def handle(
         name, version = request.client_software_name, request.client_software_version
         if not (re.fullmatch(_SOFTWARE, name) and re.fullmatch(_SOFTWARE, version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.software_name = name
+        context.connection.state[SOFTWARE_NAME] = name
     # Each new connection sends this request; many of them at once must not delay other requests.
     is_controller = broker.endpoints.is_controller_listener(context.listener)
     image, quorum_level = broker.metadata.image, broker.metadata.raft.kraft_version

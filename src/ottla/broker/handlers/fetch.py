@@ -8,9 +8,9 @@ version 13), KIP-392 (consumers read from followers, from version 11), KIP-903 (
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from ottla.broker.authorization import allowed, allowed_on_cluster
+from ottla.broker.authorization import NO_TOPICS, Topics, allowed_on_cluster, denied_topics, grants_of
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
@@ -22,12 +22,11 @@ from ottla.partitions.fetching import (
     TOPIC_IDS_SINCE_VERSION,
     Fetch,
     FetchLimits,
-    FetchNodes,
 )
 from ottla.partitions.reading import READ_ALL, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.partitions.replication.selector import RackAwareSelector
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, NodeEndpoint
-from ottla.security.acl import Operation, ResourceType
+from ottla.security.acl import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
 
 _WAITING = "fetch"
-_NOTHING: frozenset[str | Uuid] = frozenset()
+# The attributes of an enumeration are slow.
+_READ: Final = Operation.READ
 RACK_SINCE_VERSION = 11
 REPLICA_STATE_SINCE_VERSION = 15
 
@@ -111,51 +111,38 @@ def _begin(broker: FetchPorts, context: RequestContext, request: FetchRequest, s
         broker.fetch_sessions.remove(session.id)
         session.id = NO_SESSION
     max_bytes = min(request.max_bytes, broker.settings.current.int("fetch.max.bytes"))
-    limits = FetchLimits(
-        max_wait_ms=request.max_wait_ms,
-        # `min_bytes` above `max_bytes` is met by a full response.
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-        isolation_level=_isolation_level(request, session),
-        reads_followers=session.replica_id < 0 and context.api_version >= RACK_SINCE_VERSION,
-        hidden=_NOTHING if broker.security.authorizer is None else _hidden_topics(broker, context, session),
-    )
-    listener = context.listener
+    hidden = NO_TOPICS if broker.security.authorizer is None else _hidden_topics(broker, context, session)
+    reads_followers = session.replica_id < 0 and context.api_version >= RACK_SINCE_VERSION
+    # `min_bytes` above `max_bytes` is met by a full response.
+    sizes = min(request.min_bytes, max_bytes), max_bytes
+    level, quota = _isolation_level(request, session), broker.replication_quotas.leader
+    limits = FetchLimits(request.max_wait_ms, *sizes, level, reads_followers, hidden, quota)
 
     def locate(node_id: int) -> NodeEndpoint | None:
-        address = broker.endpoints.address(node_id, listener)
+        address = broker.endpoints.address(node_id, context.listener)
         return None if address is None else NodeEndpoint(node_id, *address)
 
-    select = None
+    fetch = Fetch(broker.partitions, session, limits, broker.schedulers.worker, locate)
     if request.rack_id and session.replica_id < 0 and broker.settings.current.text("replica.selector.class"):
-        select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
-    nodes, quota = FetchNodes(locate, select), broker.replication_quotas.leader
-    return Fetch(broker.partitions, session, limits, broker.schedulers.worker, nodes=nodes, quota=quota)
+        fetch.select = RackAwareSelector(broker.partitions.cluster, request.rack_id).select
+    return fetch
 
 
-def _hidden_topics(broker: FetchPorts, context: RequestContext, session: FetchSession) -> frozenset[str | Uuid]:
+def _hidden_topics(broker: FetchPorts, context: RequestContext, session: FetchSession) -> Topics:
     """The topics of the session that the client may not read; unknown ids have another error.
 
     Each request decides again for the whole session, since rights change, and since another client may know its id.
     """
-    topics = {topic for topic, _ in session.partitions}
-    if session.replica_id >= 0:
-        may_replicate = allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION)
-        hidden = _NOTHING if may_replicate else frozenset(topics)
+    if session.replica_id < 0:
+        grants = grants_of(context)
+        if grants is not None and session.has_only(grants.readable):
+            return NO_TOPICS
+        hidden = denied_topics(broker, context, _READ, session.topics, None if grants is None else grants.readable)
     else:
-        hidden = frozenset([topic for topic in topics if not _may_read(broker, context, topic)])
+        hidden = NO_TOPICS if allowed_on_cluster(broker, context, Operation.CLUSTER_ACTION) else session.topics
     if hidden:
         session.hide(hidden)
     return hidden
-
-
-def _may_read(broker: FetchPorts, context: RequestContext, topic: str | Uuid) -> bool:
-    if not isinstance(topic, str):
-        found = broker.metadata.image.topics_by_id.get(topic)
-        if found is None:
-            return True
-        topic = found.name
-    return allowed(broker, context, Operation.READ, ResourceType.TOPIC, topic)
 
 
 def _isolation_level(request: FetchRequest, session: FetchSession) -> int:

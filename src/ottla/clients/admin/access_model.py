@@ -73,6 +73,10 @@ class AclFilter:
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY
 
+    def __str__(self) -> str:
+        resource = f"{self.resource_type.name.lower()} {self.resource_name or ''}".strip()
+        return f"ACLs of {self.permission.name} {self.principal or 'User:*'} {self.operation.name} {resource}"
+
     @classmethod
     def exactly(cls, rule: Acl) -> AclFilter:
         """Return the filter that matches only this ACL."""

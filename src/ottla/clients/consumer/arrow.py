@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.collectors import ColumnCollector
 from ottla.common.ids import TopicPartition
@@ -54,6 +54,30 @@ def to_arrow(collector: ColumnCollector) -> pa.RecordBatch:
     if columns is None:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema()], schema=schema())
     return pa.RecordBatch.from_arrays(_arrays(columns, collector.runs), schema=schema())
+
+
+class Place(NamedTuple):
+    """Where a row of a batch is in its log."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+def places(runs: list[tuple[TopicPartition, int]], batch: pa.RecordBatch, first: int) -> list[Place]:
+    """Return the first row of each partition, from the row `first` of the batch on."""
+    found, start = [], 0
+    for tp, count in runs:
+        if first < start + count:
+            found.append(Place(tp, batch.column("offset")[max(first, start)].as_py()))
+        start += count
+    return found
+
+
+def without_rows(batch: pa.RecordBatch, rows: set[int]) -> pa.RecordBatch:
+    """Return the batch without these rows."""
+    import pyarrow as pa
+
+    return batch.filter(pa.array([row not in rows for row in range(len(batch))], pa.bool_()))
 
 
 def _arrays(columns: RecordColumns, runs: list[tuple[TopicPartition, int]]) -> list[Any]:

@@ -55,7 +55,7 @@ class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):
                 return self._take_pending()
             collector = RecordCollector(self._settings.max_poll_records if max_records is None else max_records)
             await self._poll(timeout_s, collector)
-            return self._deserialized(collector.records)
+            return await self._deserialized(collector.records)
         except BaseException as error:  # also KeyboardInterrupt
             self._revert_poll(error)
             raise
@@ -66,14 +66,15 @@ class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):
         """Return the next records as one Arrow batch; no rows after `timeout_s` seconds. Otherwise as `poll`.
 
         Columns: key, value (binary), topic, partition, offset, timestamp (ms, UTC), headers (list of key and value).
-        At most `max_records` rows and 64 MiB of records, or one record that is larger. Deserializers are not applied.
+        At most `max_records` rows and 64 MiB of records, or one record that is larger. An AvroDeserializer decodes its
+        whole column, whose type is the reader's schema then; other deserializers are not applied.
         """
         collector = late.arrow.arrow_collector(max_records)
         self._begin()
         try:
             self._give_back_pending()
             await self._poll(timeout_s, collector)
-            return late.arrow.to_arrow(collector)
+            return await self._decoded(collector)
         except BaseException as error:  # also KeyboardInterrupt
             self._revert_poll(error)
             raise

@@ -238,9 +238,9 @@ class Commits:
                 raise error_for(ErrorCode.ILLEGAL_GENERATION, reason)
         group_id = self._settings.group_id
         if not self._commits_as_member:
-            return commit_request(GroupMetadata(group_id), offsets, self._fetch.view)
+            return commit_request(GroupMetadata(group_id), offsets, self._fetch.view, self._settings.commit_metadata)
         by = GroupMetadata(group_id, member.generation, member.member_id, self._settings.instance_id)
-        return commit_request(by, offsets, self._fetch.view)
+        return commit_request(by, offsets, self._fetch.view, self._settings.commit_metadata)
 
     def apply_commit(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> ClientError | None:
         """Take the response of a commit. Returns the last error of a partition; the other partitions are committed.

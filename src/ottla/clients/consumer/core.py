@@ -17,7 +17,6 @@ not assigned has neither a position nor a buffer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,7 +32,7 @@ from ottla.clients.consumer.membership import Membership
 from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.settings import ConsumerSettings, GroupSettings
-from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern
+from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern, TopicMatcher
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
@@ -67,7 +66,7 @@ class ConsumerCore:
 
     # -- what to read ------------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str] | None, pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
+    def subscribe(self, topics: Iterable[str] | None, pattern: TopicMatcher | SubscriptionPattern | None) -> None:
         if self.membership is None:
             raise ConfigurationError("subscribe needs a group.id; without one use assign")
         if self.subscription.is_manual and len(self.fetch.positions):
@@ -233,7 +232,7 @@ class ConsumerCore:
             return GroupMetadata("")
         self._note_membership(member)
         settings = member.settings
-        return GroupMetadata(settings.group_id, *self._last_membership, settings.instance_id)
+        return GroupMetadata(settings.group_id, *self._last_membership, settings.instance_id, settings.commit_metadata)
 
     def _note_membership(self, member: GroupMembership) -> None:
         """Call this before anything that may end the membership."""

@@ -13,17 +13,26 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
 
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.effects import Outbox
 from ottla.clients.consumer.positions import PartitionState, Phase, Positions, Progress
-from ottla.clients.consumer.record import Record
 from ottla.clients.errors import CorruptRecords
 from ottla.common.ids import TopicPartition
 
 logger = logging.getLogger("ottla.clients.consumer")
+
+
+class Located(Protocol):
+    """A record, or a row, with its place in a log."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def offset(self) -> int: ...
 
 
 class Delivery:
@@ -134,7 +143,7 @@ class Delivery:
     def forget_unassigned(self) -> None:
         self._unsettled = {tp for tp in self._unsettled if tp in self._positions}
 
-    def give_back(self, records: Iterable[Record[Any, Any]]) -> None:
+    def give_back(self, records: Iterable[Located]) -> None:
         """Return these records again in a later poll: the last poll returned them, but the user has not seen them."""
         first_offsets: dict[TopicPartition, int] = {}
         for record in records:

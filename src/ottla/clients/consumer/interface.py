@@ -13,22 +13,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.clients import late
 from ottla.clients.consumer.client import CommitPlan, ConsumerClient
-from ottla.clients.consumer.collectors import Collector
+from ottla.clients.consumer.collectors import Collector, ColumnCollector
 from ottla.clients.consumer.core import ConsumerCore
 from ottla.clients.consumer.group_member import Duty
 from ottla.clients.consumer.reader import CLOSE_S, GRACE_S, Reader
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST, read_settings
-from ottla.clients.consumer.subscription import SubscriptionPattern
+from ottla.clients.consumer.subscription import SubscriptionPattern, TopicMatcher
 from ottla.clients.errors import ClientError, Closed, ConcurrentUse, ConfigurationError, NotAssigned, Wakeup
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.clients.options import merged
 from ottla.clients.values import as_timestamp_ms
 from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
 
 logger = logging.getLogger("ottla.clients.consumer")
 
@@ -176,7 +181,7 @@ class ConsumerInterface(Reader[K, V]):
         self,
         topics: str | Iterable[str] | None = None,
         *,
-        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        pattern: str | TopicMatcher | SubscriptionPattern | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
@@ -372,22 +377,45 @@ class ConsumerInterface(Reader[K, V]):
         records, self._pending = list(self._pending), deque()
         return records
 
-    def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
+    async def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
         """Return the records with deserialized keys and values.
 
         If a record cannot be deserialized, the records after it are returned by a later poll. So is the record itself
-        if records precede it; otherwise its error is raised.
+        if records precede it; otherwise its error is raised. A record whose error is retriable is returned again.
         """
         if not self._deserializers.active or not records:
             return records
-        made, failed = self._deserializers.apply(records)
+        try:
+            made, failed = await self._apply(self._deserializers.apply, records)
+        except asyncio.CancelledError:
+            self._client.change(lambda core: core.fetch.delivery.give_back(records))
+            raise
         if failed is None:
             return made
-        first = len(made) if made else 1
+        first = len(made) if made or failed.retriable else 1
         self._client.change(lambda core: core.fetch.delivery.give_back(records[first:]))
         if not made:
             raise failed
         return made
+
+    async def _decoded(self, collector: ColumnCollector) -> pa.RecordBatch:
+        """Return the columns of a poll, decoded by the deserializers of columns. Errors as for `_deserialized`."""
+        batch = late.arrow.to_arrow(collector)
+        if not self._deserializers.has_columns or not len(batch):
+            return batch
+        places = partial(late.arrow.places, collector.runs, batch)
+        try:
+            decoded, failed = await self._apply(self._deserializers.apply_columns, batch)
+        except asyncio.CancelledError:
+            self._client.change(lambda core: core.fetch.delivery.give_back(places(0)))
+            raise
+        if failed is None:
+            return decoded
+        first = len(decoded) if len(decoded) or failed.retriable else 1
+        self._client.change(lambda core: core.fetch.delivery.give_back(places(first)))
+        if not len(decoded):
+            raise failed
+        return decoded
 
     def _commit_plan(self, offsets: Offsets | None) -> CommitPlan:
         given = None if offsets is None else _checked(offsets)
@@ -451,8 +479,10 @@ def _partition(given: Any) -> TopicPartition:
     raise TypeError(f"A partition is a TopicPartition or (topic, number), not {given!r}")
 
 
-def _compile(pattern: str | re.Pattern[str] | None) -> re.Pattern[str] | None:
+def _compile(pattern: str | TopicMatcher | None) -> TopicMatcher | None:
+    if not isinstance(pattern, str):
+        return pattern
     try:
-        return None if pattern is None else re.compile(pattern)
+        return re.compile(pattern)
     except re.error as error:
         raise ConfigurationError(f"{pattern!r} is not a regular expression: {error}") from error

@@ -15,12 +15,13 @@ from ottla.clients.cluster import ClusterView
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
 from ottla.clients.consumer.effect_runner import Core, EffectRunner, Settings
 from ottla.clients.consumer.record import K, V
+from ottla.clients.deferred import Deferred
 from ottla.clients.driver import Driver
 from ottla.clients.dropped import when_dropped, when_dropped_async
-from ottla.clients.errors import ClientError, Closed, ConcurrentUse, RequestTimedOut
+from ottla.clients.errors import ClientError, Closed, ConcurrentUse, DeserializationFailed, RequestTimedOut
 from ottla.clients.network import Cluster
 from ottla.clients.network_settings import read_network_settings
-from ottla.clients.waits import BlockingWaits, Waits
+from ottla.clients.waits import AsyncWaits, BlockingWaits, Waits
 from ottla.common.ids import uuid_to_text
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ GRACE_S: Final = 1.0
 
 C = TypeVar("C", bound=Core)
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class ReaderClient(Generic[C]):
@@ -113,11 +115,22 @@ class Reader(Generic[K, V]):
         self._pid = os.getpid()
 
     def _read_deserializers(self, options: Mapping[str, Any], *, skip: bool = False) -> Deserializers:
+        may_defer = isinstance(self._waits, AsyncWaits)
         return Deserializers(
-            deserializer(options["key_deserializer"], "key.deserializer"),
-            deserializer(options["value_deserializer"], "value.deserializer"),
+            deserializer(options["key_deserializer"], "key.deserializer", deferring=may_defer),
+            deserializer(options["value_deserializer"], "value.deserializer", deferring=may_defer),
             skip=skip,
         )
+
+    async def _apply(
+        self, apply: Callable[[T], tuple[T, DeserializationFailed | None]], records: T
+    ) -> tuple[T, DeserializationFailed | None]:
+        """Deserialize; wait for the schemas that are not loaded yet."""
+        while True:
+            try:
+                return apply(records)
+            except Deferred as needed:  # each schema once: then it is known, or its failure is raised
+                await asyncio.to_thread(needed.resolve)
 
     # The finalizers must not refer to this object, or a consumer that the program dropped would never be collected.
 

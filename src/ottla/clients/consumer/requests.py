@@ -61,8 +61,9 @@ def _topics(
 
 
 def commit_request(
-    by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView
+    by: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], view: ClusterView, metadata: str = ""
 ) -> OffsetCommitRequest:
+    """Return the request; `metadata` is for the offsets that have none."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, row in offsets.items():
         topics.setdefault(tp[0], []).append(
@@ -70,7 +71,7 @@ def commit_request(
                 partition_index=tp[1],
                 committed_offset=row.offset,
                 committed_leader_epoch=row.leader_epoch,
-                committed_metadata=row.metadata,
+                committed_metadata=row.metadata or metadata,
             )
         )
     return OffsetCommitRequest(

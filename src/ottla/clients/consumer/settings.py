@@ -14,6 +14,7 @@ from ottla.clients.cluster import Backoff
 from ottla.clients.consumer.assignors import ASSIGNORS, Assignor
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import COMMON_OPTIONS, INT_MAX, Option, read_options
+from ottla.clients.reader_reports import metadata_of
 
 EARLIEST, LATEST = -2, -1
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
@@ -139,6 +140,8 @@ class GroupSettings:
     is_broker_assigned: bool = False
     """Whether the broker assigns the partitions (group.protocol=consumer)."""
     remote_assignor: str | None = None
+    commit_metadata: str = ""
+    """The metadata of committed offsets that have none: the report of the reader's schemas."""
 
     @property
     def cooperative(self) -> bool:
@@ -228,6 +231,7 @@ def _group_settings(options: Mapping[str, Any], backoff: Backoff) -> GroupSettin
         rack=options["client_rack"],
         is_broker_assigned=options["group_protocol"] == "consumer",
         remote_assignor=options["group_remote_assignor"] or None,
+        commit_metadata=metadata_of({part: options[f"{part}_deserializer"] for part in ("key", "value")}),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from ottla.clients.cluster import ClusterView
 from ottla.common.ids import INTERNAL_TOPICS
@@ -19,6 +19,14 @@ class SubscriptionPattern:
     pattern: str
 
 
+class TopicMatcher(Protocol):
+    """Matches whole names of topics: a pattern of `re`, or of another library with the same method."""
+
+    def fullmatch(self, string: str, /) -> object:
+        """Return a true value if the whole name matches."""
+        ...
+
+
 class Subscription:
     """The topics, or the pattern of topics, of one consumer.
 
@@ -28,12 +36,12 @@ class Subscription:
 
     def __init__(self, *, exclude_internal_topics: bool = True) -> None:
         self._exclude_internal_topics = exclude_internal_topics
-        self.pattern: re.Pattern[str] | None = None
+        self.pattern: TopicMatcher | None = None
         self.broker_pattern: str | None = None
         self.topics: frozenset[str] = frozenset()
         self.is_manual = False
 
-    def subscribe(self, topics: frozenset[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
+    def subscribe(self, topics: frozenset[str], pattern: TopicMatcher | SubscriptionPattern | None) -> None:
         self.clear()
         if isinstance(pattern, SubscriptionPattern):
             self.broker_pattern = pattern.pattern

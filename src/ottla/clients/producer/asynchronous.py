@@ -9,10 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from ottla.clients.cluster import PartitionInfo
+from ottla.clients.deferred import Deferred
 from ottla.clients.dropped import when_dropped_async
 from ottla.clients.errors import ClientError, RequestTimedOut
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
 from ottla.clients.producer._encoder import NO_HEADERS, in_callback
+from ottla.clients.producer.accumulator import SerializedRecord
 from ottla.clients.producer.base import (
     CLOSE_TIMEOUT_S,
     ArrowRows,
@@ -81,7 +83,10 @@ class AsyncProducer(ProducerBase[AsyncDelivery], AsyncContext, Generic[K, V]):
         callback: Callable[[AsyncDelivery], object] | None = None,
     ) -> AsyncDelivery:
         """The future of the record: await it for its acknowledgement. As `Producer.send`; waits instead of blocking."""
-        record = self._prepare(topic, key, value, headers, timestamp_ms)
+        try:
+            record = self._prepare(topic, key, value, headers, timestamp_ms)
+        except Deferred as needed:
+            record = await self._prepare_later(needed, topic, key, value, headers, timestamp_ms)
         with self._lock:
             delivery = self._append(topic, partition, record, callback)
         if delivery is None:
@@ -90,6 +95,15 @@ class AsyncProducer(ProducerBase[AsyncDelivery], AsyncContext, Generic[K, V]):
         if self._accumulator.needs_step:
             self._sender.wake()
         return delivery
+
+    async def _prepare_later(self, needed: Deferred, *arguments: Any) -> SerializedRecord:
+        """Prepare a record whose serializers need requests: at most one each for key and value."""
+        await asyncio.to_thread(needed.resolve)
+        try:
+            return self._prepare(*arguments)
+        except Deferred as more:
+            await asyncio.to_thread(more.resolve)
+        return self._prepare(*arguments)
 
     async def send_batch(self, topic: str, rows: ArrowRows) -> AsyncBatches:
         """The future of all rows: await it for their AppendedRanges. As `Producer.send_batch`."""

@@ -37,7 +37,7 @@ from ottla.clients.producer.transaction_requests import Identity, OffsetsOfGroup
 from ottla.clients.producer.transactions import Call, Transactions
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
-from ottla.clients.waits import Waits, finish
+from ottla.clients.waits import AsyncWaits, Waits, finish
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -80,8 +80,10 @@ class ProducerBase(Generic[D]):
     ) -> None:
         self._waits = waits
         options, self._settings = read_settings(merged(config, settings))
-        self._key_serializer = serializer_for("key.serializer", options["key_serializer"])
-        self._value_serializer = serializer_for("value.serializer", options["value_serializer"])
+        key, value, may_defer = options["key_serializer"], options["value_serializer"], isinstance(waits, AsyncWaits)
+        self._key_serializer = serializer_for("key.serializer", key, deferring=may_defer)
+        self._value_serializer = serializer_for("value.serializer", value, deferring=may_defer)
+        self._adds_headers = any(getattr(each, "writes_headers", False) for each in (key, value))
         self._choose, self._partitioner = read_partitioner(options["partitioner"])
         self._sender = Sender(options, self._settings, self._choose)
         self._core = self._sender.core
@@ -325,6 +327,11 @@ class ProducerBase(Generic[D]):
         self._call(lambda transactions: transactions.continue_as(left))
 
     @property
+    def failure(self) -> ClientError | None:
+        """The error that stopped the producer for good: only a new producer can send. None while it works."""
+        return self._core.accumulator.fatal
+
+    @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open: begun, and neither committed nor aborted yet."""
         transactions = self._core.transactions
@@ -341,10 +348,12 @@ class ProducerBase(Generic[D]):
             return lambda key, value: checked_partition(partitioner(topic, key, value, count), topic, count)
         return None if choose is None else lambda key, _: choose(key, count)
 
-    def _prepare(self, topic: str, key: object, value: object, headers: object, timestamp_ms: Any) -> SerializedRecord:
+    def _prepare(self, topic: str, key: object, value: object, headers: Any, timestamp_ms: Any) -> SerializedRecord:
         self._check_open()
         if not isinstance(topic, str):
             raise TypeError(f"A topic must be a str, not {type(topic).__name__}")
+        if self._adds_headers:
+            headers = list(headers.items() if isinstance(headers, Mapping) else headers)
         if self._key_serializer is not None:
             key = serialize(self._key_serializer, "key", topic, key, headers)
         if self._value_serializer is not None:
@@ -390,11 +399,12 @@ def offsets_of_group(offsets: Mapping[Any, int | OffsetAndMetadata], group: str 
         raise TypeError(f"The group must be a group id or the group_metadata() of a consumer, not {group!r}")
     if not member.group_id:
         raise ConfigurationError("Offsets need a group: create the consumer with a group_id, or pass a group id")
-    rows = {
-        TopicPartition(*tp): (row if isinstance(row, OffsetAndMetadata) else OffsetAndMetadata(row)).checked()
-        for tp, row in offsets.items()
-    }
-    return OffsetsOfGroup(*member, rows)
+    group_id, generation, member_id, instance_id, report = member
+    rows = {}
+    for tp, given in offsets.items():
+        row = (given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)).checked()
+        rows[TopicPartition(*tp)] = row if row.metadata else OffsetAndMetadata(row.offset, row.leader_epoch, report)
+    return OffsetsOfGroup(group_id, generation, member_id, instance_id, rows)
 
 
 class TransactionScope:

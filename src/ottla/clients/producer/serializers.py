@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.clients.deferred import Deferred, bound
 from ottla.clients.errors import SerializationFailed
 from ottla.clients.formats import Call, as_call, format_named
 
 Serializer = Callable[[Any], bytes | None] | Call
 
 
-def serializer_for(setting: str, given: object) -> Serializer | None:
+def serializer_for(setting: str, given: object, *, deferring: bool = False) -> Serializer | None:
+    """Return the serializer of a setting; `deferring` says that the client handles Deferred."""
     if given is None:
         return None
+    given = bound(given, setting.partition(".")[0], deferring=deferring)
     return format_named(setting, given).serialize if isinstance(given, str) else as_call(setting, given)
 
 
@@ -23,6 +26,8 @@ def serialize(serializer: Serializer, what: str, topic: str, given: object, head
         return None
     try:
         made = serializer(given, topic, headers) if type(serializer) is Call else serializer(given)
+    except (SerializationFailed, Deferred):
+        raise
     except Exception as error:  # the program's function may raise anything
         raise SerializationFailed(f"The serializer refused a {what} for {topic}: {error}") from error
     return made if type(made) is bytes else as_bytes(made, what)

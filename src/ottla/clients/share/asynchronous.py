@@ -28,7 +28,8 @@ class AsyncShareConsumer(ShareInterface[K, V], AsyncContext):
         """
         self._begin()
         try:
-            return self._deserialized(await self._poll(timeout_s, max_records or self._settings.acquire.max_records))
+            records = await self._poll(timeout_s, max_records or self._settings.acquire.max_records)
+            return await self._deserialized(records)
         finally:
             self._turn.release()
 

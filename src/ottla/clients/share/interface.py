@@ -165,7 +165,7 @@ class ShareInterface(Reader[K, V]):
         """Send the acknowledgements without waiting; `callback` gets the results, in the thread of the network."""
         self._waits.call(self._client.commit_later, self._commit(), callback)
 
-    def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
+    async def _deserialized(self, records: list[Record[K, V]]) -> list[Record[K, V]]:
         """Return the records with deserialized keys and values.
 
         A record that cannot be deserialized is released, or with on.deserialization.error=skip rejected. The records
@@ -174,14 +174,20 @@ class ShareInterface(Reader[K, V]):
         if not self._deserializers.active or not records:
             return records
         made: list[Record[K, V]] = []
+        taken: list[Record[K, V]] = []  # the same with their bytes
         left = records
         while left:
-            more, failed = self._deserializers.apply(left)
+            try:
+                more, failed = await self._apply(self._deserializers.apply, left)
+            except asyncio.CancelledError:
+                self._give_back([*taken, *left])
+                raise
             made += more
+            taken += left[: len(more)]
             if failed is None:
                 return made
             bad, left = left[len(more)], left[len(more) + 1 :]
-            if self._settings.skip_deserialization_errors:
+            if self._settings.skip_deserialization_errors and not failed.retriable:
                 logger.error("Rejected: %s", failed)
                 self._release(bad, AcknowledgeType.REJECT)
                 continue
@@ -197,7 +203,10 @@ class ShareInterface(Reader[K, V]):
 
     def _release_and_give_back(self, bad: Record[K, V], left: list[Record[K, V]]) -> None:
         self._release(bad, AcknowledgeType.RELEASE)
-        self._client.change(lambda core: core.give_back(left))
+        self._give_back(left)
+
+    def _give_back(self, records: list[Record[K, V]]) -> None:
+        self._client.change(lambda core: core.give_back(records))
 
     def _commit(self) -> CommitOutcome:
         return self._client.change(lambda core: core.commit())

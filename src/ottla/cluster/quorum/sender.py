@@ -25,6 +25,8 @@ Post: TypeAlias = "Callable[[Event, Message | None], None]"
 """Reports an event, with the response that it is about."""
 
 UNKNOWN_EPOCH = -1
+# With the pauses of the core these take some 2 seconds; rules are loaded much faster.
+DENIALS_BEFORE_LOG = 8
 
 
 class Sender:
@@ -43,6 +45,7 @@ class Sender:
         self._post = post
         self._on_strangers = on_strangers
         self._strangers: set[tuple[str, int]] = set()
+        self._denying: dict[int, int] = {}
 
     def start(self) -> None:
         """Allow `send`."""
@@ -85,6 +88,23 @@ class Sender:
         else:
             self._post(Responded(effect.request_id, response), message)
             self._check_cluster(effect, response)
+            self._check_right(effect, response)
+
+    def _check_right(self, effect: Send, response: m.Response) -> None:
+        """Log that a node denies this one the right, unless it is only loading its rules."""
+        node_id = effect.to.node_id
+        if response.error is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._denying.pop(node_id, None)
+            return
+        denials = self._denying[node_id] = self._denying.get(node_id, 0) + 1
+        if denials == DENIALS_BEFORE_LOG:
+            logger.error(
+                "The controller %d at %s:%d refuses the requests of this node (CLUSTER_AUTHORIZATION_FAILED): add the"
+                " principal of this node to super.users there, or allow it ClusterAction on the cluster",
+                node_id,
+                effect.to.host,
+                effect.to.port,
+            )
 
     def _check_cluster(self, effect: Send, response: m.Response) -> None:
         """Log once that a node belongs to another cluster."""

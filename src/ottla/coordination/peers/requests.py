@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ottla.common.errors import KafkaError
 from ottla.coordination.peers.batching import PeerQueue
 from ottla.coordination.peers.channels import PeerChannels
+from ottla.coordination.peers.dead_letters import DeadLetterBatch, DeadLetterKind
 from ottla.coordination.peers.end_offsets import EndOffsetKind
 from ottla.coordination.peers.markers import MarkerKind, Markers
 from ottla.coordination.peers.share_states import REQUEST_TYPES, ShareStateKind
@@ -48,6 +50,11 @@ class PeerRequests:
     def end_offsets(self) -> PeerQueue[tuple[str, int], EndOffset]:
         """High watermarks, from the leaders of partitions."""
         return PeerQueue(EndOffsetKind(), self._connect("partition-metadata"), self._timeout_s)
+
+    @cached_property
+    def dead_letters(self) -> PeerQueue[DeadLetterBatch, KafkaError | None]:
+        """Batches for dead letter topics, for the leaders of their partitions."""
+        return PeerQueue(DeadLetterKind(), self._connect("dead-letters"), self._timeout_s)
 
     @cached_property
     def share_states(self) -> Mapping[type, PeerQueue[Any, Result]]:

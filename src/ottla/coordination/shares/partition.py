@@ -1,8 +1,8 @@
 """A share partition at its leader: reads the log for the core, and stores what the core decides.
 
 `acknowledge` and `release` complete when the share coordinator has stored the new states, and so does an elapsed lock.
-If the coordinator refuses a write for good (another leader or a reset of the offsets has fenced it, or the group or
-topic was deleted), the share partition is closed: the next fetch loads it again. Not thread safe.
+If the coordinator refuses a write for good (another leader, or a reset of the offsets through another node, has fenced
+it, or the group or topic was deleted), the share partition is closed: the next fetch loads it again. Not thread safe.
 """
 
 from __future__ import annotations

@@ -32,6 +32,16 @@ def read_text(spark: SparkSession, name: str) -> str | None:
             opened.close()
 
 
+def exists(spark: SparkSession, name: str) -> bool:
+    """Whether a file or a directory exists. Raises FileError.
+
+    Uses `SparkContext._jvm` and `_jsc` (pyspark 4.2 to 4.3).
+    """
+    with _accessible(name):
+        files, path = _file(spark, name)
+        return bool(files.exists(path))
+
+
 def create_text(spark: SparkSession, name: str, text: str) -> None:
     """Write a new file, which is complete or absent: under another name, and then renamed. Raises FileError.
 

@@ -22,6 +22,15 @@ def ensure_active(spark: SparkSession) -> None:
         sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
+def activate(spark: SparkSession) -> None:
+    """Make this the active session of the thread, where another one of the same Java process may be active.
+
+    Uses `SparkSession._jvm` and `_jsparkSession`, and Java's `classic.SparkSession` (pyspark 4.2 to 4.3).
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+
+
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source in a session, whichever session is active in this thread.
 

@@ -1,0 +1,65 @@
+"""Parts of a node that exist from some step of its start on: logs, background work, the reason to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ottla.broker.maintenance import MaintenanceTasks
+from ottla.cluster.node.directories import close_unopened
+from ottla.cluster.node.membership import Membership
+from ottla.log import Files, LogManager
+from ottla.partitions.replication.replication import Replication
+
+
+@dataclass(slots=True)
+class Stopping:
+    """`event` is set when the node has to stop, after `failure` if a disk or the metadata log failed."""
+
+    event: asyncio.Event
+    failure: str | None = None
+    leaves: bool = True
+    """Whether a clean stop moves leaderships to other nodes first."""
+
+    def fail(self, problem: str) -> None:
+        """Stop because of `problem`."""
+        self.failure = problem
+        self.event.set()
+
+
+@dataclass(slots=True)
+class Background:
+    """Membership in a cluster, replication, and periodic tasks; each is None before it starts."""
+
+    membership: Membership | None = None
+    replication: Replication | None = None
+    maintenance: MaintenanceTasks | None = None
+
+    async def close(self, timeout_s: float) -> None:
+        """Stop in the reverse order of the start; each part gets `timeout_s` seconds."""
+        if self.replication is not None:
+            await self.replication.close(timeout_s)
+        if self.membership is not None:
+            await self.membership.close(timeout_s)
+        if self.maintenance is not None:
+            self.maintenance.close()
+
+
+@dataclass(slots=True)
+class NodeLogs:
+    """The logs of the node's directories, which are locked when `manager` is set, and read when `is_loaded`."""
+
+    files: Files
+    manager: LogManager | None = None
+    is_loaded: bool = False
+
+    def close(self, broker_epoch: int | None) -> None:
+        """Close cleanly with the epoch of this broker, or as after a kill (None): the next start recovers the logs."""
+        if self.manager is None:
+            return
+        if broker_epoch is None:
+            self.manager.abandon()
+        elif self.is_loaded:
+            self.manager.close(broker_epoch)
+        else:
+            close_unopened(self.files, self.manager)

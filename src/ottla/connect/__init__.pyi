@@ -1,0 +1,14 @@
+from ottla.connect.api import Connector as Connector
+from ottla.connect.api import SinkTask as SinkTask
+from ottla.connect.api import SourceTask as SourceTask
+from ottla.connect.config.definition import Password as Password
+from ottla.connect.errors import ConnectError as ConnectError
+from ottla.connect.errors import DataError as DataError
+from ottla.connect.errors import RetriableError as RetriableError
+from ottla.connect.function_declarations import Batch as Batch
+from ottla.connect.function_declarations import Offset as Offset
+from ottla.connect.functions import sink as sink
+from ottla.connect.functions import source as source
+from ottla.connect.records import Header as Header
+from ottla.connect.records import SinkRecord as SinkRecord
+from ottla.connect.records import SourceRecord as SourceRecord

@@ -1,0 +1,1 @@
+"""Settings of connectors: their definitions, and the answers of validation. See `definition`."""

@@ -1,0 +1,246 @@
+"""Kafka's example connectors: FileStreamSource writes the lines of a file to a topic, FileStreamSink does the reverse.
+
+Positions are bytes. Stock counts characters, so that its position is wrong after the first one beyond ASCII.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import BinaryIO, ClassVar, Final
+
+from ottla.connect import data
+from ottla.connect.api import (
+    Config,
+    Connector,
+    ExactlyOnce,
+    Kind,
+    SinkTask,
+    SinkTaskContext,
+    SourceOffset,
+    SourceTask,
+    SourceTaskContext,
+    TopicPartition,
+)
+from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType, non_empty
+from ottla.connect.converters.java_text import object_text
+from ottla.connect.errors import BadRequestError, ConnectError
+from ottla.connect.records import EncodedBatch, PlainRecords, SinkRecord, SourceRecord, valid_text
+
+_LINE_END: Final = re.compile(rb"\r\n|\r(?!\Z)|\n")
+_READ_BYTES: Final = 1 << 17
+_WAIT_S: Final = 0.25
+
+
+class FileStreamSourceTask(SourceTask):
+    """Reads lines that end with LF, CR or CR LF; the last line waits for its end."""
+
+    java_class: ClassVar[str] = "org.apache.kafka.connect.file.FileStreamSourceTask"
+
+    def start(self, context: SourceTaskContext, config: Config) -> None:
+        """Read the settings. The file may appear later."""
+        values = FileStreamSourceConnector.config_def.parse(config)
+        self._context = context
+        self._name: str = values["file"] or ""
+        self._topic: str = values["topic"]
+        self._batch_size: int = values["batch.size"]
+        self._partition = {"filename": self._name or None}
+        self._file: BinaryIO | None = None if self._name else sys.stdin.buffer
+        self._position = 0
+        self._rest = b""
+        self._lines: list[bytes] = []
+        self._ends: list[int] = []
+        """The positions after the lines."""
+        self._taken = 0
+        self._encodes = context.has_plain_text
+
+    def poll(self) -> Sequence[SourceRecord]:
+        """Return the next lines, or none after a pause."""
+        if self._file is None and not self._open():
+            time.sleep(_WAIT_S)
+            return ()
+        while len(self._lines) - self._taken < self._batch_size and self._read():
+            pass
+        taken, self._taken = self._taken, min(self._taken + self._batch_size, len(self._lines))
+        lines, ends = self._lines[taken : self._taken], self._ends[taken : self._taken]
+        if not lines:
+            time.sleep(_WAIT_S)
+            return ()
+        if not self._encodes:
+            return list(map(self._record, lines, ends))
+        batch = EncodedBatch(self._topic, None, None, None, data.STRING, valid_text(lines))
+        return [self._with_offset(batch, ends[-1])]
+
+    def _open(self) -> bool:
+        try:
+            self._file = open(self._name, "rb", buffering=0)  # noqa: SIM115 - open until `stop`
+        except FileNotFoundError:
+            self._context.report({"waits for": f"the file {self._name}"})
+            return False
+        except OSError as error:
+            raise ConnectError(f"{self._name} cannot be read: {error}") from error
+        offset = self._context.offset(self._partition)
+        position = 0 if offset is None else offset.get("position", 0)
+        if not isinstance(position, int):
+            raise ConnectError(f"The offset position of {self._name} is {position!r}, not an integer")
+        self._file.seek(position)
+        self._position = position
+        return True
+
+    def _read(self) -> bool:
+        assert self._file is not None
+        more = self._file.read(_READ_BYTES)
+        if not more:
+            return False
+        whole = self._rest + more
+        if b"\r" in whole:
+            found = list(_LINE_END.finditer(whole))
+            ends = [0, *(each.end() for each in found)]
+            lines = [whole[start : each.start()] for start, each in zip(ends, found, strict=False)]
+            self._rest = whole[ends[-1] :]
+        else:
+            *lines, self._rest = whole.split(b"\n")
+            ends = list(accumulate((len(each) + 1 for each in lines), initial=0))
+        start = self._position
+        self._lines = self._lines[self._taken :] + lines
+        self._ends = self._ends[self._taken :] + [start + each for each in ends[1:]]
+        self._position, self._taken = start + ends[-1], 0
+        return True
+
+    def _record(self, line: bytes, end: int) -> SourceRecord:
+        text, now_ms = line.decode(errors="replace"), time.time_ns() // 1_000_000
+        return self._with_offset(SourceRecord(self._topic, None, None, None, data.STRING, text, now_ms), end)
+
+    def _with_offset(self, record: SourceRecord, end: int) -> SourceRecord:
+        record.source_partition = self._partition
+        record.source_offset = {"position": end if self._name else None}
+        return record
+
+    def stop(self) -> None:
+        """Close the file."""
+        if self._file is not None and self._name:
+            self._file.close()
+
+
+class FileStreamSourceConnector(Connector):
+    """Lines of a file as records."""
+
+    kind: ClassVar[Kind] = Kind.SOURCE
+    version: ClassVar[str] = "4.3.0"
+    task_class: ClassVar[type[SourceTask | SinkTask]] = FileStreamSourceTask
+    config_def: ClassVar[ConfigDef] = ConfigDef(
+        [
+            Setting(
+                "file",
+                SettingType.STRING,
+                "Source filename. If not specified, the standard input will be used",
+                None,
+                Importance.HIGH,
+            ),
+            Setting(
+                "topic",
+                SettingType.STRING,
+                "The topic to publish data to",
+                importance=Importance.HIGH,
+                validator=non_empty,
+            ),
+            Setting(
+                "batch.size",
+                SettingType.INT,
+                "The maximum number of records the source task can read from the file each time it is polled",
+                2000,
+                Importance.LOW,
+            ),
+        ]
+    )
+
+    @classmethod
+    def exactly_once(cls, config: Config) -> ExactlyOnce:
+        """A file that is only appended to can be read again; the standard input cannot."""
+        return ExactlyOnce.SUPPORTED if config.get("file") else ExactlyOnce.UNSUPPORTED
+
+    @classmethod
+    def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:
+        """Check positions, in stock's words. Raises BadRequestError."""
+        if not config.get("file"):
+            raise BadRequestError(
+                "Offsets cannot be modified if the 'file' configuration is unspecified. "
+                "This is because stdin is used for input and offsets are not tracked."
+            )
+        for partition, offset in offsets or ():
+            if offset is not None:
+                _check_offset(partition, offset)
+
+
+def _check_offset(partition: Mapping[str, object], offset: Mapping[str, object]) -> None:
+    if "position" not in offset:
+        raise BadRequestError("Offset objects should either be null or contain the key 'position'")
+    position = offset["position"]
+    if not isinstance(position, int) or isinstance(position, bool):
+        raise BadRequestError("The value for the 'position' key in the offset is expected to be a Long value")
+    if position < 0:
+        raise BadRequestError("The value for the 'position' key in the offset should be a non-negative value")
+    if "filename" not in partition:
+        raise BadRequestError("Partition objects should contain the key 'filename'")
+
+
+class FileStreamSinkTask(SinkTask):
+    """Appends each value as a line. Lines are on disk before their offsets are committed."""
+
+    java_class: ClassVar[str] = "org.apache.kafka.connect.file.FileStreamSinkTask"
+
+    def start(self, context: SinkTaskContext, config: Config) -> None:
+        """Open the file for appending."""
+        del context
+        name = FileStreamSinkConnector.config_def.parse(config)["file"]
+        self._is_file = bool(name)
+        try:
+            self._file: BinaryIO = open(name, "ab") if name else sys.stdout.buffer  # noqa: SIM115 - open until `stop`
+        except OSError as error:
+            raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask: {error}") from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Write lines, for those who follow the file; `flush` syncs them."""
+        self._file.write(b"".join([b"%b\n" % each for each in _texts(records)]))
+        self._file.flush()
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Sync the lines."""
+        if self._is_file:
+            os.fsync(self._file.fileno())
+        return offsets
+
+    def stop(self) -> None:
+        """Close the file."""
+        if getattr(self, "_is_file", False) and hasattr(self, "_file"):
+            self._file.close()
+
+
+def _texts(records: Sequence[SinkRecord]) -> Sequence[bytes]:
+    values = records.valid_values() if isinstance(records, PlainRecords) else None
+    if values is None:
+        return [object_text(each.value, each.value_schema).encode() for each in records]
+    return [b"null" if each is None else each for each in values]
+
+
+class FileStreamSinkConnector(Connector):
+    """Values of records as lines of a file."""
+
+    kind: ClassVar[Kind] = Kind.SINK
+    version: ClassVar[str] = "4.3.0"
+    task_class: ClassVar[type[SourceTask | SinkTask]] = FileStreamSinkTask
+    config_def: ClassVar[ConfigDef] = ConfigDef(
+        [
+            Setting(
+                "file",
+                SettingType.STRING,
+                "Destination filename. If not specified, the standard output will be used",
+                None,
+                Importance.HIGH,
+            )
+        ]
+    )

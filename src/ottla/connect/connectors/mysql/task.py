@@ -1,0 +1,137 @@
+"""The task: decides between reading tables and streaming."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.connect.api import Config, SourceTask, SourceTaskContext
+from ottla.connect.config.definition import SettingError
+from ottla.connect.connectors.mysql.binlog import Binlog
+from ottla.connect.connectors.mysql.events import EventMaker
+from ottla.connect.connectors.mysql.positions import LogPosition, snapshot_is_running
+from ottla.connect.connectors.mysql.session import connect, current_position, errors, is_mariadb, log_is_missing
+from ottla.connect.connectors.mysql.settings import options_of, snapshot_mode
+from ottla.connect.connectors.mysql.snapshot import Snapshot
+from ottla.connect.connectors.mysql.stream import Stream
+from ottla.connect.errors import ConnectError
+from ottla.connect.records import Position, SourceRecord
+
+logger = logging.getLogger(__name__)
+QUIET_S: Final = 5.0
+POLL_S: Final = 0.5
+
+
+class MysqlTask(SourceTask):
+    """Captures the changes of one server."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._binlog: Binlog | None = None
+        self._stream: Stream | None = None
+        self._beat = self._advance = time.monotonic()
+        self._last: LogPosition | None = None
+
+    def start(self, context: SourceTaskContext, config: Config) -> None:
+        self._context = context
+        try:
+            self._options = options = options_of(config)
+        except SettingError as error:
+            raise ConnectError(str(error)) from error
+        connection: Any = connect(options)
+        try:
+            connector = "mariadb" if is_mariadb(connection) else "mysql"
+            self._maker = EventMaker(options, connector)
+            with errors(options, "read the position of the log"), connection.cursor() as cursor:
+                self._begin(context.offset(self._maker.partition), cursor)
+        finally:
+            connection.close()
+
+    def _begin(self, offset: Position | None, cursor: Any) -> None:
+        mode = snapshot_mode(self._options)
+        if offset is not None and not snapshot_is_running(offset) and mode != "always":
+            position = LogPosition.of(offset)
+            if mode == "initial_only":
+                return
+            lost = log_is_missing(cursor, position)
+            if not lost:
+                self._stream_from(position)
+                return
+            if mode != "when_needed":
+                raise ConnectError(
+                    f"{lost} Set snapshot.mode=when_needed, or reset the offsets, to read the tables again; keep logs "
+                    "longer (binlog_expire_logs_seconds)."
+                )
+            logger.warning("%s Reading the tables again", lost)
+        if mode == "no_data":
+            self._stream_from(current_position(cursor))
+            return
+        time.sleep(min(POLL_S, self._options.number("snapshot.delay.ms") / 1000))
+        self._snapshot = Snapshot(self._maker)
+        logger.info("Reading the tables at %s", self._snapshot.position)
+
+    def _stream_from(self, position: LogPosition) -> None:
+        self._stream, self._last = Stream(self._maker, position), None
+        self._binlog = Binlog(self._options, position)
+        logger.info("Streaming from %s", position)
+
+    def poll(self) -> Sequence[SourceRecord]:
+        most = self._options.number("max.batch.size")
+        if self._snapshot is not None:
+            records = self._snapshot.poll(most)
+            self._context.report({"snapshot": "running", "rows read": self._snapshot.rows})
+            if self._snapshot.finished:
+                position, self._snapshot = self._snapshot.position, None
+                self._context.report({"snapshot": "finished"})
+                if snapshot_mode(self._options) != "initial_only":
+                    self._stream_from(position)
+            return records
+        if self._stream is None or self._binlog is None:  # initial_only, finished
+            time.sleep(POLL_S)
+            return []
+        return self._poll_stream(self._stream, self._binlog, most)
+
+    def _poll_stream(self, stream: Stream, binlog: Binlog, most: int) -> list[SourceRecord]:
+        records = stream.records = []
+        deadline = time.monotonic() + POLL_S
+        while len(records) < most:
+            stream.feed(binlog.read())
+            if time.monotonic() > deadline or (records and not stream.in_transaction and not binlog.has_more):
+                break
+        self._context.report({"position": str(stream.position)})
+        return self._with_position(stream, records)
+
+    def _with_position(self, stream: Stream, records: list[SourceRecord]) -> list[SourceRecord]:
+        """Add a heartbeat, or a record that has just an offset, so that the offset advances on quiet tables."""
+        now, position = time.monotonic(), stream.position
+        interval = self._options.number("heartbeat.interval.ms") / 1000
+        if records:
+            self._last, self._advance = position, now
+        if stream.in_transaction:
+            return records
+        if interval and now - self._beat >= interval:
+            self._beat = now
+            self._heartbeat_query()
+            return [*records, self._maker.heartbeat(stream.current_offset())]
+        if not records and position != self._last and now - self._advance >= QUIET_S:
+            self._last, self._advance = position, now
+            return [self._maker.only_offset(stream.current_offset())]
+        return records
+
+    def _heartbeat_query(self) -> None:
+        query = self._options.text("heartbeat.action.query")
+        if query:
+            connection: Any = connect(self._options)
+            try:
+                with errors(self._options, "run heartbeat.action.query"), connection.cursor() as cursor:
+                    cursor.execute(query)
+            finally:
+                connection.close()
+
+    def stop(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.close()
+        if self._binlog is not None:
+            self._binlog.close()

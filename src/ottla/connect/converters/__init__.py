@@ -1,0 +1,1 @@
+"""Converters between Connect's data and the bytes of keys, values and headers; see `api`."""

@@ -1,0 +1,1 @@
+"""Decides which connectors and tasks run, and with which configurations."""

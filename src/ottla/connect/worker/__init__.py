@@ -1,0 +1,1 @@
+"""Runs connectors and tasks in one process. See `runtime`."""

@@ -1,0 +1,45 @@
+"""Creates the clients of connectors and of the worker itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.clients.admin.blocking import Admin
+from ottla.clients.consumer.blocking import Consumer
+from ottla.clients.consumer.settings import CONSUMER_OPTIONS
+from ottla.clients.options import COMMON_OPTIONS
+from ottla.clients.producer.producer import Producer
+from ottla.clients.producer.settings import PRODUCER_OPTIONS
+from ottla.connect.worker.client_settings import ADMIN, CONSUMER, PRODUCER, client_settings
+from ottla.connect.worker.settings import WorkerSettings
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of one connector; without a connector, of the worker."""
+
+    worker: WorkerSettings
+    connector: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def producer(self, **needed: object) -> Producer[bytes, bytes]:
+        """Return a new producer. Raises ConfigurationError."""
+        return Producer(self._settings(PRODUCER, needed))
+
+    def consumer(self, **needed: object) -> Consumer[bytes, bytes]:
+        """Return a new consumer. Raises ConfigurationError."""
+        return Consumer(self._settings(CONSUMER, needed))
+
+    def admin(self, **needed: object) -> Admin:
+        """Return a new admin client. Raises ConfigurationError."""
+        return Admin(self._settings(ADMIN, needed))
+
+    def servers(self, client: str = PRODUCER) -> str:
+        """Return the brokers to which a client of this connector connects."""
+        return str(self._settings(client, {})["bootstrap.servers"])
+
+    def _settings(self, client: str, needed: Mapping[str, object]) -> dict[str, object]:
+        options: Any = {PRODUCER: PRODUCER_OPTIONS, CONSUMER: CONSUMER_OPTIONS, ADMIN: COMMON_OPTIONS}[client]
+        dotted = {name.replace("_", "."): value for name, value in needed.items()}
+        return client_settings(self.worker, self.connector, client, dotted, options)

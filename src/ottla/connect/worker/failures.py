@@ -1,0 +1,49 @@
+"""Which errors of a task pass, how long to wait before the next start, and the trace of an error."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+from ottla.clients.errors import (
+    ClientError,
+    DeliveryTimedOut,
+    InvalidProducerEpoch,
+    ProducerFenced,
+    ProducerUnusable,
+    TransactionFailed,
+)
+from ottla.connect.errors import RetriableError
+from ottla.connect.worker.providers import Secrets
+
+FIRST_DELAY_MS: Final = {"kafka": 500, "connector": 1_000}
+"""The pause before the first try again, by the kind of failure. It doubles with each try."""
+MAX_DELAY_MS: Final = 60_000
+
+
+def retriable_kind(error: BaseException) -> str | None:
+    """Return the kind of a failure that passes: kafka or connector; None for one that does not."""
+    if isinstance(error, RetriableError):
+        return "connector"
+    if isinstance(error, (DeliveryTimedOut, ProducerFenced, InvalidProducerEpoch)):
+        # A record without an outcome is sent again from the last offset. A fenced producer may have been too slow:
+        # `check_task` stops the task if another one has taken its place.
+        return "kafka"
+    if isinstance(error, (TransactionFailed, ProducerUnusable)):
+        cause = error.__cause__
+        return "kafka" if cause is None else retriable_kind(cause)
+    if isinstance(error, ClientError):
+        return "kafka" if getattr(error, "retriable", False) else None
+    return None
+
+
+def delay_ms(kind: str, tried: int) -> int:
+    """Return the pause before a try: it doubles, up to a minute."""
+    return min(MAX_DELAY_MS, FIRST_DELAY_MS[kind] << min(tried - 1, 16))
+
+
+def trace_of(error: BaseException, secrets: Secrets) -> str:
+    """Return the error as the REST API shows it: the message first, then the stack and the causes, without secrets."""
+    head = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+    stack = "".join(traceback.format_exception(error))
+    return secrets.hide(f"{head}\n{stack}")

@@ -1,0 +1,126 @@
+"""The source offsets of all connectors in one topic, as this process has read them.
+
+One store for each topic and cluster serves all tasks of the process. `refresh` reads to the end of the topic as it is
+at that moment. A reader of committed records waits for open transactions of other tasks, as stock's does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.clients.admin.blocking import Admin
+from ottla.clients.admin.model import NewTopic, OffsetSpec
+from ottla.clients.consumer.blocking import Consumer
+from ottla.common.ids import TopicPartition
+from ottla.connect.api import SourceOffset
+from ottla.connect.cluster.offset_records import OffsetState
+from ottla.connect.errors import RetriableError
+from ottla.connect.records import Position
+from ottla.connect.worker.clients import Clients
+from ottla.connect.worker.topics import create, exists
+
+REFRESH_S: Final = 60.0
+_POLL_S: Final = 0.2
+
+
+class OffsetStore:
+    """Reads source offsets. May be shared by threads."""
+
+    def __init__(self, clients: Clients, topic: str) -> None:
+        self.topic = topic
+        self._clients = clients
+        self._lock = threading.Lock()
+        self._state = OffsetState()
+        self._consumer: Consumer[Any, Any] | None = None
+        self._admin: Admin | None = None
+        self._partitions: list[TopicPartition] = []
+
+    def refresh(self, timeout_s: float = REFRESH_S) -> None:
+        """Read to the end. Raises RetriableError after the timeout, and ClientError."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            consumer, admin = self._open()
+            found = admin.list_offsets(dict.fromkeys(self._partitions, OffsetSpec.LATEST), timeout_s=timeout_s)
+            ends = {tp: each.offset for tp, each in found.items()}
+            behind = list(ends)
+            while behind := [tp for tp in behind if consumer.position(tp, timeout_s) < ends[tp]]:
+                if time.monotonic() > deadline:
+                    raise RetriableError(
+                        f"The source offsets in {behind[0]} could not be read to their end within {timeout_s:g} s: "
+                        "a transaction of another task is open"
+                    )
+                for record in consumer.poll(_POLL_S):
+                    self._state.apply(record.key, record.value)
+
+    def _open(self) -> tuple[Consumer[Any, Any], Admin]:
+        if self._consumer is not None and self._admin is not None:
+            return self._consumer, self._admin
+        worker = self._clients.worker
+        if self._admin is None:
+            self._admin = self._clients.admin()
+        if not exists(self._admin, self.topic):
+            settings = {"cleanup.policy": "compact"}
+            create(
+                self._admin,
+                NewTopic(self.topic, worker.offsets_partitions, worker.offsets_replication_factor, settings),
+            )
+        consumer = self._clients.consumer(
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_poll_records=5_000,
+        )
+        self._partitions = [TopicPartition(self.topic, each) for each in consumer.partitions_of(self.topic)]
+        consumer.assign(self._partitions)
+        self._consumer = consumer
+        return consumer, self._admin
+
+    def get(self, connector: str, partition: Position) -> Position | None:
+        """Return the offset of a source partition."""
+        with self._lock:
+            return self._state.get(connector, partition)
+
+    def all(self, connector: str) -> Sequence[SourceOffset]:
+        """Return the offsets of a connector."""
+        with self._lock:
+            return self._state.all(connector)
+
+    def key(self, connector: str, partition: Position) -> bytes:
+        """Return the key of the record of an offset. Raises BadRequestError for values that JSON does not have."""
+        with self._lock:
+            return self._state.key(connector, partition)
+
+    def close(self) -> None:
+        """Close the clients."""
+        with self._lock:
+            for client in (self._consumer, self._admin):
+                if client is not None:
+                    client.close()
+            self._consumer = self._admin = None
+
+
+class OffsetStores:
+    """The stores of a process, by cluster and topic."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[tuple[str, str], OffsetStore] = {}
+
+    def of(self, clients: Clients, topic: str) -> OffsetStore:
+        """Return the store of a topic in the cluster of a connector."""
+        key = clients.servers("consumer"), topic
+        with self._lock:
+            if key not in self._stores:
+                self._stores[key] = OffsetStore(clients, topic)
+            return self._stores[key]
+
+    def close(self) -> None:
+        """Close all stores."""
+        with self._lock:
+            for store in self._stores.values():
+                store.close()
+            self._stores.clear()

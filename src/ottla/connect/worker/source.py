@@ -1,0 +1,130 @@
+"""One life of a source task: poll, transform, convert, write, commit. Runs in the task's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+from ottla.connect.api import SourceOffset, SourceTask, SourceTaskContext
+from ottla.connect.records import EncodedBatch, Position, SourceRecord
+from ottla.connect.worker.conversion import Chain, SourceConversion
+from ottla.connect.worker.environment import TaskEnvironment
+from ottla.connect.worker.offset_store import OffsetStore
+from ottla.connect.worker.source_output import AtLeastOnce, ExactlyOnce, Output
+from ottla.connect.worker.steps import Step
+from ottla.connect.worker.task_settings import ErrorSettings, SourceSettings
+from ottla.connect.worker.tolerance import Tolerance
+from ottla.connect.worker.topics import TopicCreator, topic_groups
+
+_PAUSE_S: Final = 0.5
+
+
+class SourceLife:
+    """A source task from its start to its end or its first error."""
+
+    def __init__(self, environment: TaskEnvironment) -> None:
+        self._environment = environment
+        self._control = environment.control
+        self._settings = SourceSettings.read(environment.connector)
+        self._tolerance = Tolerance(environment.task, ErrorSettings.read(environment.connector), environment.control)
+        self._written = 0
+
+    def run(self) -> None:
+        """Run until the task should stop. Raises the error that ends this life."""
+        environment = self._environment
+        with ExitStack() as stack:
+            chain = Chain(environment.worker, environment.connector)
+            stack.callback(chain.close)
+            task = environment.connector_class.task_class()
+            assert isinstance(task, SourceTask)
+            stores = self._stores()
+            output = self._output(task, stores[0])
+            stack.callback(output.close)
+            topics = self._topics(stack)
+            self._control.waits_for("The task connects to Kafka.")
+            output.start()
+            self._control.waits_for("The task reads its source offsets.")
+            for store in stores:
+                store.refresh()
+            stack.callback(task.stop)
+            self._control.waits_for("The task connects to its source.")
+            task.start(self._context(stores, chain), environment.config)
+            self._control.waits_for("")
+            environment.started()
+            environment.reached(Step.STARTED, environment.task)
+            self._loop(task, SourceConversion(chain, self._tolerance), output, topics)
+
+    def _loop(self, task: SourceTask, conversion: SourceConversion, output: Output, topics: TopicCreator) -> None:
+        control, reached, name = self._control, self._environment.reached, self._environment.task
+        convert = conversion.convert
+        while not control.stopping:
+            if control.paused:
+                output.tick(now=True)
+                control.waits_for("The task is paused by an operator.")
+                control.wait_while_paused(_PAUSE_S)
+                control.waits_for("")
+                continue
+            reached(Step.BEFORE_POLL, name)
+            records = task.poll()
+            reached(Step.AFTER_POLL, name)
+            if records:
+                pairs = [(each, convert(each)) for each in records]
+                for topic in {data.topic for _, data in pairs if data is not None}:
+                    topics.ensure(topic)
+                output.write(pairs)
+                self._count(sum(map(_size, records)))
+            output.tick()
+        output.tick(now=True)
+
+    def _count(self, records: int) -> None:
+        self._written += records
+        self._control.report_facts({"records": self._written})
+
+    def _stores(self) -> list[OffsetStore]:
+        """Return the store to write to, and those to read from after it: the connector's own topic, the worker's."""
+        environment = self._environment
+        clients, topic = environment.clients, environment.worker.offsets_topic
+        names = [self._settings.offsets_topic, topic] if self._settings.offsets_topic else [topic]
+        return [environment.stores.of(clients, each) for each in dict.fromkeys(names)]
+
+    def _context(self, stores: Sequence[OffsetStore], chain: Chain) -> SourceTaskContext:
+        environment = self._environment
+
+        def offset(partition: Position) -> Position | None:
+            found = (store.get(environment.task.connector, partition) for store in stores)
+            return next((each for each in found if each is not None), None)
+
+        return SourceTaskContext(
+            environment.task.connector,
+            environment.task.task,
+            offset,
+            lambda: self._control.stopping or self._control.paused,
+            self._control.report_facts,
+            None if chain.transformations else (chain.key, chain.value),
+        )
+
+    def _output(self, task: SourceTask, store: OffsetStore) -> Output:
+        def commit(rows: Sequence[SourceOffset]) -> None:
+            task.commit(rows)
+
+        if self._environment.worker.exactly_once:
+            return ExactlyOnce(self._environment, commit, store, self._settings)
+        return AtLeastOnce(self._environment, commit, store)
+
+    def _topics(self, stack: ExitStack) -> TopicCreator:
+        environment = self._environment
+        groups = topic_groups(environment.connector) if environment.worker.creates_topics else ()
+        admins: list[Any] = []
+
+        def admin() -> Any:
+            if not admins:
+                admins.append(environment.clients.admin())
+                stack.callback(admins[0].close)
+            return admins[0]
+
+        return TopicCreator(admin, groups, environment.used_topic)
+
+
+def _size(record: SourceRecord) -> int:
+    return len(record.value) if type(record) is EncodedBatch else 1

@@ -1,0 +1,75 @@
+"""The thread of one task: its lives, one after the other, with pauses after failures that pass."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.connect.runtime import State, TaskId
+from ottla.connect.worker.control import TaskControl
+from ottla.connect.worker.failures import delay_ms, retriable_kind, trace_of
+from ottla.connect.worker.providers import Secrets
+
+logger = logging.getLogger("ottla.connect.worker")
+Live: TypeAlias = Callable[[], None]
+"""One life of a task. Raises the error that ends it."""
+Changed: TypeAlias = Callable[[State, str], None]
+
+
+class TaskThread:
+    """Runs one task until it is stopped, or fails for good."""
+
+    def __init__(self, task: TaskId, control: TaskControl, live: Live, changed: Changed, secrets: Secrets) -> None:
+        self.task = task
+        self.control = control
+        self._live = live
+        self._changed = changed
+        self._secrets = secrets
+        # A daemon: a task that does not stop in time must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=f"task-{task}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def started(self) -> None:
+        """Learn that a life has begun."""
+        self._changed(State.PAUSED if self.control.paused else State.RUNNING, "")
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the thread; returns whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        control = self.control
+        while not control.stopping:
+            try:
+                self._live()
+            except Exception as error:  # noqa: BLE001 - the code of connectors may raise anything; it is reported
+                if not self._continues_after(error):
+                    return
+
+    def _continues_after(self, error: Exception) -> bool:
+        """Report an error. Returns whether to live again, after a pause."""
+        control, trace = self.control, trace_of(error, self._secrets)
+        if control.stopping:
+            logger.warning("Task %s failed while it stopped: %s", self.task, trace)
+            return False
+        kind = retriable_kind(error)
+        if kind is None:
+            logger.error("Task %s failed and will not be started again: %s", self.task, trace)
+            control.waits_for("The task has failed: it waits for a restart by an operator.")
+            self._changed(State.FAILED, trace)
+            return False
+        tried = control.tried + 1
+        wait_ms = delay_ms(kind, tried)
+        control.retries(tried, time.time_ns() // 1_000_000 + wait_ms)
+        message = self._secrets.hide(str(error))
+        control.waits_for(f"The task starts again in {wait_ms} ms, after a failure of {kind}: {message}")
+        logger.warning("Task %s failed and starts again in %d ms: %s", self.task, wait_ms, message)
+        self._changed(State.RESTARTING, trace)
+        return not control.wait(wait_ms / 1000)

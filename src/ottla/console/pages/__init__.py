@@ -1,0 +1,54 @@
+"""The pages: one module for each subject, and the table of their routes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.console.calls import Handler
+from ottla.console.pages import (
+    access,
+    connectors,
+    group_reset,
+    groups,
+    messages,
+    nodes,
+    overview,
+    schemas,
+    topic_changes,
+    topics,
+    transactions,
+)
+
+_GET: Final = ("GET",)
+_BOTH: Final = ("GET", "POST")
+
+ROUTES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
+    ("/", overview.overview, _GET),
+    ("/topics", topics.listing, _GET),
+    ("/topics/new", topic_changes.create, _BOTH),
+    ("/topics/{topic}", topics.topic, _GET),
+    ("/topics/{topic}/settings", topics.settings, _GET),
+    ("/topics/{topic}/groups", topics.groups, _GET),
+    ("/topics/{topic}/alter", topic_changes.alter, _BOTH),
+    ("/topics/{topic}/delete", topic_changes.delete, _BOTH),
+    ("/topics/{topic}/messages", messages.listing, _GET),
+    ("/topics/{topic}/messages/{partition}/{offset}", messages.record, _GET),
+    ("/topics/{topic}/produce", messages.produce, _BOTH),
+    ("/groups", groups.listing, _GET),
+    ("/group", groups.group, _GET),
+    ("/group/reset", group_reset.reset, _BOTH),
+    ("/group/delete", groups.delete, _BOTH),
+    ("/transactions", transactions.listing, _GET),
+    ("/transactions/hanging", transactions.hanging_page, _GET),
+    ("/transactions/abort", transactions.abort, _BOTH),
+    ("/access", access.acls, _GET),
+    ("/access/users", access.users, _GET),
+    ("/access/quotas", access.quotas, _GET),
+    ("/nodes", nodes.nodes, _GET),
+    ("/nodes/quorum", nodes.quorum, _GET),
+    ("/nodes/moves", nodes.moves, _GET),
+    ("/schemas", schemas.listing, _GET),
+    ("/schema", schemas.subject, _GET),
+    ("/connectors", connectors.listing, _GET),
+    ("/connector", connectors.connector, _BOTH),
+)

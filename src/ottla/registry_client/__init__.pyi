@@ -1,0 +1,12 @@
+from ottla.registry_client.asynchronous import AsyncRegistryClient as AsyncRegistryClient
+from ottla.registry_client.blocking import RegistryClient as RegistryClient
+from ottla.registry_client.errors import RegistryClientError as RegistryClientError
+from ottla.registry_client.errors import RegistrySettingError as RegistrySettingError
+from ottla.registry_client.errors import RegistryUnavailable as RegistryUnavailable
+from ottla.registry_client.errors import SchemaRegistryError as SchemaRegistryError
+from ottla.registry_client.model import CompatibilityResult as CompatibilityResult
+from ottla.registry_client.model import RegisteredSchema as RegisteredSchema
+from ottla.registry_client.model import SubjectVersion as SubjectVersion
+from ottla.schemas.model import Reference as Reference
+from ottla.schemas.model import Schema as Schema
+from ottla.schemas.model import SchemaType as SchemaType

@@ -1,0 +1,13 @@
+"""`explain_cluster`: observes a cluster for some seconds and explains its troubles."""
+
+from __future__ import annotations
+
+from ottla.clients import admin as api
+from ottla.tools.why.model import ClusterReport, Watch
+
+
+async def explain_cluster(admin: api.AsyncAdmin, watch: Watch) -> ClusterReport:
+    """Observe a cluster for `watch.seconds` and explain it. The cluster is not changed."""
+    cluster = await admin.describe_cluster()
+    await watch.pause(watch.seconds)
+    return ClusterReport(cluster.cluster_id, cluster.controller, len(cluster.brokers), watch.seconds)

@@ -1,0 +1,28 @@
+create temp table tt as select * from every where id <= 3;
+update tt set id=id+10;
+insert into every select * from tt order by id;
+update every set t='upd' where id=11;
+update every set id=99 where id=12;
+delete from every where id=13;
+insert into nokey values (2,'y');
+insert into "Odd Name" values (2,'p');
+update "Odd Name" set "ü-x"='q' where "Weird Col"=2;
+insert into parted values (3,3),(4,14);
+update parted set k=15 where id=3;
+delete from parted where id=4;
+insert into gen values (2,6);
+update gen set a=7 where id=1;
+update fullid set a='b' where id=1;
+delete from fullid where id=1;
+update toast set a=2 where id=1;
+do $$ begin insert into fullid values (5,'t',null); insert into gen values (9,9); update gen set id=10 where id=9; end $$;
+select pg_logical_emit_message(true,'pfx','transactional');
+select pg_logical_emit_message(false,'pfx2','nontransactional');
+truncate fullid, gen;
+alter table gen add column extra text default 'dd';
+insert into gen(id,a,extra) values (20,1,'e');
+alter table gen drop column extra;
+insert into gen(id,a) values (21,1);
+alter table gen rename column a to aa2;
+
+insert into nokey values (3,'end');

@@ -1,0 +1,166 @@
+"""Connectors for tests, as functions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ottla.connect import Batch, Connector, DataError, RetriableError, SinkRecord, SinkTask, sink, source
+from ottla.connect.api import Kind, SinkTaskContext
+from ottla.connect.config.definition import ConfigDef
+from ottla.connect.converters.simple import StringConverter
+
+LAST = 60
+POLLS_OF = 7
+
+
+@source("numbers", config={"last": LAST}, key="number", wait_s=0.05)
+def numbers(config: Any, after: int | None, limit: int) -> tuple[list[dict[str, int]], int]:
+    """Return the next numbers, a few for each call."""
+    start = after or 0
+    end = min(start + POLLS_OF, config.last)
+    return [{"number": each} for each in range(start, end)], end
+
+
+@source("flaky", config={"file": str, "failures": 2}, topic="t", wait_s=0.05)
+def flaky(config: Any, after: int | None, limit: int) -> tuple[list[dict[str, int]], int]:
+    """Fail some times with a network error."""
+    path = Path(config.file)
+    tried = int(path.read_text()) if path.exists() else 0
+    if tried < config.failures:
+        path.write_text(str(tried + 1))
+        raise ConnectionRefusedError("the other system is not up")
+    return ([{"number": 1}], 1) if after is None else ([], after)
+
+
+@source("secretive", config={"password": str, "user": str}, topic="t")
+def secretive(config: Any, after: int | None, limit: int) -> tuple[list[dict[str, int]], int]:
+    """Raise an error with a secret."""
+    raise ValueError(f"login of {config.user} with {config.password} failed")
+
+
+@sink("append", config={"file": str, "fail_at": "", "reject": False})
+def append(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
+    """Append the values as lines, with their offsets."""
+    with Path(config.file).open("a") as file:
+        for each in rows:
+            file.write(json.dumps([each.original_partition, each.original_offset, each.value]) + "\n")
+            file.flush()
+
+
+def _stored(config: Any) -> list[list[Any]]:
+    path = Path(config.file)
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(each) for each in lines]
+
+
+def _resume(config: Any, topic: str, partition: int) -> int | None:
+    offsets = [row[1] + 1 for row in _stored(config) if row[0] == partition]
+    return max(offsets, default=None)
+
+
+@sink("once", config={"file": str}, resume=_resume)
+def once(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
+    """Append values and offsets with one write, which is the transaction of this destination."""
+    text = "".join(json.dumps([each.original_partition, each.original_offset, each.value]) + "\n" for each in rows)
+    with Path(config.file).open("a") as file:
+        file.write(text)
+
+
+@sink("busy", config={"file": str, "failures": 3})
+def busy(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
+    """Fail some times, and write the batches of all calls."""
+    path = Path(config.file)
+    calls = path.read_text().splitlines() if path.exists() else []
+    path.write_text("\n".join([*calls, str(batch)]) + "\n")
+    if len(calls) < config.failures:
+        raise RetriableError("the destination is busy")
+
+
+@sink("picky")
+def picky(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
+    """Accept no record with the value bad."""
+    for each in rows:
+        if each.value == "bad":
+            raise DataError(f"the value {each.value} is not accepted")
+
+
+@source("slow", topic="t")
+def slow(config: Any, after: int | None, limit: int) -> tuple[list[dict[str, int]], int]:
+    """Take some time."""
+    time.sleep(0.05)
+    return [], 0
+
+
+@dataclass
+class Row:
+    """A row with a field of the wrong type."""
+
+    number: int
+
+
+@source("wrong_field", topic="t", schema=Row)
+def wrong_field(config: Any, after: int | None, limit: int) -> tuple[list[dict[str, str]], int]:
+    """Return a row that does not have the declared type."""
+    return [{"number": "one"}], 1
+
+
+class RejectingTask(SinkTask):
+    """Rejects the value bad."""
+
+    def start(self, context: SinkTaskContext, config: Any) -> None:
+        """Keep the context."""
+        self.context = context
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Accept the other records."""
+        for each in records:
+            if each.value == "bad":
+                self.context.reject(each, DataError("the value bad is not accepted"))
+
+
+class RejectingConnector(Connector):
+    """A sink that uses the dead letter topic itself (KIP-610)."""
+
+    kind = Kind.SINK
+    version = "1"
+    config_def = ConfigDef()
+    task_class = RejectingTask
+
+
+class UnreachableConverter(StringConverter):
+    """A converter whose registry is not reached the first times."""
+
+    tries = 0
+
+    def to_connect(self, topic: str, data: bytes | None, headers: Any = None) -> Any:
+        """Fail three times."""
+        if data == b"slow" and UnreachableConverter.tries < 3:
+            UnreachableConverter.tries += 1
+            raise RetriableError("the registry is not reached")
+        return super().to_connect(topic, data, headers)
+
+
+class TooManyConnector(Connector):
+    """A source with more tasks than it may have."""
+
+    kind = Kind.SOURCE
+    version = "1"
+    config_def = ConfigDef()
+    task_class = numbers.connector_class.task_class
+
+    def task_configs(self, most_tasks: int) -> list[Any]:
+        """Return one too many."""
+        return [self.config] * (most_tasks + 1)
+
+
+class HangingConnector(TooManyConnector):
+    """A source whose start never returns."""
+
+    def start(self, context: Any, config: Any) -> None:
+        """Hang."""
+        time.sleep(3600)

@@ -1,0 +1,112 @@
+"""Rows of the table of mutations for the table source and sink, and for MariaDB's changes."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+SINK = "tests/connect/sql/test_sink.py"
+SOURCE = "tests/connect/sql/test_source.py"
+SQL = "connect/connectors/sql"
+CAPTURE = "tests/connect/mysql/test_capture.py"
+MYSQL = "connect/connectors/mysql"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "a table sink skips records that its offsets table has",
+        f"{SQL}/sink.py",
+        "            if self._offsets is not None and record.original_offset < self._offsets.next(partition):\n",
+        "            if False:\n",
+        (f"{SINK}::test_exactly_once_with_crashes_at_any_record[sqlite]",),
+    ),
+    (
+        "a table sink that has lost its partition writes no rows",
+        f"{SQL}/offsets.py",
+        "            if changed.rowcount != 1:\n",
+        "            if changed.rowcount > 1:\n",
+        (f"{SINK}::test_task_without_its_partition_writes_nothing[postgres]",),
+    ),
+    (
+        "rows and offsets of a table sink are one transaction in SQLite",
+        f"{SQL}/sink.py",
+        "                database.begin()\n",
+        "",
+        (f"{SINK}::test_task_without_its_partition_writes_nothing[sqlite]",),
+    ),
+    (
+        "a table sink rejects only the rows that do not fit",
+        f"{SQL}/writing.py",
+        '            database.run("rollback to savepoint ottla_row")\n',
+        "            database.rollback()\n",
+        (f"{SINK}::test_record_that_does_not_fit_is_rejected_with_its_column[postgres]",),
+    ),
+    (
+        "a batch of a table source does not end between rows of one timestamp",
+        f"{SQL}/queries.py",
+        "        complete = [each for each in rows if each[-1] != last]\n",
+        "        complete = rows[:-1]\n",
+        (f"{SOURCE}::test_every_row_of_one_timestamp_arrives_although_a_batch_is_smaller[sqlite]",),
+    ),
+    (
+        "a table source waits for transactions that may commit earlier timestamps",
+        f"{SQL}/queries.py",
+        "as_datetime(self._database.now()) - self._mode.delay",
+        "as_datetime(self._database.now())",
+        (f"{SOURCE}::test_delay_keeps_rows_back_until_earlier_transactions_have_ended[sqlite]",),
+    ),
+    (
+        "a table source refuses columns that may be null",
+        f"{SQL}/queries.py",
+        "        if columns and self._mode.strict:\n",
+        "        if False:\n",
+        (f"{SOURCE}::test_column_that_may_be_null_is_refused[sqlite]",),
+    ),
+    (
+        "the changes of MariaDB go on at the row after a restart within a transaction",
+        f"{MYSQL}/stream.py",
+        "        first = self._resume.rows if index == self._resume.events else 0\n",
+        "        first = 0\n",
+        (f"{CAPTURE}::test_offset_of_each_row_goes_on_after_it",),
+    ),
+    (
+        "the changes of MariaDB do not repeat events of rows that were emitted",
+        f"{MYSQL}/stream.py",
+        "index < self._resume.events or ",
+        "",
+        (f"{CAPTURE}::test_transaction_goes_on_at_its_row_after_a_crash",),
+    ),
+    (
+        "a snapshot of MariaDB ends where its stream begins",
+        f"{MYSQL}/snapshot.py",
+        '            cursor.execute("start transaction with consistent snapshot")\n',
+        '            cursor.execute("start transaction")\n',
+        (f"{CAPTURE}::test_snapshot_and_stream_meet_exactly[minimal]",),
+    ),
+    (
+        "a purged log of MariaDB is an error",
+        f"{MYSQL}/session.py",
+        "    if position.file not in sizes:\n",
+        "    if False:\n",
+        (f"{CAPTURE}::test_purged_log_is_an_error_or_a_new_snapshot",),
+    ),
+    (
+        "a stream of MariaDB without names of columns is refused",
+        f"{MYSQL}/catalog.py",
+        "        if each.name is None:\n",
+        "        if False:\n",
+        (f"{CAPTURE}::test_rows_that_cannot_be_decoded_are_refused",),
+    ),
+    (
+        "quiet tables of MariaDB let the offset advance",
+        f"{MYSQL}/task.py",
+        "        if not records and position != self._last and now - self._advance >= QUIET_S:\n",
+        "        if False:\n",
+        (f"{CAPTURE}::test_quiet_tables_let_the_offset_advance",),
+    ),
+    (
+        "hidden columns of MariaDB are masked",
+        f"{MYSQL}/events.py",
+        "        return lambda value: change(convert(value))\n",
+        "        return convert\n",
+        (f"{CAPTURE}::test_heartbeats_and_hidden_columns",),
+    ),
+)

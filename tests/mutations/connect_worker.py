@@ -1,0 +1,114 @@
+"""Rows of the table of mutations for the worker of Connect."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+KILLS = "tests/connect/worker/test_kills.py"
+ERRORS = "tests/connect/worker/test_errors.py"
+FENCING = "tests/connect/worker/test_standalone_fencing.py"
+FILES = "tests/connect/worker/test_files.py"
+JSON = "tests/unit/connect/worker/test_json_converter.py"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "a standalone worker fences the tasks that an earlier run had beyond its own",
+        "connect/worker/fencing.py",
+        "    return [each.transactional_id for each in listed if pattern.fullmatch(each.transactional_id)]\n",
+        "    return [each.transactional_id for each in listed if each.transactional_id == str(pattern)]\n",
+        (f"{FENCING}::test_open_transactions_of_tasks_that_are_not_there_any_more_are_aborted",),
+    ),
+    (
+        "records of an exactly-once source and their offsets are in one transaction",
+        "connect/worker/source_output.py",
+        "        rows = self._offsets.rows()\n        for each in rows:\n            producer.send(\n",
+        (
+            "        rows = self._offsets.rows()\n"
+            "        producer.commit_transaction()\n"
+            "        producer.begin_transaction()\n"
+            "        for each in rows:\n"
+            "            producer.send(\n"
+        ),
+        (f"{KILLS}::test_exactly_once_source_killed_at_each_step[after offsets]",),
+    ),
+    (
+        "a source goes on at the offsets of its last transaction",
+        "connect/worker/source.py",
+        "                store.refresh()\n",
+        "                pass\n",
+        (
+            f"{KILLS}::test_exactly_once_source_killed_at_each_step[after commit]",
+            f"{FILES}::test_lines_arrive_once_across_a_restart[enabled]",
+        ),
+    ),
+    (
+        "a source task of an older generation does not start again",
+        "connect/worker/runtime.py",
+        "        asked.result(_CHECK_S)\n",
+        "        del asked\n",
+        (f"{KILLS}::test_zombie_task_is_fenced_and_writes_nothing",),
+    ),
+    (
+        "a sink flushes before its offsets are committed",
+        "connect/worker/sink.py",
+        "        returned = self._task.flush(current)\n",
+        "        returned = current\n",
+        (f"{KILLS}::test_lines_are_on_disk_before_their_offsets_are_committed",),
+    ),
+    (
+        "a sink with offsets of its own goes on at them",
+        "connect/function_tasks.py",
+        "        self._context.seek({tp: offset for tp, offset in found.items() if offset is not None})\n",
+        "        del found\n",
+        (f"{KILLS}::test_sink_killed_at_each_step[once-after put]",),
+    ),
+    (
+        "a dead letter is durable before the offset of its record is committed",
+        "connect/worker/sink.py",
+        "            self._letters.flush()\n",
+        "            pass\n",
+        (f"{ERRORS}::test_dead_letter_is_durable_before_its_offset_is_committed",),
+    ),
+    (
+        "records that a sink could not write are put again",
+        "connect/worker/sink.py",
+        "        self._pending, self._pending_ends, self._put_tries = (), {}, 0\n        self._control.succeeded()\n",
+        "        self._put_tries = 0\n        self._control.succeeded()\n",
+        (f"{ERRORS}::test_paused_tasks_process_nothing",),
+    ),
+    (
+        "a failure that passes skips no record of a sink",
+        "connect/worker/conversion.py",
+        "            return self._tolerance.repeat(lambda: self.convert(raw), error)\n",
+        "            return None\n",
+        (f"{ERRORS}::test_failure_that_passes_skips_no_record",),
+    ),
+    (
+        "the values of variables are in no trace",
+        "connect/worker/failures.py",
+        '    return secrets.hide(f"{head}\\n{stack}")\n',
+        '    return f"{head}\\n{stack}"\n',
+        (f"{ERRORS}::test_secrets_are_in_no_trace",),
+    ),
+    (
+        "a record that is not tolerated stops its task",
+        "connect/worker/tolerance.py",
+        "        if not self.settings.tolerates:\n",
+        "        if False:\n",
+        (f"{ERRORS}::test_untolerated_record_stops_the_task_and_is_named",),
+    ),
+    (
+        "JsonConverter writes no number that its schema does not have",
+        "connect/converters/json_encoder.py",
+        '        condition = f"type({name}) is int and {-limit} <= {name} < {limit}"\n',
+        '        condition = f"type({name}) is int"\n',
+        (f"{JSON}::test_value_that_does_not_fit_names_its_field",),
+    ),
+    (
+        "JsonConverter reads no field beside schema and payload after a known beginning",
+        "connect/converters/json.py",
+        '                    payload = loads(data[len(beginning) : data.rindex(b"}")], exact=reader.exact)\n',
+        '                    payload = loads(data[len(beginning) :].split(b",")[0].rstrip(b"}"), exact=reader.exact)\n',
+        (f"{JSON}::test_wrong_envelope_is_refused_also_after_a_good_one",),
+    ),
+)
