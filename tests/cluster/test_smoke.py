@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -70,10 +71,17 @@ def read_with_kafka_python(bootstrap: str, count: int) -> list[tuple[int, int]]:
         TOPIC, bootstrap_servers=bootstrap.split(","), group_id="python", auto_offset_reset="earliest"
     )
     found: list[tuple[int, int]] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
     try:
         while len(found) < count:
-            batch = consumer.poll(int(TIMEOUT_S * 1000))
-            assert batch, f"{len(found)} of {count} records within {TIMEOUT_S} s"
+            try:
+                batch = consumer.poll(1000)
+            except kafka.errors.KafkaConnectionError:
+                batch = {}  # A poll raises it when the coordinator that it asks has just been killed.
+                time.sleep(0.1)
+            if batch:
+                deadline_s = time.monotonic() + TIMEOUT_S
+            assert time.monotonic() < deadline_s, f"{len(found)} of {count} records within {TIMEOUT_S} s"
             found += [(record.partition, int(record.value)) for records in batch.values() for record in records]
     finally:
         consumer.close()

@@ -336,9 +336,16 @@ def test_check_streaming_checks_like_a_start(spark: SparkSession, tmp_path: Path
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 
-def test_longest_task_of_a_running_stage(spark: SparkSession) -> None:
+def test_longest_task_of_a_running_stage(spark: SparkSession, tmp_path: Path) -> None:
     context, tracker = spark.sparkContext, spark.sparkContext.statusTracker()
-    thread = threading.Thread(target=context.parallelize([0.0, 4.0], 2).map(time.sleep).collect)
+    seen, wait_s = tmp_path / "seen", WAIT_S
+
+    def work(part: int) -> None:
+        deadline_s = time.monotonic() + wait_s
+        while part and not seen.exists() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=context.parallelize([0, 1], 2).map(work).collect)
     thread.start()
     found, deadline_s = None, time.monotonic() + WAIT_S
     while found is None and time.monotonic() < deadline_s:
@@ -348,6 +355,7 @@ def test_longest_task_of_a_running_stage(spark: SparkSession) -> None:
                 found = stages.longest_task(spark, stage, info.currentAttemptId)
         time.sleep(0.05)
     now_ms = time.time() * 1000
+    seen.touch()
     thread.join(WAIT_S)
     assert found is not None
     assert found.partition == 1
