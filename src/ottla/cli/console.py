@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.commands import Choice, Command, Option, Options, section
@@ -87,7 +87,7 @@ def _settings(options: Options) -> Any:
     given = settings.ConsoleSettings(
         clients=clients,
         listen=options.listen or settings.DEFAULT_LISTEN,
-        registry=None if options.registry is None else {"schema.registry.url": options.registry},
+        registry=None if options.registry is None else _registry(options.registry, clients["admin"]),
         connect=options.connect,
         tls=dict(name_and_value(word, "--tls") for word in options.tls),
         hosts=frozenset(options.host),
@@ -99,6 +99,12 @@ def _settings(options: Options) -> Any:
     if given.masks.rules and not given.uses_sasl and any(rule.exempt for rule in given.masks.rules):
         raise Failure(f"{options.mask} names users, but the brokers identify none", exit_code=2)
     return given
+
+
+def _registry(url: str, connection: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of the registry's clients, which trust the same authorities as the brokers' clients."""
+    trusted = {name: value for name, value in connection.items() if name.startswith("ssl.truststore.")}
+    return {"schema.registry.url": url, **trusted}
 
 
 def _module(name: str) -> Any:

@@ -10,7 +10,7 @@ is in DIR/node-I; the same command starts the cluster again. Nodes on several ma
 from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Choice, Command, Option
 from ottla.launch import serve
-from ottla.launch.registry_process import DEFAULT_ADDRESS
+from ottla.launch.companions import CONSOLE_ADDRESS, REGISTRY_ADDRESS
 
 EXAMPLES = """
 ottla up                                       on 127.0.0.1:9092
@@ -21,7 +21,7 @@ ottla up --listen 0.0.0.0:9092 --secure        on every interface: users
 ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 ottla up --data ./cluster --brokers 3          on 127.0.0.1:9092 to 9094
 ottla up --data ./safe --secure                with users and encryption
-ottla up --registry                            with a schema registry
+ottla up --console --registry                  with web pages and schemas
 ottla up --config server.properties            a node of a cluster, as Kafka's
 """
 
@@ -46,9 +46,15 @@ _PARAMETERS = [
     ),
     Option(
         "--registry HOST:PORT",
-        f"run a schema registry, too, in a process of its own; default: {DEFAULT_ADDRESS}. Needs ottla[registry]",
+        f"run a schema registry, too, in a process of its own; default: {REGISTRY_ADDRESS}. Needs ottla[registry]",
         is_flag=False,
-        flag_value=DEFAULT_ADDRESS,
+        flag_value=REGISTRY_ADDRESS,
+    ),
+    Option(
+        "--console HOST:PORT",
+        f"run a web console, too, in a process of its own; default: {CONSOLE_ADDRESS}. Needs ottla[console]",
+        is_flag=False,
+        flag_value=CONSOLE_ADDRESS,
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(

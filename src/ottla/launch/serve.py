@@ -29,7 +29,7 @@ from ottla.records.kernels import COMPILED
 
 if TYPE_CHECKING:
     from ottla.cluster.node.bootstrap import Bootstrap
-    from ottla.launch.registry_process import RegistryProcess
+    from ottla.launch.companions import Companions
     from ottla.launch.secured import LocalSecurity
 
 logger = logging.getLogger("ottla.up")
@@ -43,7 +43,7 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "-
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
-    options.insecure, options.secure, options.log_level, options.registry = False, False, "info", None
+    options.insecure, options.secure, options.log_level = False, False, "info"
     rest = iter(words)
     for word in rest:
         if word == "--insecure":
@@ -75,11 +75,12 @@ def run(options: SimpleNamespace) -> int:
     for warning in config.warnings:
         logger.warning("%s", warning)
     _raise_file_limit()
-    address = getattr(options, "registry", None)
-    registry = None if address is None else late.registry_process.RegistryProcess(address, options.log_level)
+    # Without the import, which most brokers do not need.
+    has_companions = getattr(options, "registry", None) is not None or getattr(options, "console", None) is not None
+    companions = late.companions.companions(options) if has_companions else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_serve(config, security, registry))
+            runner.run(_serve(config, security, companions))
         except (StorageError, KafkaError) as error:
             raise Failure(str(error)) from error
         except OSError as error:
@@ -108,7 +109,7 @@ def _security(options: SimpleNamespace) -> "LocalSecurity | None":
 
 
 async def _serve(
-    config: BrokerConfig, security: "LocalSecurity | None", registry: "RegistryProcess | None" = None
+    config: BrokerConfig, security: "LocalSecurity | None", companions: "Companions | None" = None
 ) -> None:
     if not COMPILED:
         logger.warning("The record kernels are %s", NOT_COMPILED)
@@ -127,10 +128,10 @@ async def _serve(
             os._exit(128 + signal_number)
         logger.info("Stopping: %s", signal_number.name)
         first_signal_s = loop.time()
-        if registry is None:
+        if companions is None:
             stop.set()
         else:
-            stopping.append(loop.create_task(_stop_registry(registry, stop)))
+            stopping.append(loop.create_task(_stop_companions(companions, stop)))
 
     for signal_number in _STOPPING_SIGNALS:
         loop.add_signal_handler(signal_number, stop_on, signal_number)
@@ -148,21 +149,21 @@ async def _serve(
 
     def ready(bootstrap: "Bootstrap") -> None:
         _announce(config, bootstrap, security)
-        if registry is not None:
-            registry.start(str(bootstrap), None if security is None else security.directory)
+        if companions is not None:
+            companions.start(str(bootstrap), None if security is None else security.directory)
 
     await late.server.serve(config, ready, stop, leaves=lambda: not cluster_ends)
-    if registry is not None:
-        await registry.stop()
+    if companions is not None:
+        await companions.stop()
     for signal_number in _STOPPING_SIGNALS:  # a late signal must not change the exit code
         loop.remove_signal_handler(signal_number)
         signal.signal(signal_number, signal.SIG_IGN)
     logger.info("Stopped cleanly")
 
 
-async def _stop_registry(registry: "RegistryProcess", stop: asyncio.Event) -> None:
-    """Stop the registry, which needs the broker to leave its group, then the broker."""
-    await registry.stop()
+async def _stop_companions(companions: "Companions", stop: asyncio.Event) -> None:
+    """Stop the companions, which need the broker to leave their groups, then the broker."""
+    await companions.stop()
     stop.set()
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from ottla.common.failure import Failure
 from ottla.common.style import Style
+from ottla.launch.companions import Companions, companions
 from ottla.launch.console import announce, start_logging
 from ottla.launch.local_nodes import MOST_BROKERS, LocalNode, prepare
-from ottla.launch.registry_process import RegistryProcess
 from ottla.launch.secured import LocalSecurity, chosen
 from ottla.launch.settings import data_directory
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
@@ -47,9 +47,7 @@ def run(options: SimpleNamespace) -> int:
         logger.warning("%s", exposed)
     security = chosen(options, Path(data_directory(options)).absolute() / "security")
     nodes = prepare(options, brokers, security)
-    address = getattr(options, "registry", None)
-    registry = None if address is None else RegistryProcess(address, options.log_level)
-    return asyncio.run(_Supervisor(nodes, options.log_level, security, registry).run())
+    return asyncio.run(_Supervisor(nodes, options.log_level, security, companions(options)).run())
 
 
 class _Process:
@@ -107,10 +105,10 @@ class _Supervisor:
         nodes: list[LocalNode],
         log_level: str,
         security: LocalSecurity | None,
-        registry: RegistryProcess | None = None,
+        companions: Companions | None = None,
     ) -> None:
         self._nodes = nodes
-        self._registry = registry
+        self._companions = companions
         self._security = security
         self._log_level = log_level
         self._processes: list[_Process] = []
@@ -135,8 +133,8 @@ class _Supervisor:
                 await self._stop.wait()
         finally:
             self._stop.set()
-            if self._registry is not None:
-                await self._registry.stop()
+            if self._companions is not None:
+                await self._companions.stop()
             for each in self._processes:
                 each.stop()
             await self._wait_for_end(watchers)
@@ -220,8 +218,8 @@ class _Supervisor:
             "stop": "Ctrl-C; the same command starts the cluster again",
         }
         announce(bootstrap, first, f"{len(self._nodes)} brokers are up.", rows)
-        if self._registry is not None:
-            self._registry.start(bootstrap, None if self._security is None else self._security.directory)
+        if self._companions is not None:
+            self._companions.start(bootstrap, None if self._security is None else self._security.directory)
 
     def _stop_on(self, number: signal.Signals) -> None:
         now_s = asyncio.get_running_loop().time()

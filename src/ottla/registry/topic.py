@@ -6,7 +6,9 @@ of its records. Both are refused, as Confluent's registry does.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +21,7 @@ logger = logging.getLogger(__name__)
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _LARGEST: Final = "max.message.bytes"
+_PAUSE_S: Final = 0.05
 
 
 class TopicSettings(NamedTuple):
@@ -55,7 +58,7 @@ async def prepare_topic(clients: Mapping[str, Any], topic: TopicSettings, timeou
         brokers = len(cluster.brokers)
         wanted = topic._replace(replication_factor=min(topic.replication_factor, brokers))
         try:
-            await _check(admin, wanted, timeout_s)
+            largest = await _check(admin, wanted, timeout_s)
         except UnknownTopicOrPartition:
             if wanted != topic and brokers > 1:
                 logger.warning(
@@ -66,8 +69,8 @@ async def prepare_topic(clients: Mapping[str, Any], topic: TopicSettings, timeou
                     brokers,
                 )
             await _create(admin, wanted, timeout_s)
-        largest = await _setting(admin, topic.name, _LARGEST, timeout_s)
-        return PreparedTopic(int(largest or 0), cluster.cluster_id or "")
+            largest = await _check_new(admin, wanted, timeout_s)
+        return PreparedTopic(largest, cluster.cluster_id or "")
     finally:
         await admin.close()
 
@@ -82,11 +85,24 @@ async def _create(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> 
             config=config,
             timeout_s=timeout_s,
         )
-    except TopicAlreadyExists:  # Another node created it at the same time.
-        await _check(admin, topic, timeout_s)
+    except TopicAlreadyExists:
+        logger.info("Another node created the topic %s at the same time", topic.name)
 
 
-async def _check(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> None:
+async def _check_new(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> int:
+    """Check a topic that some brokers may not know yet, because each of them reads the metadata log by itself."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return await _check(admin, topic, timeout_s)
+        except UnknownTopicOrPartition:
+            if time.monotonic() >= deadline_s:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _check(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> int:
+    """Return the largest batch of records, in bytes. Raises Failure, UnknownTopicOrPartition."""
     found = await admin.describe_topic(topic.name, timeout_s=timeout_s)
     if len(found.partitions) != 1:
         raise Failure(
@@ -100,13 +116,11 @@ async def _check(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> N
             found.replication_factor,
             topic.replication_factor,
         )
-    policy = await _setting(admin, topic.name, _POLICY, timeout_s)
+    settings = await admin.describe_config(ConfigResource.topic(topic.name), timeout_s=timeout_s)
+    policy = settings[_POLICY].value
     if policy != _COMPACT:
         raise Failure(
             f"cleanup.policy of the topic {topic.name} is {policy}; it must be compact, or schemas are deleted",
             f"Change it: ottla config set topic {topic.name} cleanup.policy=compact",
         )
-
-
-async def _setting(admin: AsyncAdmin, topic: str, name: str, timeout_s: float) -> str | None:
-    return (await admin.describe_config(ConfigResource.topic(topic), timeout_s=timeout_s))[name].value
+    return int(settings[_LARGEST].value or 0)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.cli.main import main
+from ottla.launch.companions import console_words, registry_words
 from ottla.launch.registry import _given
-from ottla.launch.registry_process import secured_words
 
 CONNECTION = {"bootstrap.servers": "127.0.0.1:9092", "client.id": "ottla-cli", "sasl.mechanism": "PLAIN"}
 
@@ -56,7 +56,22 @@ def test_wrong_words_are_explained(words: list[str], problem: str, capsys: pytes
     assert problem in capsys.readouterr().err
 
 
-def test_secured_registry_has_no_secret_on_its_command_line() -> None:
-    words = secured_words(Path("/d"), "127.0.0.1:0")
-    assert words[:4] == ["--listen", "https://127.0.0.1:0", "--command-config", "/d/admin.properties"]
-    assert not any("password" in word for word in words)
+def test_secured_companions_have_no_secret_on_their_command_lines() -> None:
+    words = registry_words("127.0.0.1:0", Path("/d"))
+    assert words[2:6] == ["--listen", "https://127.0.0.1:0", "--command-config", "/d/admin.properties"]
+    assert not any("password" in word for word in [*words, *console_words("8083", "8081", Path("/d"))])
+
+
+@pytest.mark.parametrize(
+    ("registry", "secure", "url"),
+    [
+        (None, False, None),
+        ("127.0.0.1:0", False, None),
+        ("127.0.0.1:8081", False, "http://127.0.0.1:8081"),
+        ("8081", False, "http://127.0.0.1:8081"),
+        ("127.0.0.1:8081", True, "https://127.0.0.1:8081"),
+    ],
+)
+def test_console_shows_the_registry_beside_it(registry: str | None, secure: bool, url: str | None) -> None:
+    words = console_words("127.0.0.1:8083", registry, Path("/d") if secure else None)
+    assert (words[words.index("--registry") + 1] if "--registry" in words else None) == url
