@@ -8,7 +8,23 @@ HERE = "connect/connectors/postgres"
 SNAPSHOT, STREAM = "tests/connect/postgres/test_snapshot.py", "tests/connect/postgres/test_stream.py"
 UNIT = "tests/unit/connect/postgres"
 
+LOST = "tests/connect/postgres/test_lost_server.py"
+
 ROWS: tuple[Row, ...] = (
+    (
+        "A server of PostgreSQL that is lost before a query of the catalog is an error that passes",
+        f"{HERE}/catalog.py",
+        'with errors(self._options, "read the catalog"):',
+        "if True:",
+        (f"{LOST}::test_lost_server_is_an_error_that_passes",),
+    ),
+    (
+        "A server of PostgreSQL that is lost while the stream is read is an error that passes",
+        f"{HERE}/replication.py",
+        "with self._errors():\n            yield from",
+        "if True:\n            yield from",
+        (f"{LOST}::test_lost_server_is_an_error_that_passes",),
+    ),
     (
         "The PostgreSQL connector emits a change once, although the snapshot has seen it",
         f"{HERE}/stream.py",

@@ -70,6 +70,11 @@ class DatabaseProcess:
                 raise RuntimeError(f"{self._kind} did not start:\n{(self.home / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started, and not stopped or killed."""
+        return self._process is not None
+
     def stop(self, number: signal.Signals) -> None:
         """Stop the server by a signal, or by kill -9 if it does not end."""
         if self._process is not None:

@@ -91,6 +91,11 @@ class PostgresServer:
             return False
         return True
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server was started, and not stopped or killed."""
+        return self._process.is_running
+
     def stop(self) -> None:
         """Stop the server at once; connections are cut."""
         self._process.stop(signal.SIGQUIT)

@@ -77,8 +77,9 @@ class Binlog:
     @property
     def has_more(self) -> bool:
         """Whether bytes have arrived; more may be in the buffer of the driver."""
-        found, _, _ = select.select([self._reader._stream_connection._sock], [], [], 0)  # noqa: SLF001 - not public
-        return bool(found)
+        poll = select.poll()  # select() refuses numbers of sockets from 1024 on
+        poll.register(self._reader._stream_connection._sock, select.POLLIN)  # noqa: SLF001 - not public
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close both connections."""

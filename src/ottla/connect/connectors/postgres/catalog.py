@@ -1,6 +1,7 @@
 """PostgreSQL's catalog as plain objects: types by number, tables with columns and keys.
 
 Definitions are current ones, not from the time of a change; the stream may bring other types and modifiers of columns.
+Every query is made through `Catalog._rows`, so that a server that is lost at any time is an error that passes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from ottla.connect.connectors.postgres.session import errors
+from ottla.connect.connectors.postgres.settings import Options
 
 if TYPE_CHECKING:
     import psycopg
@@ -101,11 +105,15 @@ order by i.indisprimary desc, c.relname"""
 
 
 class Catalog:
-    """Reads the catalog, and remembers types."""
+    """Reads the catalog, and remembers types. Methods raise RetriableError if the server is lost."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection[Any], options: Options) -> None:
+        self._connection, self._options = connection, options
         self._types: dict[int, PgType] = {}
+
+    def _rows(self, query: str, *given: object) -> list[tuple[Any, ...]]:
+        with errors(self._options, "read the catalog"):
+            return self._connection.execute(query, given).fetchall()
 
     def types(self, oids: Sequence[int]) -> Mapping[int, PgType]:
         """Return types by number, with their elements and bases."""
@@ -113,7 +121,7 @@ class Catalog:
         for _ in range(MOST_DOMAINS):
             if not wanted:
                 break
-            found = [PgType(*row) for row in self._connection.execute(_TYPES, [wanted]).fetchall()]
+            found = [PgType(*row) for row in self._rows(_TYPES, wanted)]
             self._types.update((each.oid, each) for each in found)
             related = {each.element for each in found} | {each.base for each in found}
             wanted = [each for each in related if each and each not in self._types]
@@ -125,17 +133,16 @@ class Catalog:
 
     def tables(self, oids: Sequence[int] | None = None) -> list[Table]:
         """Return the ordinary and partitioned tables, or those with these numbers, by name."""
-        query, given = (_TABLES, []) if oids is None else (_TABLES + " and c.oid = any(%s)", [list(oids)])
-        rows = self._connection.execute(query + " order by 2, 3", given).fetchall()
+        given = [] if oids is None else [oids]
+        query = _TABLES if oids is None else f"{_TABLES} and c.oid = any(%s)"
+        rows = self._rows(f"{query} order by 2, 3", *given)
         numbers = [row[0] for row in rows]
         columns: dict[int, list[TableColumn]] = {each: [] for each in numbers}
-        for oid, name, type_oid, modifier, required, generated, default in self._connection.execute(
-            _COLUMNS, [numbers]
-        ):
+        for oid, name, type_oid, modifier, required, generated, default in self._rows(_COLUMNS, numbers):
             columns[oid].append(TableColumn(name, type_oid, modifier, not required, default, generated))
         keys: dict[int, tuple[str, ...]] = {}
         identities: dict[int, tuple[str, ...]] = {}
-        for oid, primary, replica, names in self._connection.execute(_KEYS, [numbers]):
+        for oid, primary, replica, names in self._rows(_KEYS, numbers):
             keys.setdefault(oid, tuple(names))
             if replica or primary:
                 identities[oid] = tuple(names) if replica else identities.get(oid, tuple(names))

@@ -42,7 +42,7 @@ def problems(config: Config) -> Mapping[str, Sequence[str]]:
     except ConnectError as error:
         return {"database.hostname": [str(error)]}
     try:
-        with connection, errors(options, "check the configuration"):
+        with errors(options, "check the configuration"), connection:
             connection.execute("set statement_timeout = '8s'")
             _server(connection, options, found)
             _tables(connection, options, found)
@@ -90,7 +90,7 @@ def _server(connection: psycopg.Connection[Any], options: Options, found: Found)
 
 def _tables(connection: psycopg.Connection[Any], options: Options, found: Found) -> None:
     filters = Filters(options)
-    everything = Catalog(connection).tables()
+    everything = Catalog(connection, options).tables()
     tables = captured(everything, filters, options)
     if not tables:
         what = "table.include.list" if options.names("table.include.list") else "database.dbname"

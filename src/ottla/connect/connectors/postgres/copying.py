@@ -50,12 +50,12 @@ def copy_blocks(
     from psycopg import pq  # noqa: PLC0415 - optional
 
     raw = connection.pgconn
-    result = raw.exec_(f"COPY ({query}) TO STDOUT".encode())
-    if result.status != pq.ExecStatus.COPY_OUT:
-        raise translated(_server_error(result), "read a table")
     rows: list[bytes] = []
     size = 0
     try:
+        result = raw.exec_(f"COPY ({query}) TO STDOUT".encode())
+        if result.status != pq.ExecStatus.COPY_OUT:
+            raise translated(_server_error(result), "read a table")
         for row in _copied(raw, stopped):
             rows.append(row)
             size += len(row)

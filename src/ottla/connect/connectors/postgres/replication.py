@@ -11,11 +11,12 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ottla.connect.connectors.postgres.pgoutput import EPOCH_US, lsn_text
-from ottla.connect.connectors.postgres.session import driver, parameters, place
+from ottla.connect.connectors.postgres.session import driver, errors, parameters, place
 from ottla.connect.connectors.postgres.settings import Options
 from ottla.connect.errors import ConnectError, RetriableError
 
@@ -52,12 +53,16 @@ class Replication:
         self._confirmed = start
         self._asked = self._sent = time.monotonic()
         self._interval_s = options.number("status.update.interval.ms") / 1000
-        self._connection = self._opened()
-        try:
-            self._start(start)
-        except BaseException:
-            self._connection.finish()
-            raise
+        with self._errors():
+            self._connection = self._opened()
+            try:
+                self._start(start)
+            except BaseException:
+                self._connection.finish()
+                raise
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return errors(self._options, f"stream slot {self._options.slot}")
 
     def _opened(self) -> PGconn:
         driver()
@@ -99,6 +104,10 @@ class Replication:
 
     def read(self, timeout_s: float) -> Iterator[tuple[int, bytes]]:
         """Yield positions and messages that have arrived; wait for the first one. Raises RetriableError."""
+        with self._errors():
+            yield from self._arrived(timeout_s)
+
+    def _arrived(self, timeout_s: float) -> Iterator[tuple[int, bytes]]:
         get, connection = self._connection.get_copy_data, self._connection
         deadline, unpack = time.monotonic() + timeout_s, _DATA.unpack_from
         waits = True
@@ -114,16 +123,9 @@ class Replication:
                 self._update_status()
                 if not wait_readable(connection.socket, deadline - time.monotonic() if waits else 0):
                     return
-                self._consume()
+                connection.consume_input()
             else:
                 raise _failure(self._options, self._end_of_copy())
-
-    def _consume(self) -> None:
-        psycopg = driver()
-        try:
-            self._connection.consume_input()
-        except psycopg.Error as error:
-            raise RetriableError(f"The replication connection to {place(self._options)} was lost: {error}") from error
 
     def _end_of_copy(self) -> str:
         self._connection.nonblocking = 0
@@ -152,18 +154,15 @@ class Replication:
             self._send_status(ask=False)
 
     def _send_status(self, *, ask: bool) -> None:
-        psycopg = driver()
         at, self._sent = self._confirmed, time.monotonic()
         clock = time.time_ns() // 1000 - EPOCH_US
         deadline = time.monotonic() + SEND_TIMEOUT_S
-        try:
+        with self._errors():
             self._connection.put_copy_data(_STATUS.pack(_R, at, at, at, clock, ask))
             while self._connection.flush() == 1:
                 if time.monotonic() >= deadline:
                     raise RetriableError(f"{place(self._options)} reads no status updates since {SEND_TIMEOUT_S:.0f} s")
                 time.sleep(0.01)
-        except psycopg.Error as error:
-            raise RetriableError(f"The replication connection to {place(self._options)} was lost: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -71,10 +71,9 @@ class PostgresTask(SourceTask):
             raise ConnectError(str(error)) from error
         self._maker = EventMaker(options, context.converters)
         self._connection = connect(options)
-        self._catalog = Catalog(self._connection)
+        self._catalog = Catalog(self._connection, options)
         self._slots = Slots(self._connection, options)
-        with errors(options, "read the catalog"):
-            tables = self._catalog.tables()
+        tables = self._catalog.tables()
         self._tables = captured(tables, self._maker.filters, options)
         self._slots.set_replica_identities(self._tables)
         if options.snapshot_mode != "initial_only":
@@ -208,8 +207,7 @@ class PostgresTask(SourceTask):
         return records
 
     def _obey(self, stream: Stream, chunks: IncrementalReader) -> None:
-        with errors(self._options, "read the catalog"):
-            tables = captured(self._catalog.tables(), self._maker.filters, self._options)
+        tables = captured(self._catalog.tables(), self._maker.filters, self._options)
         for row in stream.signals:
             request = request_of(row)
             if request is None:
@@ -295,9 +293,11 @@ class PostgresTask(SourceTask):
         if self._replication is not None:
             self._replication.close()
         if self._connection is not None:
-            if self._options.flag("slot.drop.on.stop"):
-                self._drop_slot()
-            self._connection.close()
+            try:
+                if self._options.flag("slot.drop.on.stop"):
+                    self._drop_slot()
+            finally:
+                self._connection.close()
 
     def _drop_slot(self) -> None:
         deadline = time.monotonic() + 5

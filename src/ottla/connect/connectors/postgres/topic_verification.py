@@ -13,7 +13,7 @@ from ottla.connect.api import Finding
 from ottla.connect.connectors.capture.filters import Filters
 from ottla.connect.connectors.capture.naming import Names
 from ottla.connect.connectors.postgres.catalog import Catalog
-from ottla.connect.connectors.postgres.session import connect, errors
+from ottla.connect.connectors.postgres.session import connect
 from ottla.connect.connectors.postgres.settings import Options
 from ottla.connect.connectors.postgres.tables import captured
 from ottla.connect.connectors.postgres.verification import Difference, Progress, verify
@@ -50,8 +50,7 @@ def verify_tables(config: Mapping[str, str], clients: Mapping[str, Any]) -> Iter
 def _captured(options: Options) -> list[str]:
     connection = connect(options)
     try:
-        with errors(options, "read the catalog"):
-            tables = Catalog(connection).tables()
+        tables = Catalog(connection, options).tables()
         return [each.full_name for each in captured(tables, Filters(options), options)]
     finally:
         connection.close()

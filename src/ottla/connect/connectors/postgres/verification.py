@@ -135,7 +135,7 @@ def table_rows(config: Mapping[str, str], name: str, converted: Converted = _as_
     connection = connect(options)
     try:
         with errors(options, f"read {name}"):
-            catalog = Catalog(connection)
+            catalog = Catalog(connection, options)
             table = next((each for each in catalog.tables() if each.full_name == name), None)
             if table is None:
                 raise ConnectError(f"Table {name} does not exist in {options.text('database.dbname')}.")
