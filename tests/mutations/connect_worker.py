@@ -12,6 +12,27 @@ JSON = "tests/unit/connect/worker/test_json_converter.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a task is shown as paused after its last put, and a failed one stays failed",
+        "connect/worker/runtime.py",
+        "            running.control.pause(paused=target is not TargetState.STARTED)\n            return\n",
+        (
+            "            running.control.pause(paused=target is not TargetState.STARTED)\n"
+            "            running.shows(paused=running.control.paused)\n"
+            "            return\n"
+        ),
+        (
+            f"{ERRORS}::test_paused_sink_puts_nothing_after_its_state_says_so",
+            f"{ERRORS}::test_target_state_does_not_hide_a_failure",
+        ),
+    ),
+    (
+        "a task that is paused while it waits for its next try does not try again",
+        "connect/worker/task_thread.py",
+        "        while control.paused and not control.stopping:\n",
+        "        while control.paused and control.stopping:\n",
+        (f"{ERRORS}::test_task_that_is_paused_between_two_tries_waits_for_resume",),
+    ),
+    (
         "a standalone worker fences the tasks that an earlier run had beyond its own",
         "connect/worker/fencing.py",
         "    return [each.transactional_id for each in listed if pattern.fullmatch(each.transactional_id)]\n",

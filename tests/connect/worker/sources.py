@@ -71,6 +71,14 @@ def once(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
         file.write(text)
 
 
+@sink("unhurried", config={"file": str})
+def unhurried(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
+    """Take a while for each batch, and append its values at the end of it."""
+    time.sleep(0.3)
+    with Path(config.file).open("a") as file:
+        file.write("".join(f"{each.value}\n" for each in rows))
+
+
 @sink("busy", config={"file": str, "failures": 3})
 def busy(config: Any, rows: list[SinkRecord], batch: Batch) -> None:
     """Fail some times, and write the batches of all calls."""
@@ -130,6 +138,25 @@ class RejectingConnector(Connector):
     version = "1"
     config_def = ConfigDef()
     task_class = RejectingTask
+
+
+class UnstartableTask(RejectingTask):
+    """Does not start while the file `lock` exists; counts its tries in the file `tries`."""
+
+    def start(self, context: SinkTaskContext, config: Any) -> None:
+        """Fail with a network error, or start."""
+        super().start(context, config)
+        directory = Path(config["directory"])
+        with (directory / "tries").open("a") as file:
+            file.write("x")
+        if (directory / "lock").exists():
+            raise RetriableError("the destination does not answer")
+
+
+class UnstartableConnector(RejectingConnector):
+    """A sink whose destination is away."""
+
+    task_class = UnstartableTask
 
 
 class UnreachableConverter(StringConverter):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from ottla.clients import Admin
 from ottla.connect.errors import ConnectError
 from ottla.connect.runtime import State
+from ottla.connect.worker.control import PAUSED
 from ottla.connect.worker.steps import Step
 from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
@@ -212,6 +216,78 @@ def test_paused_tasks_process_nothing(ottla: Any, tmp_path: Path) -> None:
         worker.pause(tasks, paused=False)
         wait_until(lambda: len(path.read_text().splitlines()) == 2, 30.0)
     assert [json.loads(line)[2] for line in path.read_text().splitlines()] == ["1", "2"]
+
+
+def test_paused_sink_puts_nothing_after_its_state_says_so(ottla: Any, tmp_path: Path) -> None:
+    """Records arrive all the time, and each put takes a while: the state must follow the last put."""
+    topic, path, done = ottla.topic(), tmp_path / "out", threading.Event()
+    path.touch()
+    config = {
+        "name": f"sink-{topic}",
+        "connector.class": f"{HERE}:unhurried",
+        "topics": topic,
+        "file": str(path),
+        "value.converter": "StringConverter",
+    }
+
+    def produce() -> None:
+        for number in itertools.count():
+            if done.wait(0.01):
+                return
+            ottla.produce(topic, b"%d" % number)
+
+    producing = threading.Thread(target=produce)
+    with ConnectWorker(ottla.bootstrap) as worker:
+        tasks = worker.start(config)
+        producing.start()
+        try:
+            for _ in range(3):
+                worker.wait_for(State.RUNNING)
+                size = path.stat().st_size
+                wait_until(lambda size=size: path.stat().st_size > size, 30.0)
+                worker.pause(tasks)
+                wait_until(lambda: worker.listener.changes[-1].state is State.PAUSED, 30.0)
+                size = path.stat().st_size
+                lines = len(path.read_text().splitlines())
+                assert ottla.group(f"connect-sink-{topic}").positions == {(topic, 0): lines}
+                time.sleep(1.0)
+                assert path.stat().st_size == size
+                worker.pause(tasks, paused=False)
+                wait_until(lambda: worker.listener.changes[-1].state is State.RUNNING, 30.0)
+        finally:
+            done.set()
+            producing.join()
+
+
+def test_target_state_does_not_hide_a_failure(ottla: Any, tmp_path: Path) -> None:
+    """A task that has failed stays FAILED when it is paused and resumed, as in Kafka Connect."""
+    config = {"name": "x", "connector.class": f"{HERE}:secretive", "password": "p", "user": "u"}
+    with ConnectWorker(ottla.bootstrap) as worker:
+        tasks = worker.start(config)
+        worker.wait_for(State.FAILED)
+        worker.pause(tasks)
+        worker.pause(tasks, paused=False)
+        time.sleep(0.2)
+        assert [each.state for each in worker.listener.changes][-1] is State.FAILED
+
+
+def test_task_that_is_paused_between_two_tries_waits_for_resume(ottla: Any, tmp_path: Path) -> None:
+    path, lock = tmp_path / "tries", tmp_path / "lock"
+    lock.touch()
+    config = {"name": "u", "connector.class": f"{HERE}:UnstartableConnector", "directory": str(tmp_path)}
+    config |= {"topics": ottla.topic(), "value.converter": "StringConverter"}
+    with ConnectWorker(ottla.bootstrap) as worker:
+        tasks = worker.start(config)
+        wait_until(lambda: path.exists() and len(path.read_text()) >= 2, 30.0)
+        worker.pause(tasks)
+        wait_until(lambda: worker.listener.changes[-1].state is State.PAUSED, 30.0)
+        tries = path.read_text()
+        time.sleep(1.0)
+        assert path.read_text() == tries
+        assert worker.report(tasks[0]).waits_for == PAUSED
+        lock.unlink()
+        worker.pause(tasks, paused=False)
+        wait_until(lambda: worker.listener.changes[-1].state is State.RUNNING, 30.0)
 
 
 def test_topics_are_created_by_groups(ottla: Any) -> None:

@@ -62,10 +62,11 @@ class SparkLife:
                     if topic:
                         environment.used_topic(topic)
                 control.waits_for("")
-                environment.started()
                 environment.reached(Step.STARTED, environment.task)
                 while not control.stopping:
-                    if control.paused:
+                    is_paused = control.paused
+                    environment.shows(is_paused)
+                    if is_paused:
                         control.wait_while_paused(_PAUSE_S)
                     else:
                         work()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Final
 
 from ottla.connect.runtime import Report
+
+PAUSED: Final = "The task is paused by an operator."
+"""The report of a paused task."""
 
 
 class TaskControl:
@@ -49,6 +53,11 @@ class TaskControl:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, seconds)
             return self._stopping
+
+    def wait_for_retry(self, seconds: float) -> None:
+        """Wait for the next try, at most `seconds`: less if the task should pause or end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._paused, seconds)
 
     def wait_while_paused(self, seconds: float) -> None:
         """Wait until the task should go on or end, at most `seconds`."""

@@ -33,8 +33,8 @@ class TaskEnvironment:
     """Raises ConnectError if a newer generation of the task exists; waits for the event loop."""
     used_topic: Callable[[str], None]
     reached: Reached
-    started: Callable[[], None]
-    """Called when the task runs."""
+    shows: Callable[[bool], None]
+    """Reports whether the task is paused (True) or runs. A paused task must not write records any more."""
 
     @property
     def clients(self) -> Clients:

@@ -118,10 +118,8 @@ class WorkerRuntime:
         self._loop = asyncio.get_running_loop()
         running = self._tasks.get(task)
         if running is not None:
-            was = running.control.paused
+            # The task reports its new state when it has stopped or started to move records.
             running.control.pause(paused=target is not TargetState.STARTED)
-            if was is not running.control.paused:
-                running.started()
             return
         control, secrets = TaskControl(), self._secrets.copy()
         control.pause(paused=target is not TargetState.STARTED)
@@ -141,7 +139,7 @@ class WorkerRuntime:
                 partial(self._check_generation, task, generation),
                 partial(self._notify, self._listener.topic_used, task.connector),
                 self._reached,
-                thread.started,
+                lambda paused: thread.shows(paused=paused),
             )
             life = connector_class.life(environment)
             if life is None:

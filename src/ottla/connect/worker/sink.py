@@ -19,6 +19,7 @@ from ottla.common.ids import TopicPartition as Tp
 from ottla.connect.api import SinkTask, SinkTaskContext, TopicPartition
 from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.records import SinkRecord
+from ottla.connect.worker.control import PAUSED
 from ottla.connect.worker.conversion import Chain, DeliveredRecord, SinkConversion
 from ottla.connect.worker.dead_letters import DeadLetters
 from ottla.connect.worker.environment import TaskEnvironment
@@ -75,7 +76,6 @@ class SinkLife:
             stack.callback(self._consumer.close)
             stack.callback(self._delivered.clear)  # after an error nothing is committed
             control.waits_for("")
-            environment.started()
             environment.reached(Step.STARTED, environment.task)
             self._loop(SinkConversion(chain, self._tolerance))
             self._finish()
@@ -85,15 +85,18 @@ class SinkLife:
     def _loop(self, conversion: SinkConversion) -> None:
         control, worker = self._control, self._environment.worker
         reached, name = self._environment.reached, self._environment.task
-        committed_at = time.monotonic()
+        is_paused, committed_at = False, time.monotonic()
         while not control.stopping:
-            self._hold(hold=control.paused or bool(self._pending))
+            was_paused, is_paused = is_paused, control.paused
+            if is_paused and not was_paused:
+                self._commit_or_report(list(self._delivered))
+            self._hold(hold=is_paused or bool(self._pending), is_paused=is_paused)
             reached(Step.BEFORE_POLL, name)
             raw = self._consumer.poll(_PAUSED_POLL_S if self._is_holding else _POLL_S)
             if raw:
                 reached(Step.AFTER_POLL, name)
                 self._take(conversion, raw)
-            if self._pending and time.monotonic() >= self._retry_at:
+            if self._pending and not is_paused and time.monotonic() >= self._retry_at:
                 self._put()
             if time.monotonic() - committed_at >= worker.flush_interval_ms / 1000:
                 self._commit_or_report(list(self._delivered))
@@ -134,16 +137,20 @@ class SinkLife:
         self._control.succeeded()
         self._control.report_facts({"records": self._records})
 
-    def _hold(self, *, hold: bool) -> None:
-        """Fetch no records while the task is paused or repeats a put; the polls keep the membership."""
-        if self._control.paused:
-            self._control.waits_for("The task is paused by an operator.")
+    def _hold(self, *, hold: bool, is_paused: bool) -> None:
+        """Fetch no records while the task is paused or repeats a put; the polls keep the membership.
+
+        The task is shown as paused after its last put and its commit: the destination may be changed then.
+        """
+        if is_paused:
+            self._control.waits_for(PAUSED)
         if hold:
             self._consumer.pause(self._consumer.assignment())
         elif self._is_holding:
             self._control.waits_for("")
             self._consumer.resume(self._consumer.paused())
         self._is_holding = hold
+        self._environment.shows(is_paused)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 

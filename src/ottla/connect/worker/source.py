@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.connect.api import SourceOffset, SourceTask, SourceTaskContext
 from ottla.connect.records import EncodedBatch, Position, SourceRecord
+from ottla.connect.worker.control import PAUSED
 from ottla.connect.worker.conversion import Chain, SourceConversion
 from ottla.connect.worker.environment import TaskEnvironment
 from ottla.connect.worker.offset_store import OffsetStore
@@ -51,20 +52,25 @@ class SourceLife:
             self._control.waits_for("The task connects to its source.")
             task.start(self._context(stores, chain), environment.config)
             self._control.waits_for("")
-            environment.started()
             environment.reached(Step.STARTED, environment.task)
             self._loop(task, SourceConversion(chain, self._tolerance), output, topics)
 
     def _loop(self, task: SourceTask, conversion: SourceConversion, output: Output, topics: TopicCreator) -> None:
         control, reached, name = self._control, self._environment.reached, self._environment.task
-        convert = conversion.convert
+        convert, show = conversion.convert, self._environment.shows
+        was_paused = False
         while not control.stopping:
             if control.paused:
+                was_paused = True
                 output.tick(now=True)
-                control.waits_for("The task is paused by an operator.")
+                control.waits_for(PAUSED)
+                show(True)
                 control.wait_while_paused(_PAUSE_S)
-                control.waits_for("")
                 continue
+            if was_paused:
+                was_paused = False
+                control.waits_for("")
+            show(False)
             reached(Step.BEFORE_POLL, name)
             records = task.poll()
             reached(Step.AFTER_POLL, name)

@@ -6,14 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.connect.runtime import State, TaskId
-from ottla.connect.worker.control import TaskControl
+from ottla.connect.worker.control import PAUSED, TaskControl
 from ottla.connect.worker.failures import delay_ms, retriable_kind, trace_of
 from ottla.connect.worker.providers import Secrets
 
 logger = logging.getLogger("ottla.connect.worker")
+_PAUSE_S: Final = 0.5
 Live: TypeAlias = Callable[[], None]
 """One life of a task. Raises the error that ends it."""
 Changed: TypeAlias = Callable[[State, str], None]
@@ -28,6 +29,8 @@ class TaskThread:
         self._live = live
         self._changed = changed
         self._secrets = secrets
+        self._state: State | None = None
+        """The last state that this thread has reported."""
         # A daemon: a task that does not stop in time must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=f"task-{task}", daemon=True)
 
@@ -35,9 +38,14 @@ class TaskThread:
         """Start the thread."""
         self._thread.start()
 
-    def started(self) -> None:
-        """Learn that a life has begun."""
-        self._changed(State.PAUSED if self.control.paused else State.RUNNING, "")
+    def shows(self, *, paused: bool) -> None:
+        """Report that the task runs or is paused, if that is new. Called by its life, in this thread."""
+        self._report(State.PAUSED if paused else State.RUNNING)
+
+    def _report(self, state: State, trace: str = "") -> None:
+        if state is not self._state or trace:
+            self._state = state
+            self._changed(state, trace)
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end of the thread; returns whether it has ended."""
@@ -63,7 +71,7 @@ class TaskThread:
         if kind is None:
             logger.error("Task %s failed and will not be started again: %s", self.task, trace)
             control.waits_for("The task has failed: it waits for a restart by an operator.")
-            self._changed(State.FAILED, trace)
+            self._report(State.FAILED, trace)
             return False
         tried = control.tried + 1
         wait_ms = delay_ms(kind, tried)
@@ -71,5 +79,11 @@ class TaskThread:
         message = self._secrets.hide(str(error))
         control.waits_for(f"The task starts again in {wait_ms} ms, after a failure of {kind}: {message}")
         logger.warning("Task %s failed and starts again in %d ms: %s", self.task, wait_ms, message)
-        self._changed(State.RESTARTING, trace)
-        return not control.wait(wait_ms / 1000)
+        self._report(State.RESTARTING, trace)
+        control.wait_for_retry(wait_ms / 1000)
+        if control.paused:
+            control.waits_for(PAUSED)
+            self.shows(paused=True)
+        while control.paused and not control.stopping:
+            control.wait_while_paused(_PAUSE_S)
+        return not control.stopping
