@@ -67,6 +67,7 @@ DONE: Final[Mapping[str, str]] = {
     "aborted": "The transaction was aborted.",
     "connector": "The worker accepted the request; the state follows in some seconds.",
     "redriven": "The dead letters were written back to their topics.",
+    "redriven-part": "Some of the dead letters were written back to their topics. Redrive again for the others.",
 }
 
 

@@ -91,7 +91,7 @@ class Session:
         self.user = user
         self._password = password
         self.began_at = self.used_at = clock()
-        self.admin = Admin({**_API_MS, **settings.client("admin", user, password)})
+        self.admin = Admin(self.admin_settings())
         self.cached = Cached(clock)
 
     @contextmanager
@@ -99,6 +99,10 @@ class Session:
         """Return a consumer without a group, which is closed at the end."""
         with Consumer({**self._settings.client("consumer", self.user, self._password), **_READER, **options}) as found:
             yield found
+
+    def admin_settings(self) -> dict[str, object]:
+        """Return the settings of an admin client."""
+        return {**_API_MS, **self._settings.client("admin", self.user, self._password)}
 
     def consumer_settings(self) -> dict[str, object]:
         """Return the settings of such a consumer."""

@@ -90,9 +90,9 @@ def group(call: Call) -> Page:
             ("Lag", number(summary["lag"])),
         ]
     )
-    actions = []
+    actions = [Link("Why?", url("group", "why", id=name))]
     if call.may_change:
-        actions = [
+        actions += [
             Link("Reset offsets", url("group", "reset", id=name)),
             Link("Delete", url("group", "delete", id=name), "danger"),
         ]

@@ -2,7 +2,7 @@
 "use strict";
 
 const byId = (id) => document.getElementById(id);
-const places = { o: "/", t: "/topics", g: "/groups", n: "/nodes", a: "/access", s: "/schemas", c: "/connectors", x: "/transactions" };
+const places = { o: "/", t: "/topics", g: "/groups", d: "/dead-letters", n: "/nodes", a: "/access", s: "/schemas", c: "/connectors", x: "/transactions" };
 
 // -- theme --------------------------------------------------------------------------------------------------------
 

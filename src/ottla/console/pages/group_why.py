@@ -1,0 +1,101 @@
+"""Why a group makes no progress: an observation of some seconds, with the cause of each partition."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, Final
+
+from ottla.clients.admin import AsyncAdmin
+from ottla.common import units
+from ottla.console.calls import Call, Problem
+from ottla.console.pages.groups import CRUMB, name_of
+from ottla.console.view import Cell, Column, Link, Page, Table, moment, number, text, url
+from ottla.tools.why.group import explain_group
+from ottla.tools.why.model import Finding, GroupReport, Severity, Watch
+from ottla.tools.why.records import PositionReader
+
+DEFAULT_S: Final = 6
+_MOST_S: Final = 30
+# Each observation keeps a thread and a connection for seconds; pages must stay quick beside them.
+_observing = threading.BoundedSemaphore(8)
+_TONES: Final[dict[Severity, str]] = {"ok": "ok", "info": "dim", "warning": "warning", "critical": "critical"}
+
+
+def why(call: Call) -> Page:
+    """Observe a group and explain it."""
+    name = name_of(call)
+    seconds = call.number("seconds", DEFAULT_S, _MOST_S)
+    if not _observing.acquire(blocking=False):
+        raise Problem(503, "Too many groups are observed now", "Try again in some seconds.")
+    try:
+        report = asyncio.run(_explain(call, name, seconds))
+    finally:
+        _observing.release()
+    parts: list[Any] = [finding_table(report.findings)]
+    if report.partitions:
+        parts.append(_partition_table(report))
+    return Page(
+        f"Why {name}?",
+        report.as_dict(),
+        parts,
+        command=call.command("group", "why", name, "--watch", str(seconds)),
+        crumbs=[CRUMB, (name, url("group", id=name))],
+        actions=[Link("Observe again", url("group", "why", id=name, seconds=seconds))],
+        lead=f"{report.state}, {units.plural(report.member_count, 'member')}, observed for {report.watched_s:.0f} s.",
+        tone=_TONES[report.severity],
+        section="groups",
+    )
+
+
+async def _explain(call: Call, name: str, seconds: int) -> GroupReport:
+    # A record at a position is shown without decoding it, so rules about its fields cannot be applied.
+    reader = PositionReader(call.session.consumer_settings(), masked=bool(call.settings.masks.rules))
+    async with AsyncAdmin(call.session.admin_settings()) as admin:
+        return await explain_group(admin, name, Watch(seconds, asyncio.sleep), reader)
+
+
+def finding_table(findings: tuple[Finding, ...]) -> Table:
+    """Return causes with their next steps."""
+    rows = [
+        [Cell(each.severity, tone=_TONES[each.severity]), Cell(each.subject), Cell(each.cause), Cell(each.next_step)]
+        for each in findings
+    ]
+    columns = [Column("Severity"), Column("Subject"), Column("Cause"), Column("Next step")]
+    return Table(columns, rows, title="Causes", empty="No cause was found.")
+
+
+def _partition_table(report: GroupReport) -> Table:
+    rows = []
+    for each in report.partitions:
+        record = each.record
+        shown = "" if record is None else f"{record.key or ''}={record.value or ''}"
+        rows.append(
+            [
+                Cell(f"{each.topic}/{each.partition}", url("topics", each.topic)),
+                text(each.code),
+                number(each.position),
+                number(each.lag),
+                text(None if each.lag_s is None else units.duration(1000 * each.lag_s)),
+                text(None if each.read_per_s is None else f"{each.read_per_s:,.1f}"),
+                text(None if each.written_per_s is None else f"{each.written_per_s:,.1f}"),
+                text(each.client)._replace(title=each.member),
+                moment(None if record is None else record.timestamp_ms),
+                _record_cell(each.topic, each.partition, shown, None if record is None else record.offset),
+            ]
+        )
+    columns = [
+        Column("Partition"),
+        Column("Cause"),
+        *(Column(name, right=True) for name in ("Position", "Lag", "Behind", "Read/s", "Written/s")),
+        Column("Client"),
+        Column("Record's time"),
+        Column("Record at the position", mono=True),
+    ]
+    return Table(columns, rows, title="Partitions")
+
+
+def _record_cell(topic: str, partition: int, shown: str, offset: int | None) -> Cell:
+    if offset is None:
+        return Cell("-", tone="dim")
+    return Cell(shown if shown != "=" else f"offset {offset:,}", url("topics", topic, "messages", partition, offset))
