@@ -39,6 +39,7 @@ WORDS = {
     "group describe": "GROUP",
     "group lag": "GROUP",
     "group why": "GROUP --watch 0",
+    "group skip": "GROUP TOPIC/0@5 --to __consumer_offsets --dry-run",
     "group reset": "GROUP --to-earliest",
     "group delete": "GROUP",
     "config list": "topic TOPIC",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli import group_lag, group_reset, group_why
+from ottla.cli import group_lag, group_reset, group_skip, group_why
 from ottla.cli.commands import Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import (
@@ -150,6 +150,9 @@ COMMAND.verb("lag", *group_lag.PARAMETERS, examples=group_lag.EXAMPLES, summary=
 )
 COMMAND.verb("why", *group_why.PARAMETERS, examples=group_why.EXAMPLES, summary="explain why groups are stuck")(
     group_why.why
+)
+COMMAND.verb("skip", *group_skip.PARAMETERS, examples=group_skip.EXAMPLES, summary="move a group past one record")(
+    group_skip.skip
 )
 COMMAND.verb("reset", *group_reset.PARAMETERS, examples=group_reset.EXAMPLES)(group_reset.reset)
 

@@ -113,6 +113,7 @@ WRITERS: Final = (
 # Ottla's own writers, by a header that only they have.
 _OWN: Final = {
     (f"{_CONNECT}class.name", b"ottla.streams"): "Ottla pipeline",
+    (f"{_CONNECT}class.name", b"ottla.group.skip"): "ottla group skip",
     (f"{_CONNECT}connector.name", b"ottla.schema.validation"): "Ottla schema validation",
 }
 

@@ -1,0 +1,42 @@
+"""Rows of the table of mutations for the operator tools."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+SKIP = "tests/cli/test_group_skip.py"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "a skip does not move a group back that was moved meanwhile",
+        "tools/group_skip.py",
+        "        check_position(skip, read_position(admin, skip))\n",
+        "",
+        (f"{SKIP}::test_position_that_moves_meanwhile_is_not_moved_back[ottla]",),
+    ),
+    (
+        "a skip that was done is not done again",
+        "tools/group_skip.py",
+        '    return at.metadata.startswith(f"{_MARK}{skip.offset} ")\n',
+        "    return False\n",
+        (f"{SKIP}::test_killed_skip_is_repeated_without_a_second_letter[ottla-after the end]",),
+    ),
+    (
+        "a skip and its dead letter are one transaction",
+        "tools/group_skip.py",
+        "        producer.send_offsets_to_transaction({skip.partition: next_offset}, GroupMetadata(skip.group))\n",
+        (
+            "        producer.commit_transaction()\n"
+            "        producer.begin_transaction()\n"
+            "        producer.send_offsets_to_transaction({skip.partition: next_offset}, GroupMetadata(skip.group))\n"
+        ),
+        (f"{SKIP}::test_killed_skip_is_repeated_without_a_second_letter[ottla-after the offset]",),
+    ),
+    (
+        "a group with members does not skip",
+        "tools/group_skip.py",
+        "    if described.members:\n",
+        "    if False:\n",
+        (f"{SKIP}::test_members_and_other_positions_are_refused[ottla]",),
+    ),
+)
