@@ -23,7 +23,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from . import kafka, mariadb, postgres
+from . import chromium, kafka, mariadb, postgres
 from .cache import (
     CONFLUENT,
     CONFLUENT_PROGRAMS,
@@ -198,6 +198,12 @@ def fetch_mariadb() -> None:
         install_package("mariadb-server", "Debian: apt-get install mariadb-server")
 
 
+def fetch_chromium() -> None:
+    """Chromium and its driver, as packages of Debian."""
+    if chromium.missing_for_chromium() is not None:
+        install_package("chromium-driver", "Debian: apt-get install chromium chromium-driver")
+
+
 def fetch_kafkajs() -> None:
     """kafkajs, by npm."""
 
@@ -272,6 +278,7 @@ def fetch_all() -> int:
         "PostgreSQL": fetch_postgres,
         "MariaDB": fetch_mariadb,
         "Debezium": fetch_debezium,
+        "Chromium": fetch_chromium,
         "kafkajs": fetch_kafkajs,
         "franz-go": fetch_franz,
         "kcat": fetch_kcat,
