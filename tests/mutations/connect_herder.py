@@ -7,10 +7,18 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 CORE = "tests/unit/connect/herder/test_core.py"
 HERDER = "tests/unit/connect/herder/test_herder.py"
 HOSTILE = "tests/connect/rest/test_hostile_requests.py"
+PLUGINS = "tests/connect/rest/test_installed_plugins.py"
 POLICIES = "tests/connect/rest/test_override_policies.py"
 COMMANDS = "tests/connect/rest/test_commands.py"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "A broken connector of an installed package does not hide the other plugins",
+        "connect/plugins.py",
+        '            logger.warning("Skipping the connector %s%s',
+        '            raise\n            logger.warning("Skipping the connector %s%s',
+        (f"{PLUGINS}::test_broken_connectors_of_a_package_are_logged_and_the_others_work",),
+    ),
     (
         "A policy for overrides of clients refuses the settings that it does not list",
         "connect/herder/overrides.py",

@@ -8,7 +8,7 @@ A plugin has several names:
 - a short name of Ottla: `postgres`
 - a name of the entry point group `ottla.connectors`, for connectors of installed packages
 - `module:attribute`, for connectors in a Python file, which may also be functions (see `functions`)
-- `spark:FORMAT`, for a Spark format as a source or a sink
+- `spark:FORMAT`, for a Spark format as a source or a sink; the formats that Spark has itself are listed
 
 Modules are imported when a plugin is used.
 """
@@ -16,15 +16,17 @@ Modules are imported when a plugin is used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.connect.connectors.names import CONNECTORS
+from ottla.connect.connectors.names import CONNECTORS, SPARK_FORMATS
 from ottla.connect.converters.names import CONVERTERS, HEADER_CONVERTERS
 from ottla.connect.errors import ConnectError, NotFoundError
 from ottla.connect.transforms.names import PREDICATES, TRANSFORMATIONS
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.connect.transforms.api import Predicate, Transformation
 
 ENTRY_POINTS: Final = "ottla.connectors"
+logger = logging.getLogger(__name__)
 
 
 class PluginType(StrEnum):
@@ -84,13 +87,15 @@ class Plugin:
 
     def load(self) -> Any:
         """Import the class. Raises ConnectError with the cause, for example a package that is not installed."""
+        if self.target.startswith(_SPARK):
+            return connector_class(f"{self.target}#{self.type}")
         return _load(self.target)
 
 
 def plugins() -> tuple[Plugin, ...]:
     """Return all plugins that are delivered or installed, sorted by type and name."""
     found = [Plugin(PluginType(row.kind), row.java_name, row.target, row.short_name) for row in CONNECTORS]
-    found += _installed()
+    found += [*_installed(), *_spark_formats()]
     for kind, rows in _DELIVERED.items():
         found += [Plugin(kind, name, target) for name, target in rows.items()]
     return tuple(sorted(found, key=lambda each: (each.type, each.name)))
@@ -106,12 +111,41 @@ _DELIVERED: Final[Mapping[PluginType, Mapping[str, str]]] = {
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[Plugin, ...]:
-    """Return connectors of installed packages. The direction of each is known only after its import."""
+    """Return connectors of installed packages. The direction of each is known only after its import.
+
+    One that cannot be imported is logged and skipped: the others must work. Its error is raised when it is used.
+    """
     rows = []
     for each in entry_points(group=ENTRY_POINTS):
-        kind = PluginType(_as_connector(_load(each.value), each.value).kind)
-        rows.append(Plugin(kind, each.value, each.value, each.name))
+        try:
+            kind = PluginType(_of_entry_point(each).kind)
+        except ConnectError as error:
+            package = "" if each.dist is None else f" of the package {each.dist.name} {each.dist.version}"
+            logger.warning("Skipping the connector %s%s, which cannot be loaded: %s", each.name, package, error)
+        else:
+            rows.append(Plugin(kind, each.value, each.value, each.name))
     return tuple(rows)
+
+
+def _of_entry_point(entry: EntryPoint) -> type[Connector]:
+    """Return the class of an entry point. Raises ConnectError, also for a class without what the worker needs."""
+    found = _as_connector(_load(entry.value), entry.value)
+    missing = [each for each in ("kind", "version", "config_def", "task_class") if not hasattr(found, each)]
+    if missing:
+        raise ConnectError(f"The class {found.__name__} has no {' and no '.join(missing)}")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _spark_formats() -> tuple[Plugin, ...]:
+    """Return the formats that pyspark has, if it is installed. Others, of further packages, need no row to be used."""
+    if importlib.util.find_spec("pyspark") is None:
+        return ()
+    return tuple(
+        Plugin(PluginType(kind), _SPARK + name, _SPARK + name)
+        for name, kinds in SPARK_FORMATS.items()
+        for kind in kinds
+    )
 
 
 def connector_class(name: str) -> type[Connector]:
@@ -125,11 +159,12 @@ def connector_class(name: str) -> type[Connector]:
             return _as_connector(plugin.load(), name)
     for each in entry_points(group=ENTRY_POINTS):
         if name == each.name:
-            return _as_connector(_load(each.value), name)
+            return _of_entry_point(each)
     module, colon, attribute = name.partition(":")
     if colon and attribute and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
         return _as_connector(_load(name), name)
-    known = ", ".join(plugin.short_name or plugin.name for plugin in plugins() if plugin.type in _CONNECTOR_TYPES)
+    shown = (plugin.short_name or plugin.name for plugin in plugins() if plugin.type in _CONNECTOR_TYPES)
+    known = ", ".join(dict.fromkeys(shown))
     raise NotFoundError(
         f"Failed to find any class that implements Connector and which name matches {name}, "
         f"available connectors are: {known}"
@@ -166,7 +201,8 @@ def _on_spark(name: str) -> type[Connector] | None:
         return found
     if not plain.startswith(_SPARK):
         return None
-    created = _DIRECTIONS.get(mark + suffix or "#sink")
+    only = SPARK_FORMATS.get(plain.removeprefix(_SPARK), ("sink",))
+    created = _DIRECTIONS.get(mark + suffix or f"#{only[-1]}")
     if created is None or not plain.removeprefix(_SPARK):
         raise NotFoundError(f"{plain} is not spark:FORMAT, or ottla.direction={suffix} is neither source nor sink")
     connector: type[Connector] = _load(f"{_SPARK_MODULE}:{created}")(plain.removeprefix(_SPARK))
@@ -239,7 +275,7 @@ def _load(target: str) -> Any:
             found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _not_imported(target, module, error) from error
-    except Exception as error:  # the code of a plugin may raise anything
+    except (Exception, SystemExit) as error:  # the code of a plugin may raise anything
         raise ConnectError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     for part in attribute.split("."):
         if not hasattr(found, part):

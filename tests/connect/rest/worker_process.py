@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,12 +22,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class WorkerProcess:
-    """A worker with the words of its command line. `directory` has its log."""
+    """A worker with the words of its command line. `directory` has its log, `python_path` further packages."""
 
-    def __init__(self, directory: Path, *words: str) -> None:
+    def __init__(self, directory: Path, *words: str, python_path: Sequence[Path] = ()) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.words = words
+        given = os.environ.get("PYTHONPATH", "")
+        self._python_path = os.pathsep.join([str(ROOT), *map(str, python_path), *([given] if given else [])])
         self.host, self.port = "", 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -37,7 +40,7 @@ class WorkerProcess:
         with out.open("wb") as stdout, log.open("ab") as stderr:
             self._process = subprocess.Popen(
                 command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, cwd=self.directory,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": self._python_path},
             )  # fmt: skip
         deadline = time.monotonic() + START_S
         while not out.read_text().startswith(ANNOUNCEMENT) or "\n" not in out.read_text():

@@ -113,3 +113,16 @@ CONNECTORS: Final = (
         f"{_HERE}.mysql.connector:MysqlConnector",
     ),
 )
+_BOTH: Final = ("source", "sink")
+SPARK_FORMATS: Final = {
+    "console": ("sink",),
+    "csv": _BOTH,
+    "jdbc": _BOTH,
+    "json": _BOTH,
+    "orc": _BOTH,
+    "ottla": _BOTH,
+    "parquet": _BOTH,
+    "rate": ("source",),
+    "text": _BOTH,
+}
+"""The formats that Spark has with pyspark alone, and ours: the directions of each, the usual one last."""
