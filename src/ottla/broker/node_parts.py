@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.broker.maintenance import MaintenanceTasks
 from ottla.cluster.node.directories import close_unopened
 from ottla.cluster.node.membership import Membership
 from ottla.log import Files, LogManager
 from ottla.partitions.replication.replication import Replication
+
+if TYPE_CHECKING:
+    from ottla.broker.metrics.node import NodeMetrics
 
 
 @dataclass(slots=True)
@@ -29,14 +33,17 @@ class Stopping:
 
 @dataclass(slots=True)
 class Background:
-    """Membership in a cluster, replication, and periodic tasks; each is None before it starts."""
+    """Metrics, membership in a cluster, replication, and periodic tasks; each is None before it starts."""
 
+    metrics: NodeMetrics | None = None
     membership: Membership | None = None
     replication: Replication | None = None
     maintenance: MaintenanceTasks | None = None
 
     async def close(self, timeout_s: float) -> None:
         """Stop in the reverse order of the start; each part gets `timeout_s` seconds."""
+        if self.metrics is not None:
+            await self.metrics.close()
         if self.replication is not None:
             await self.replication.close(timeout_s)
         if self.membership is not None:

@@ -84,6 +84,8 @@ def failure(index: int, error: KafkaError, partition: Partition | None) -> Parti
 
 def fail(response: PartitionProduceResponse, error: KafkaError, partition: Partition | None) -> None:
     """Turn a response into the response of a batch that was not appended."""
+    if partition is not None:
+        partition.traffic.failed_batches += 1
     errors = error.record_errors if isinstance(error, RecordError) else ()
     response.error_code = error.code
     response.base_offset = -1

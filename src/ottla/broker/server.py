@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from functools import cache, cached_property
 
 from ottla import __version__
+from ottla.broker import late
 from ottla.broker.broker import Broker
 from ottla.broker.composition import create_broker, create_membership
 from ottla.broker.descriptors import ReservedFiles
@@ -44,6 +45,7 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.work import Worker
 from ottla.config import BrokerConfig
+from ottla.config.metrics_rows import LISTENER
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.creation import removed_if_refused
 from ottla.metadata.image import MetadataImage
@@ -138,6 +140,8 @@ class Node:
         metadata = self._metadata.open(node, controllers, self._schedulers, lambda error: self._give_up(str(error)))
         self.broker = create_broker(config, node, metadata, logs, self.clock, self._schedulers)
         self.broker.endpoints.controllers = controllers
+        if self._background.metrics is not None:
+            self._background.metrics.open(self.broker)
         self._watch_certificates()
         if self._metadata.quorum is not None or config.controller_listeners:
             self._background.membership = create_membership(self.broker, self._give_up)
@@ -154,6 +158,8 @@ class Node:
             self._open_controllers()  # the other voters have to reach this one before there is a leader
             await self._join(logs, metadata)
         self._listeners.open_clients(self.broker, self._server)
+        if self._background.metrics is not None:
+            self._background.metrics.started(self.network)
         logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
         if not config.roles.is_broker:
             first = self._listeners.advertised_controllers[0]
@@ -177,6 +183,10 @@ class Node:
             logs, cluster_id = open_directories(config, self.clock, self.files, run, self._directory_failed)
             refused.callback(close_unopened, self.files, logs)
             self._listeners.bind()
+            refused.callback(self._listeners.close)
+            # Most nodes of a developer have no metrics, and need not load the code.
+            if config.text(LISTENER) is not None:
+                self._background.metrics = late.NodeMetrics(config, self._loop)
             refused.pop_all()
         return logs, cluster_id
 
@@ -273,12 +283,17 @@ class Node:
         dispatcher = self._dispatcher
         limits = Limits.from_config(self.broker.settings.current)
         # A call of a bound method costs less than the call of an object.
-        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher.__call__, limits)
+        self.network = Server(self._measured(self._wrap(dispatcher) if self._wrap else dispatcher.__call__), limits)
         self.network.admission.refused_ms = self.broker.security.quotas.refused_ms
         return self.network
 
     def _open_controllers(self) -> None:
-        self._listeners.open_controllers(self.broker, self._server, self._controller_dispatcher.__call__)
+        dispatch = self._measured(self._controller_dispatcher.__call__)
+        self._listeners.open_controllers(self.broker, self._server, dispatch)
+
+    def _measured(self, dispatch: Dispatch) -> Dispatch:
+        metrics = self._background.metrics
+        return dispatch if metrics is None else metrics.measured(dispatch)
 
     @property
     def _kind(self) -> str:
@@ -316,6 +331,12 @@ class Node:
             report_to_itself(self.config.node_id, broker.metadata, broker.logs, self.clock)
         elif self._background.membership.lifecycle is not None:
             self._background.membership.lifecycle.directories_changed()
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """The bound address of the metrics; None without `ottla.metrics.listener`."""
+        metrics = self._background.metrics
+        return None if metrics is None else metrics.address
 
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
@@ -379,6 +400,8 @@ class Node:
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
+        if self._background.metrics is not None:
+            self._background.metrics.stopping()
         # A node whose disk failed cannot follow the metadata, so that it would never hear that others lead.
         if clean and self.stopping.leaves and self.stopping.failure is None:
             await self._leave()

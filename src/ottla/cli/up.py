@@ -11,6 +11,7 @@ from ottla.cli.broker_options import BROKER_OPTIONS
 from ottla.cli.commands import Choice, Command, Option
 from ottla.launch import serve
 from ottla.launch.companions import CONSOLE_ADDRESS, REGISTRY_ADDRESS
+from ottla.launch.settings import METRICS_ADDRESS
 
 EXAMPLES = """
 ottla up                                       on 127.0.0.1:9092
@@ -22,6 +23,7 @@ ottla up --data ./data -X num.partitions=6     any setting, by Kafka's name
 ottla up --data ./cluster --brokers 3          on 127.0.0.1:9092 to 9094
 ottla up --data ./safe --secure                with users and encryption
 ottla up --console --registry                  with web pages and schemas
+ottla up --metrics                             with metrics for Prometheus
 ottla up --config server.properties            a node of a cluster, as Kafka's
 """
 
@@ -55,6 +57,13 @@ _PARAMETERS = [
         f"run a web console, too, in a process of its own; default: {CONSOLE_ADDRESS}. Needs ottla[console]",
         is_flag=False,
         flag_value=CONSOLE_ADDRESS,
+    ),
+    Option(
+        "--metrics HOST:PORT",
+        f"serve metrics for Prometheus (ottla.metrics.listener); default: {METRICS_ADDRESS}. With --brokers, each node "
+        "has the next port",
+        is_flag=False,
+        flag_value=METRICS_ADDRESS,
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
     Option(

@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping
 
 from ottla.common.errors import KafkaError
+from ottla.config import metrics_rows
 from ottla.config.authorization import OF_THE_AUTHORIZER, AuthorizerSettings, authorizer_settings
 from ottla.config.checks import ALL_DIRECTORIES, connections_per_ip, unknown_directories, violation
 from ottla.config.defaults import OTTLA_DEFAULTS, SINGLE_NODE_DEFAULTS
 from ottla.config.listener_settings import PREFIX, broker_setting, listener_setting, prefix_of
-from ottla.config.listeners import Listener, SecurityProtocol, parse_listener
+from ottla.config.listeners import Listener, SecurityProtocol, parse_address, parse_listener
 from ottla.config.roles import NodeRoles, node_roles
 from ottla.config.roles import violation as role_violation
 from ottla.config.server_setting import ServerSetting
@@ -366,6 +367,12 @@ class BrokerConfig:
         except ValueError as error:
             raise ConfigError(str(error)) from error
         self._check_mechanisms()
+        metrics = self.text(metrics_rows.LISTENER)
+        if metrics is not None:
+            try:
+                parse_address(metrics)
+            except ValueError as error:
+                raise ConfigError(f"{metrics_rows.LISTENER}: {error}") from error
         problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
         if problem:
             raise ConfigError(problem)

@@ -4,12 +4,15 @@
 """
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config import broker_rows, group_rows, registry_rows, security_rows, topic_rows
+from ottla.config import broker_rows, group_rows, metrics_rows, registry_rows, security_rows, topic_rows
 from ottla.config.limits import invalid, limit_violation
 from ottla.config.server_setting import ServerSetting
 from ottla.config.values import Value, convert
 
-BROKER_SETTINGS = {setting.name: setting for setting in (*broker_rows.ROWS, *security_rows.ROWS, *registry_rows.ROWS)}
+BROKER_SETTINGS = {
+    setting.name: setting
+    for setting in (*broker_rows.ROWS, *security_rows.ROWS, *registry_rows.ROWS, *metrics_rows.ROWS)
+}
 TOPIC_SETTINGS = {setting.name: setting for setting in topic_rows.ROWS}
 GROUP_SETTINGS = {setting.name: setting for setting in group_rows.ROWS}
 

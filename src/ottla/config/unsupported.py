@@ -39,7 +39,10 @@ _FAMILIES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("controller.socket.", "replica.socket.receive.", "socket.connection.setup."),
         "connections between nodes have fixed limits, and the system sizes their buffers",
     ),
-    (("kafka.metrics.", "metrics.", "telemetry."), "metrics are not reported yet"),
+    (
+        ("kafka.metrics.", "metrics.", "telemetry."),
+        "metrics have fixed windows (metrics.md), and clients push none yet",
+    ),
     (
         (
             "delete.records.purgatory.",

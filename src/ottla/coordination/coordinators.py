@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordination import late
@@ -45,6 +45,14 @@ class _Running(Protocol):
     def close(self) -> None: ...
 
 
+class Created(NamedTuple):
+    """The coordinators that exist."""
+
+    groups: GroupRuntime | None
+    shares: ShareGroups | None
+    transactions: TransactionRuntime | None
+
+
 class Coordinators:
     """The coordinators of one node, and the requests that they send to other brokers."""
 
@@ -58,7 +66,13 @@ class Coordinators:
         """The shards of the coordinators that were created, by the names of their topics."""
         self._groups: GroupRuntime | None = None
         self._shares: ShareGroups | None = None
+        self._transactions: TransactionRuntime | None = None
         self._connections: PeerConnections | None = None
+
+    @property
+    def created(self) -> Created:
+        """The coordinators that exist: each is created when a client needs it, or when this node leads its topic."""
+        return Created(self._groups, self._shares, self._transactions)
 
     @cached_property
     def groups(self) -> GroupRuntime:
@@ -94,7 +108,7 @@ class Coordinators:
     def transactions(self) -> TransactionRuntime:
         """The transaction coordinator."""
         ports = self._ports
-        transactions = late.TransactionRuntime(
+        transactions = self._transactions = late.TransactionRuntime(
             late.TransactionConfig.from_settings(ports.settings.static.__getitem__),
             self._internal_topic(TRANSACTIONS_TOPIC),
             late.TransactionPorts(

@@ -16,8 +16,9 @@ from ottla.common.clock import SystemClock
 from ottla.common.failure import Failure, failing_on
 from ottla.common.ids import uuid_to_text
 from ottla.config import INSECURE, BrokerConfig, ConfigError, format_properties
+from ottla.config.metrics_rows import LISTENER
 from ottla.launch.secured import LocalSecurity, refuse_own
-from ottla.launch.settings import LOOPBACK, data_directory, listen_address
+from ottla.launch.settings import LOOPBACK, data_directory, listen_address, metrics_address
 from ottla.launch.storage import cannot_listen, random_uuid, unusable
 from ottla.log.creation import removed_if_refused
 from ottla.log.files import Files
@@ -66,6 +67,9 @@ def prepare(options: SimpleNamespace, brokers: int, security: LocalSecurity | No
         given | own | {"log.dirs": str(node.data)}
         for node, own in zip(nodes, _settings(options, brokers, given), strict=True)
     ]
+    for position, each in enumerate(settings):
+        if metrics := metrics_address(options, position):
+            each[LISTENER] = metrics
     if security is not None:
         _secure(options, given, settings, security)
     with failing_on(ConfigError):

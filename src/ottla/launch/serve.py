@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ottla.common.errors import KafkaError
 from ottla.common.failure import Failure
 from ottla.config import BrokerConfig
+from ottla.config.metrics_rows import LISTENER
 from ottla.launch import late
 from ottla.launch import settings as broker_settings
 from ottla.launch.console import NOT_COMPILED, announce, start_logging
@@ -181,6 +182,7 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap", security: "LocalSecu
         "write": f"echo hello | ottla produce greetings --create {where}",
         "read": f"ottla tail greetings {where}",
         "topics": f"ottla topic list {where}",
+        **({} if config.text(LISTENER) is None else {"metrics": f"http://{config.text(LISTENER)}/metrics"}),
         **({} if security is None else {"users": f"ottla security user add ann {where}"}),
         "stop": "Ctrl-C",
     }

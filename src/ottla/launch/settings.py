@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.failure import Failure, failing_on
 from ottla.config import INSECURE, BrokerConfig, ConfigError, parse_address
+from ottla.config.metrics_rows import LISTENER
 from ottla.launch import late
 from ottla.launch.storage import default_data_directory, known_node_id
 from ottla.tools.file_modes import exposure, shown_to_others
@@ -24,6 +25,8 @@ _LISTENER_SETTINGS = (
 
 
 LOOPBACK = "127.0.0.1"
+METRICS_ADDRESS = f"{LOOPBACK}:9404"
+"""The usual port of Kafka's JMX exporter."""
 
 
 def broker_config(options: SimpleNamespace, security: "LocalSecurity | None" = None) -> BrokerConfig:
@@ -42,6 +45,8 @@ def broker_config(options: SimpleNamespace, security: "LocalSecurity | None" = N
     if options.node_id is not None:
         properties.pop("broker.id", None)
         properties["node.id"] = options.node_id
+    if metrics := metrics_address(options):
+        properties[LISTENER] = metrics
     if getattr(options, "insecure", False):
         properties[INSECURE] = "true"
     properties.update(name_and_value(override, "-X") for override in options.overrides)
@@ -79,14 +84,23 @@ def _directory(what: str, path: str) -> str:
     return path
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """Return the host and the port of `--listen`; raises Failure."""
+def metrics_address(options: SimpleNamespace, position: int = 0) -> str | None:
+    """Return the address of `--metrics` for a node of a cluster by its position; None without the option."""
+    given = getattr(options, "metrics", None)
+    if not given:
+        return None
+    host, port = listen_address(given, "--metrics")
+    return f"{f'[{host}]' if ':' in host else host}:{port + position if port else 0}"
+
+
+def listen_address(text: str, option: str = "--listen") -> tuple[str, int]:
+    """Return the host and the port of an option; raises Failure."""
     bare_port = text.removeprefix(":")
-    with failing_on(ValueError, about="--listen"):
+    with failing_on(ValueError, about=option):
         # A port alone must not open the broker to the network: there is no authentication.
         host, port = (LOOPBACK, int(bare_port)) if bare_port.isdecimal() else parse_address(text)
     if port > 65535:
-        raise Failure(f"--listen: {port} is above 65535, the highest port", exit_code=2)
+        raise Failure(f"{option}: {port} is above 65535, the highest port", exit_code=2)
     return host, port
 
 

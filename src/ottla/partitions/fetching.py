@@ -434,8 +434,18 @@ class Fetch:
             session.unreported.pop(state.key, None)
             session.move_to_end(state)
             self._add(topics, state, data)
-            if self._quota is not None and data.records:
-                self._count(self._quota, state, len(data.records))
+            size = len(data.records) if data.records else 0
+            if self._quota is not None and size:
+                self._count(self._quota, state, size)
+            if state.partition is None:
+                continue
+            traffic = state.partition.traffic
+            if session.replica_id >= 0:
+                traffic.replication_bytes_out += size
+            else:
+                traffic.fetches += 1
+                traffic.bytes_out += size
+                traffic.failed_fetches += data.error_code != _NONE
 
     def _add_unreported(self, topics: _Topics, states: Iterable[FetchPartitionState]) -> None:
         for state in states:

@@ -28,6 +28,7 @@ from ottla.partitions.reading import (
     look_up,
     out_of_range,
 )
+from ottla.partitions.traffic import TopicTraffic
 from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
 from ottla.replication.replica import ReplicaFetch, not_a_replica
@@ -113,6 +114,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "rules",
+        "traffic",
         "watchers",
     )
 
@@ -139,6 +141,8 @@ class Partition:
         log.high_watermark = self.high_watermark
         self._replication = replication
         self.closed = False
+        self.traffic = TopicTraffic()
+        """The counters of the topic; its partitions on this node share them."""
         # A dict for its order: the watcher that waited longest is notified first.
         self.watchers: dict[Watcher, None] = {}
         self.followers: dict[FollowerWatcher, None] = {}
@@ -237,10 +241,14 @@ class Partition:
     def _append(self, batch: memoryview, header: BatchHeader, now_ms: int, origin: Origin) -> AppendInfo:
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms, origin)
         if not info.duplicate:
-            self._unreported_bytes += len(batch)
+            size, traffic = len(batch), self.traffic
+            traffic.batches += 1
+            traffic.bytes_in += size
+            traffic.messages_in += header.last_offset_delta + 1
+            self._unreported_bytes += size
             if self.followers:
                 for watcher in tuple(self.followers):
-                    watcher.partition_changed(len(batch))
+                    watcher.partition_changed(size)
             if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
                 # A flush that runs now syncs a rolled segment, and no request has to wait for it.
                 self._advance(self.log.log_end_offset)

@@ -36,6 +36,7 @@ from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.pending import PendingWork
 from ottla.partitions.replication.followed import FollowedPartition, RoleListener
 from ottla.partitions.topic_settings import TopicSettings
+from ottla.partitions.traffic import Traffic
 from ottla.replication.leader import ClusterView, IsrProposal, Leader
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Partitions:
         """The leaders' knowledge of the brokers; see `ottla.replication.leader`."""
         self.send_proposal: Callable[[Partition, IsrProposal], None] | None = None
         """Sends a change of in-sync replicas to the controller. Without it, the ISR stays as it is."""
+        self.traffic = Traffic()
+        """The records and bytes of clients and followers, by topic."""
         self._names: dict[Uuid, str] = {}
         self._image: MetadataImage | None = None
         # The settings of topics with partitions that are not open yet.
@@ -265,6 +268,7 @@ class Partitions:
         self._by_id.pop(topic.topic_id, None)
         self._names.pop(topic.topic_id, None)
         self._settings.pop(topic.name, None)
+        self.traffic.forget(topic.name)
         for partition in self._by_topic.pop(topic.name, {}).values():
             partition.close()
             self._resigned(partition)
@@ -361,6 +365,7 @@ class Partitions:
             replication=self._replication(log, image, settings.min_insync_replicas),
         )
         topic, index = log.topic_partition
+        partition.traffic = self.traffic.of(topic)
         self._by_topic[topic][index] = partition
         for listener in self._listeners:
             listener.leading(partition)
@@ -381,6 +386,7 @@ class Partitions:
 
     def _follow(self, log: Log, image: PartitionImage) -> None:
         followed = self._followed[log.topic_partition] = FollowedPartition(log, image, self._ports.flush_in_thread)
+        followed.traffic = self.traffic.of(log.topic_partition.topic)
         for listener in self._listeners:
             listener.following(followed)
 

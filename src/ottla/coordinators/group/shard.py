@@ -51,7 +51,7 @@ from ottla.coordinators.group.group import Group
 from ottla.coordinators.group.join import conversion_appended, join, static_member_appended
 from ottla.coordinators.group.kinds import KINDS
 from ottla.coordinators.group.modern import Topics
-from ottla.coordinators.group.offset_store import Committed
+from ottla.coordinators.group.offset_store import Committed, OffsetStore
 from ottla.coordinators.group.rebalance import (
     fail_joins,
     fail_syncs,
@@ -171,6 +171,11 @@ class GroupShard:
     def groups(self) -> dict[str, Group]:
         """The groups by id; read only."""
         return self._core.groups
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """The committed offsets of all groups; read only."""
+        return self._core.offsets
 
     @property
     def unserved(self) -> Mapping[str, UnservedGroup]:

@@ -284,6 +284,7 @@ class ReplicaFetcher:
         now_ms = self._context.clock.wall_ms()
         if data.records:
             append_as_follower(log, data.records, partition.leader_epoch, now_ms)
+            partition.traffic.replication_bytes_in += len(data.records)
         high_watermark = min(data.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.high_watermark = high_watermark

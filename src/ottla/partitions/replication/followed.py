@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.partitions.reading import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch, end_of_epoch, look_up
+from ottla.partitions.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from ottla.common.unread import Unread
@@ -50,6 +51,7 @@ class FollowedPartition:
         "leader_id",
         "log",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -63,6 +65,8 @@ class FollowedPartition:
         self.topic_id = log.topic_id
         self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
         self.closed = False
+        self.traffic = TopicTraffic()
+        """The counters of the topic."""
         self.watchers: dict[Watcher, None] = {}
         """The fetches of consumers that read from this replica (KIP-392)."""
         self.followers: dict[FollowerWatcher, None] = {}

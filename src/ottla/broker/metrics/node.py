@@ -1,0 +1,116 @@
+"""The metrics of a node with `ottla.metrics.listener`: counters, the endpoint, and their life."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
+from ottla.broker.metrics.http import Endpoint, Scrapes
+from ottla.broker.metrics.loop_delay import LoopDelay
+from ottla.broker.metrics.requests import RequestTimes
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.config import Listener, parse_address
+from ottla.config.metrics_rows import LISTENER, TOKEN
+from ottla.network.sockets import bind, is_loopback
+
+if TYPE_CHECKING:
+    import socket
+
+    from ottla.broker.broker import Broker
+    from ottla.config import BrokerConfig
+    from ottla.network.connection import Dispatch
+    from ottla.network.server import Server
+
+logger = logging.getLogger(__name__)
+
+# Quantiles and the greatest delay cover the last one to two windows.
+WINDOW_S: Final = 60.0
+_BACKLOG: Final = 32
+
+
+class NodeMetrics:
+    """Bound at its creation; `measured` and `open` follow, and `close` may be called at any time."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        """Bind the listener. Raises ListenError, and KafkaError if other machines could reach it without the token."""
+        self._loop = loop
+        self._token = config.text(TOKEN)
+        host, port = parse_address(config.text(LISTENER) or "")
+        self._sockets: list[socket.socket] = bind(Listener("METRICS", host, port), config)
+        self.address: tuple[str, int] = self._sockets[0].getsockname()[:2]
+        """The bound address of the endpoint."""
+        if self._token is None and not config.is_insecure and not all(map(is_loopback, self._sockets)):
+            self.close_sockets()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{LISTENER}={host}:{port} would be open to other machines without authentication: set {TOKEN}, listen"
+                " on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
+            )
+        self._requests = RequestTimes()
+        self._loop_delay = LoopDelay(loop)
+        self._servers: list[asyncio.Server] = []
+        self._endpoint: Endpoint | None = None
+        self._rotation: asyncio.TimerHandle | None = None
+        self._sources: Sources | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    def measured(self, dispatch: Dispatch) -> Dispatch:
+        """Return a dispatch that measures each request."""
+        return self._requests.measured(dispatch)
+
+    def open(self, broker: Broker) -> None:
+        """Answer scrapes, from the start of the node on."""
+        sources = self._sources = Sources(broker, self._requests, self._loop_delay, time.time())
+        worker = broker.schedulers.worker
+
+        def make(content_type: str) -> Completion[list[bytes]]:
+            return worker.submit(collect(sources, content_type))
+
+        self._endpoint = Endpoint(Scrapes(make, self._loop.time), self._loop, self._token)
+        self._loop_delay.start()
+        self._rotate()
+        self._opening = self._loop.create_task(self._listen(self._endpoint))
+
+    async def _listen(self, endpoint: Endpoint) -> None:
+        for sock in self._sockets:
+            self._servers.append(await self._loop.create_server(endpoint.connection, sock=sock, backlog=_BACKLOG))
+        host, port = self.address
+        logger.info("Serving metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+
+    def started(self, network: Server | None) -> None:
+        """Report the node as running, with its connections."""
+        assert self._sources is not None, "`open` was called"
+        self._sources.network = network
+        self._sources.state = RUNNING
+
+    def stopping(self) -> None:
+        """Report the node as stopping."""
+        if self._sources is not None and self._sources.state != STARTING:
+            self._sources.state = STOPPING
+
+    def _rotate(self) -> None:
+        self._requests.rotate()
+        self._loop_delay.rotate()
+        self._rotation = self._loop.call_later(WINDOW_S, self._rotate)
+
+    def close_sockets(self) -> None:
+        """Close the sockets that are bound."""
+        for sock in self._sockets:
+            sock.close()
+
+    async def close(self) -> None:
+        """Stop: close the listener and all connections."""
+        if self._rotation is not None:
+            self._rotation.cancel()
+        self._loop_delay.stop()
+        if self._opening is not None:
+            await self._opening
+        for server in self._servers:
+            server.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        self.close_sockets()

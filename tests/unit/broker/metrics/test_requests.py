@@ -1,0 +1,102 @@
+"""Counts and times of requests: quantiles, windows, and requests that wait."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.broker.metrics.requests import QUANTILES, RequestTimes, Times, quantiles
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.network.connection import MutingResponse
+
+PRODUCE_FRAME = memoryview(bytearray(b"\x00\x00\x00\x0d"))
+FETCH_FRAME = memoryview(bytearray(b"\x00\x01\x00\x0d"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quantile_is_at_most_a_quarter_above_the_true_one(seed: int) -> None:
+    source = random.Random(seed)
+    drawn = sorted(int(source.lognormvariate(12, 2)) + 8 for _ in range(5_000))
+    times = Times()
+    for each in drawn:
+        times.record(each)
+    for quantile, found_ms in quantiles([times]):
+        exact_ms = drawn[max(round(quantile * len(drawn)) - 1, 0)] / 1e6
+        assert exact_ms <= found_ms * 1.01
+        assert found_ms <= exact_ms * 1.26
+
+
+@pytest.mark.parametrize("time_ns", [0, 1, 2, 3, 4, 7, 8, 1 << 39, (1 << 40) + 5, 1 << 62])
+def test_extreme_times_are_counted(time_ns: int) -> None:
+    times = Times()
+    times.record(time_ns)
+    assert times.count == 1
+    assert times.total_ns == time_ns
+    assert all(value >= 0 for _, value in quantiles([times]))
+
+
+def test_times_leave_the_quantiles_after_two_windows_and_stay_in_the_count() -> None:
+    times = Times()
+    times.record(1_000_000)
+    times.rotate()
+    assert dict(quantiles([times]))[0.5] > 0
+    times.rotate()
+    assert dict(quantiles([times])) == dict.fromkeys(QUANTILES, 0.0)
+    assert (times.count, times.total_ns) == (1, 1_000_000)
+
+
+def test_requests_that_did_not_wait_pull_the_quantiles_of_the_remote_time_down() -> None:
+    times = Times()
+    times.record(1_000_000)
+    found = dict(quantiles([times], zeros=9))
+    assert found[0.5] == 0
+    assert found[0.95] >= 1
+
+
+def test_response_that_comes_at_once_is_counted() -> None:
+    times = RequestTimes()
+    response = [b"response"]
+    measured = times.measured(lambda _connection, _frame: response)
+    assert measured(_connection(), PRODUCE_FRAME) is response
+    assert times.of(0).at_once.count == times.of(0).count == 1
+    assert times.of(0).total.count == 0
+
+
+def test_waiting_response_is_counted_when_it_is_complete() -> None:
+    times = RequestTimes()
+    later: Completion[Any] = Completion()
+    measured = times.measured(lambda _connection, _frame: later)
+    assert measured(_connection(), FETCH_FRAME) is later
+    fetch = times.of(1)
+    assert (fetch.local.count, fetch.remote.count, fetch.total.count) == (1, 0, 0)
+    later.complete(MutingResponse([b"x"], 0.25))
+    assert (fetch.remote.count, fetch.total.count, fetch.throttle.total_ns) == (1, 1, 250_000_000)
+    assert fetch.total.total_ns >= 250_000_000
+
+
+def test_failed_request_raises_and_is_not_counted() -> None:
+    times = RequestTimes()
+
+    def fail(_connection: object, _frame: memoryview) -> None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+    with pytest.raises(KafkaError):
+        times.measured(fail)(_connection(), PRODUCE_FRAME)
+    assert not times.by_key
+    later: Completion[Any] = Completion()
+    times.measured(lambda _connection, _frame: later)(_connection(), FETCH_FRAME)
+    later.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert times.of(1).total.count == 1
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x00"])
+def test_frame_without_an_api_key_is_left_to_the_dispatcher(frame: bytes) -> None:
+    measured = RequestTimes().measured(lambda _connection, frame: [bytes(frame)])
+    assert measured(_connection(), memoryview(frame)) == [frame]
+
+
+def _connection() -> Any:
+    return object()
