@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,9 @@ from ottla.clients.serializers.base import References
 from ottla.connect.converters.avro import AvroConverter, is_bytes, plain_references
 from ottla.connect.converters.avro_schemas import AvroSchemaReader, AvroSchemaWriter
 from ottla.connect.converters.avro_values import encoder
-from ottla.connect.converters.json import JsonConverter
 from ottla.connect.errors import ConnectError, DataError, RetriableError
 from ottla.schemas.model import Schema, SchemaType
-from tests.peers.confluent_schemas import java
-from tests.registry_process import RegistryProcess
-
-L = "org.apache.kafka.connect.data."
-TIMEOUT_S = 120
-TEXT = JsonConverter()
-TEXT.configure({"schemas.enable": "true", "replace.null.with.default": "false"}, is_key=False)
-
-
-def of(kind: str, field: str | None = None, **more: Any) -> dict[str, Any]:
-    named = {} if field is None else {"field": field}
-    return {"type": kind, "optional": False, **named, **more}
-
+from tests.connect.converters.json_text import TEXT, L, ask, of
 
 INNER = of("struct", name="a.b.In", version=3, doc="inner", optional=True, fields=[of("int32", "x")])
 ROW = of(
@@ -205,16 +191,6 @@ def own_body(text: str, value: Any) -> bytes:
     return out.getvalue()
 
 
-def ask(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    text = "".join(f"{json.dumps(each)}\n" for each in questions)
-    done = subprocess.run(
-        java("ConverterOracle"), input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(questions), done.stderr
-    return found
-
-
 @pytest.mark.jvm
 def test_schemas_and_bytes_are_confluents() -> None:
     texts = [json.dumps({"schema": schema, "payload": value}) for schema, value in WRITTEN]
@@ -251,20 +227,6 @@ def test_values_are_read_as_by_confluent(tmp_path: Path) -> None:
                 each["schema"].pop("version", None)
         assert actual == expected, question
     reader.close()
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from tests.ottla_process import OttlaProcess
-
-    directory = tmp_path_factory.mktemp("registry")
-    with OttlaProcess(directory / "broker") as broker:
-        node = RegistryProcess(directory / "node", broker.bootstrap)
-        node.start()
-        try:
-            yield node.url
-        finally:
-            node.stop()
 
 
 def converter(url: str, config: Mapping[str, str] | None = None, *, is_key: bool = False) -> AvroConverter:

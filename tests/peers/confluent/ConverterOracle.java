@@ -1,7 +1,7 @@
-// What Confluent's converters make of values. A question is one line of JSON with `converter` (avro or protobuf) and
-// either `json`, a value in the text of JsonConverter with schemas, or `schema` and `body`, a schema's text and a
-// value in base64. The answer to the first is {"schema": text, "body": base64}, to the second {"json": text}; or
-// {"error": class, "message": text}.
+// What Confluent's converters make of values. A question is one line of JSON with `converter` (avro or protobuf),
+// `config` with settings or none, and either `json`, a value in the text of JsonConverter with schemas, or `schema` and
+// `body`, a schema's text and a value in base64. The answer to the first is {"schema": text, "body": base64}, to the
+// second {"json": text}; or {"error": class, "message": text}.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -20,6 +20,7 @@ import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.SchemaAndValue;
@@ -48,7 +49,9 @@ public final class ConverterOracle {
             MockSchemaRegistryClient registry = new MockSchemaRegistryClient(
                 List.of(new AvroSchemaProvider(), new ProtobufSchemaProvider()));
             Converter converter = isAvro ? new AvroConverter(registry) : new ProtobufConverter(registry);
-            converter.configure(Map.of("schema.registry.url", "mock://oracle"), false);
+            Map<String, String> config = new HashMap<>(Map.of("schema.registry.url", "mock://oracle"));
+            question.path("config").fields().forEachRemaining(each -> config.put(each.getKey(), each.getValue().asText()));
+            converter.configure(config, false);
             if (question.has("json")) {
                 byte[] text = question.get("json").asText().getBytes(StandardCharsets.UTF_8);
                 SchemaAndValue data = TEXT.toConnectData("t", text);

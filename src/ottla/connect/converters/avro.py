@@ -1,40 +1,28 @@
-"""Confluent's AvroConverter: Avro values whose schemas are in a schema registry.
-
-Settings are the registry's and the serializers' (`schema.registry.url`, `auto.register.schemas`, ...), and
-`enhanced.avro.schema.support` and `connect.meta.data`; unknown ones are ignored, as by Confluent's.
-"""
+"""Confluent's AvroConverter: Avro values whose schemas are in a schema registry."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from ottla.clients.errors import ClientError, ConfigurationError
 from ottla.clients.serializers.avro import UNREADABLE, AvroDeserializer, AvroSerializer, parsed
 from ottla.clients.serializers.base import InvalidValue, References
-from ottla.clients.serializers.settings import DESERIALIZER_OPTIONS, SERIALIZER_OPTIONS
-from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingError, SettingType
-from ottla.connect.converters.api import NULL, Converter, RecordHeaders, SchemaAndValue
+from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType
+from ottla.connect.converters.api import SchemaAndValue
 from ottla.connect.converters.avro_schemas import AvroSchemaReader, AvroSchemaWriter, typed
 from ottla.connect.converters.avro_values import decoder, encoder
-from ottla.connect.errors import DataError, RetriableError
-from ottla.registry_client import RegistryClient
-from ottla.registry_client.settings import has_setting
+from ottla.connect.converters.registry import REGISTRY_SETTINGS, RegistryConverter, Writing
+from ottla.connect.errors import DataError
 from ottla.schemas.model import Schema as RegistrySchema
 from ottla.schemas.model import SchemaType
 
 if TYPE_CHECKING:
-    from ottla.connect.api import Config
     from ottla.connect.data import Schema
-
-T = TypeVar("T")
-_MOST_SCHEMAS: Final = 1_000
-_STRATEGIES: Final = "io.confluent.kafka.serializers.subject."
 
 
 def _plain(avro: Any) -> Any:
@@ -107,92 +95,31 @@ class _Deserializer(AvroDeserializer):
         return decode
 
 
-class _Writing(NamedTuple):
-    schema: Schema
-    serializer: _Serializer
-
-
-class AvroConverter(Converter):
+class AvroConverter(RegistryConverter):
     """Converts between Connect's data and Avro with schema ids."""
 
     version = "7.0.16"
     config_def = ConfigDef(
         [
-            Setting("schema.registry.url", SettingType.LIST, "The schema registries, http://HOST:PORT.",
-                    importance=Importance.HIGH),
-            Setting("auto.register.schemas", SettingType.BOOLEAN, "Whether unknown schemas are registered.", True),
-            Setting("use.latest.version", SettingType.BOOLEAN, "Whether the latest schema of the subject is used.",
-                    False, Importance.LOW),
+            *REGISTRY_SETTINGS,
             Setting("enhanced.avro.schema.support", SettingType.BOOLEAN, "Whether enums stay enums.", False),
             Setting("connect.meta.data", SettingType.BOOLEAN, "Whether Avro schemas have Connect's properties.", True,
                     Importance.LOW),
         ]
     )  # fmt: skip
 
-    def configure(self, config: Config, *, is_key: bool) -> None:
-        """Read the settings. Nothing connects before the first record."""
-        settings = self.config_def.parse(config)
-        self._part = "key" if is_key else "value"
+    def _read_settings(self, settings: Mapping[str, Any]) -> None:
         self._with_enums: bool = settings["enhanced.avro.schema.support"]
         self._with_metadata: bool = settings["connect.meta.data"]
-        given = {name: value.removeprefix(_STRATEGIES) for name, value in config.items() if value is not None}
-        try:
-            self._registry = RegistryClient({name: value for name, value in given.items() if has_setting(name)})
-            self._options = _known(SERIALIZER_OPTIONS, given)
-            self._reader = _Deserializer(registry=self._registry, config=_known(DESERIALIZER_OPTIONS, given))
-        except (ConfigurationError, ValueError) as error:
-            raise SettingError(str(error)) from error
-        self._reader.bind(self._part, deferring=False)
-        self._writers: dict[int, _Writing] = {}
 
-    def from_connect(
-        self, topic: str, schema: Schema | None, value: Any, headers: RecordHeaders | None = None
-    ) -> bytes | None:
-        """Return the schema id and the Avro value."""
-        if value is None and (schema is None or not schema.has_default):
-            return None
-        if schema is None:
-            raise DataError(f"AvroConverter needs a schema for the {self._part}, and the record has none")
-        writing = self._writers.get(id(schema))
-        if writing is None:
-            writing = self._add_writer(schema)
-        return _guarded(lambda: writing.serializer(value, topic=topic, headers=[] if headers is None else headers))
+    def _deserializer(self, options: dict[str, str]) -> _Deserializer:
+        return _Deserializer(registry=self._registry, config=options)
 
-    def _add_writer(self, schema: Schema) -> _Writing:
+    def _writing(self, schema: Schema) -> Writing:
         written = AvroSchemaWriter(with_metadata=self._with_metadata, with_enums=self._with_enums).written(schema)
         text = json.dumps(written, separators=(",", ":"), ensure_ascii=False)
-        serializer = _Serializer(text, self._registry, to_dict=encoder(schema), config=self._options)
-        serializer.bind(self._part, deferring=False)
-        if len(self._writers) >= _MOST_SCHEMAS:
-            self._writers.clear()
-        writing = self._writers[id(schema)] = _Writing(schema, serializer)
-        return writing
-
-    def to_connect(self, topic: str, data: bytes | None, headers: RecordHeaders | None = None) -> SchemaAndValue:
-        """Return the value and its schema, which is read once for each schema id."""
-        if data is None:
-            return NULL
-        found: SchemaAndValue = _guarded(lambda: self._reader(data, topic=topic, headers=headers or []))
-        return found
+        return Writing(encoder(schema), _Serializer(text, self._registry, config=self._options))
 
     def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
         """Return the function that reads values of a schema, from a position of some bytes."""
-        return self._reader.decoder_of(References(RegistrySchema(SchemaType.AVRO, text), {}))
-
-    def close(self) -> None:
-        """Close the connections to the registry."""
-        self._registry.close()
-
-
-def _known(rows: Any, given: dict[str, str]) -> dict[str, str]:
-    names = {name for row in rows for name in (row.name, *row.aliases)}
-    return {name: value for name, value in given.items() if name in names}
-
-
-def _guarded(call: Callable[[], T]) -> T:
-    """Call a serializer. Its errors are RetriableError or DataError."""
-    try:
-        return call()
-    except ClientError as error:
-        kind = RetriableError if error.retriable else DataError
-        raise kind(str(error)) from error
+        return self._deserializer({}).decoder_of(References(RegistrySchema(SchemaType.AVRO, text), {}))

@@ -1,0 +1,127 @@
+"""The common part of the converters with a schema registry: settings, one serializer for each schema, and errors.
+
+Settings are the registry's, the serializers' (`schema.registry.url`, `auto.register.schemas`, ...) and the format's.
+Unknown ones are ignored, as by Confluent's converters.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ottla.clients.errors import ClientError, ConfigurationError
+from ottla.clients.serializers.settings import DESERIALIZER_OPTIONS, SERIALIZER_OPTIONS
+from ottla.connect.config.definition import Importance, Setting, SettingError, SettingType
+from ottla.connect.converters.api import NULL, Converter, RecordHeaders, SchemaAndValue
+from ottla.connect.errors import DataError, RetriableError
+from ottla.registry_client import RegistryClient
+from ottla.registry_client.settings import has_setting
+
+if TYPE_CHECKING:
+    from ottla.clients.serializers.base import RegistryDeserializer, RegistrySerializer
+    from ottla.connect.api import Config
+    from ottla.connect.data import Schema
+
+T = TypeVar("T")
+MOST_SCHEMAS: Final = 1_000
+"""How many schemas a converter caches."""
+_STRATEGIES: Final = "io.confluent.kafka.serializers.subject."
+REGISTRY_SETTINGS: Final = (
+    Setting("schema.registry.url", SettingType.LIST, "The schema registries, http://HOST:PORT.",
+            importance=Importance.HIGH),
+    Setting("auto.register.schemas", SettingType.BOOLEAN, "Whether unknown schemas are registered.", True),
+    Setting("use.latest.version", SettingType.BOOLEAN, "Whether the latest schema of the subject is used.", False,
+            Importance.LOW),
+)  # fmt: skip
+
+
+class Writing(NamedTuple):
+    """How the values of a schema are written."""
+
+    encode: Callable[[Any], Any] | None
+    """Returns what the serializer takes; None if it takes the values as they are."""
+    serializer: RegistrySerializer
+
+
+class RegistryConverter(Converter):
+    """Converts between Connect's data and a format whose schemas are in a registry."""
+
+    def configure(self, config: Config, *, is_key: bool) -> None:
+        """Read the settings. Nothing connects before the first record."""
+        self._part = "key" if is_key else "value"
+        self._read_settings(self.config_def.parse(config))
+        given = {name: value.removeprefix(_STRATEGIES) for name, value in config.items() if value is not None}
+        try:
+            self._registry = RegistryClient({name: value for name, value in given.items() if has_setting(name)})
+            self._options = _known(SERIALIZER_OPTIONS, given)
+            self._reader = self._deserializer(_known(DESERIALIZER_OPTIONS, given))
+        except (ConfigurationError, ValueError) as error:
+            raise SettingError(str(error)) from error
+        self._reader.bind(self._part, deferring=False)
+        # Schemas are referenced, so that no other schema gets the id() of one.
+        self._writers: dict[int, tuple[Schema, Writing]] = {}
+
+    @abstractmethod
+    def _read_settings(self, settings: Mapping[str, Any]) -> None:
+        """Keep the settings of the format."""
+
+    @abstractmethod
+    def _deserializer(self, options: dict[str, str]) -> RegistryDeserializer:
+        """Return the deserializer, which returns SchemaAndValue."""
+
+    @abstractmethod
+    def _writing(self, schema: Schema) -> Writing:
+        """Return how the values of a schema are written. Raises DataError."""
+
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: RecordHeaders | None = None
+    ) -> bytes | None:
+        """Return the schema id and the value; None is a null."""
+        if value is None:
+            return None
+        try:
+            encode, serializer = self._writing_of(schema)
+            # A value that does not fit must not register its schema.
+            encoded = value if encode is None else encode(value)
+        except DataError as error:
+            raise DataError(f"The {self._part} for topic {topic} cannot be converted: {error}") from error
+        return guarded(lambda: serializer(encoded, topic=topic, headers=[] if headers is None else headers))
+
+    def _writing_of(self, schema: Schema | None) -> Writing:
+        if schema is None:
+            raise DataError(f"{type(self).__name__} needs a schema for the {self._part}, and the record has none")
+        known = self._writers.get(id(schema))
+        if known is not None:
+            return known[1]
+        made = guarded(lambda: self._writing(schema))
+        made.serializer.bind(self._part, deferring=False)
+        if len(self._writers) >= MOST_SCHEMAS:
+            self._writers.clear()
+        self._writers[id(schema)] = schema, made
+        return made
+
+    def to_connect(self, topic: str, data: bytes | None, headers: RecordHeaders | None = None) -> SchemaAndValue:
+        """Return the value and its schema, which is read once for each schema id."""
+        if data is None:
+            return NULL
+        found: SchemaAndValue = guarded(lambda: self._reader(data, topic=topic, headers=headers or []))
+        return found
+
+    def close(self) -> None:
+        """Close the connections to the registry."""
+        self._registry.close()
+
+
+def _known(rows: Any, given: dict[str, str]) -> dict[str, str]:
+    names = {name for row in rows for name in (row.name, *row.aliases)}
+    return {name: value for name, value in given.items() if name in names}
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """Call a serializer. Its errors are RetriableError or DataError."""
+    try:
+        return call()
+    except ClientError as error:
+        kind = RetriableError if error.retriable else DataError
+        raise kind(str(error)) from error
