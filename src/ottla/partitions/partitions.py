@@ -124,6 +124,12 @@ class Partitions:
                 raise
             return followed
 
+    def local_log(self, topic: str, index: int) -> Log | None:
+        """The log of an open replica on this node, led or followed; opens none."""
+        led = self._by_topic.get(topic, {}).get(index)
+        replica = led or self._followed.get(TopicPartition(topic, index))
+        return None if replica is None else replica.log
+
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of the topic with this id, if it exists."""
         return self._names.get(topic_id)

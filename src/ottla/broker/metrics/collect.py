@@ -17,6 +17,7 @@ from ottla.common.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.metrics.lag_rows import GroupLag
     from ottla.broker.metrics.loop_delay import LoopDelay
     from ottla.broker.metrics.requests import RequestTimes
     from ottla.network.server import Server
@@ -33,6 +34,7 @@ class Sources:
     requests: RequestTimes
     loop_delay: LoopDelay
     started_s: float
+    lag: GroupLag
     network: Server | None = None
     state: int = STARTING
     scrape_s: float = 0.0
@@ -58,6 +60,7 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     cluster_rows.add_quorum(samples, broker.metadata)
     yield from cluster_rows.add_controller(samples, broker.metadata)
     yield from coordinator_rows.add_coordinators(samples, broker.coordinators)
+    yield from sources.lag.add_lags(samples)
     body = yield from samples.render(content_type)
     sources.scrape_s = time.monotonic() - began_s
     return body

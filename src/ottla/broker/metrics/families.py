@@ -292,3 +292,38 @@ SHARE_STATES = _family(
     GAUGE,
     "Partitions of share groups whose state is in this node's share coordinator.",
 )
+
+# Lag of groups, from the coordinator's node
+GROUP_OFFSET = _family(
+    "kafka_consumergroup_current_offset",
+    GAUGE,
+    "Committed offset of a group.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_LAG = _family(
+    "kafka_consumergroup_lag",
+    GAUGE,
+    "Records between a committed offset and the high watermark.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_LAG_SUM = _family(
+    "kafka_consumergroup_lag_sum", GAUGE, "Lag of a group in all partitions of a topic.", "consumergroup", "topic"
+)
+GROUP_LAG_SECONDS = _family(
+    "kafka_consumergroup_lag_seconds",
+    GAUGE,
+    "Age of the batch with the first unread record; 0 without a lag.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_MEMBERS = _family(
+    "kafka_consumergroup_members", GAUGE, "Members of a group that has committed offsets.", "consumergroup"
+)
+GROUP_OFFSETS_DROPPED = _family(
+    "ottla_metrics_dropped_group_offsets", GAUGE, "Committed offsets above the limit of a scrape, without a lag."
+)

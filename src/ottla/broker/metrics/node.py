@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
 from ottla.broker.metrics.http import Endpoint, Scrapes
+from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.common.completion import Completion
@@ -64,7 +65,7 @@ class NodeMetrics:
 
     def open(self, broker: Broker) -> None:
         """Answer scrapes, from the start of the node on."""
-        sources = self._sources = Sources(broker, self._requests, self._loop_delay, time.time())
+        sources = self._sources = Sources(broker, self._requests, self._loop_delay, time.time(), GroupLag(broker))
         worker = broker.schedulers.worker
 
         def make(content_type: str) -> Completion[list[bytes]]:

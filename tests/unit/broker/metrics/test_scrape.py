@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.metrics import families
+from ottla.broker.metrics import families, lag_rows
 from ottla.broker.metrics.collect import Sources, collect
 from ottla.broker.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
+from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.table import markdown
@@ -35,7 +36,7 @@ class ManualTime:
 
 
 def sources_of(harness: BrokerHarness) -> Sources:
-    return Sources(harness.broker, RequestTimes(), LoopDelay(ManualTime()), 1.0)  # type: ignore[arg-type]
+    return Sources(harness.broker, RequestTimes(), LoopDelay(ManualTime()), 1.0, GroupLag(harness.broker))  # type: ignore[arg-type]
 
 
 def scrape(sources: Sources, content_type: str = PROMETHEUS) -> dict[str, float]:
@@ -108,17 +109,71 @@ def test_scrape_creates_no_coordinator(harness: BrokerHarness) -> None:
     assert harness.broker.coordinators.created == (None, None, None)
 
 
-def test_commit_of_a_group_is_counted(harness: BrokerHarness) -> None:
-    harness.create("t", 1)
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+def commit(harness: BrokerHarness, **offsets: int) -> None:
+    """Commit the offsets of partition 0 of topics, for the group g."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        )
+        for name, offset in offsets.items()
+    ]
     harness.ask(FindCoordinatorRequest(key="g"), 3)
     harness.loop.advance(1_000)
-    committed = harness.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
-    assert committed.topics[0].partitions[0].error_code == 0
+    committed = harness.ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
+    assert {topic.partitions[0].error_code for topic in committed.topics} == {0}
+
+
+def lag_of(found: dict[str, float], topic: str) -> tuple[float | None, float | None]:
+    """The lag of the group g in partition 0, in records and in seconds."""
+    labels = f'{{consumergroup="g",topic="{topic}",partition="0"}}'
+    return found.get(f"kafka_consumergroup_lag{labels}"), found.get(f"kafka_consumergroup_lag_seconds{labels}")
+
+
+def test_commit_of_a_group_is_counted(harness: BrokerHarness) -> None:
+    harness.create("t", 1)
+    commit(harness, t=0)
     found = scrape(sources_of(harness))
     assert found["kafka_coordinator_group_groupmetadatamanager_numoffsets"] == 1
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsempty"] == 1
+    assert found['kafka_consumergroup_members{consumergroup="g"}'] == 0
+
+
+def test_lag_is_counted_in_records_and_in_seconds(harness: BrokerHarness) -> None:
+    for topic in ("read", "unread", "half"):
+        harness.create(topic, 1, message_timestamp_type="LogAppendTime")
+        harness.produce((topic, {0: batch(b"a", b"b")}))
+        harness.loop.advance(10_000)
+        harness.produce((topic, {0: batch(b"c")}))
+    commit(harness, read=3, unread=0, half=2)
+    sources = sources_of(harness)
+    before_ms = harness.loop.now_ms
+    found = scrape(sources)
+    assert lag_of(found, "read") == (0, 0)
+    assert lag_of(found, "unread") == (3, (before_ms - 10_000) / 1000)
+    assert lag_of(found, "half") == (1, (before_ms - 30_000) / 1000)
+    assert found['kafka_consumergroup_lag_sum{consumergroup="g",topic="unread"}'] == 3
+    harness.loop.advance(5_000)
+    assert lag_of(scrape(sources), "half") == (1, (before_ms - 25_000) / 1000)
+
+
+def test_lag_begins_at_the_first_record_that_is_left(harness: BrokerHarness) -> None:
+    harness.create("t", 1)
+    harness.produce(("t", {0: batch(b"a", b"b")}))
+    commit(harness, t=0)
+    harness.partition("t").delete_records_before(2)
+    assert lag_of(scrape(sources_of(harness)), "t") == (0, 0)
+
+
+def test_commits_above_the_limit_are_dropped_and_counted(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_rows, "MOST_OFFSETS", 1)
+    for topic in ("t", "u"):
+        harness.create(topic, 1)
+    commit(harness, t=0, u=0)
+    found = scrape(sources_of(harness))
+    assert found["ottla_metrics_dropped_group_offsets"] == 2
+    assert lag_of(found, "t") == (None, None)
 
 
 def test_openmetrics_names_counters_without_their_suffix_and_ends(harness: BrokerHarness) -> None:
@@ -136,11 +191,13 @@ def test_labels_are_escaped() -> None:
     assert SAMPLE.fullmatch(line)
 
 
-def test_every_family_is_scraped_with_its_labels(scraped: dict[str, float]) -> None:
-    names = {name.partition("{")[0] for name in scraped}
+def test_every_family_is_scraped(harness: BrokerHarness, scraped: dict[str, float]) -> None:
+    commit(harness, t=1)
+    names = {name.partition("{")[0] for name in (*scraped, *scrape(sources_of(harness)))}
     for family in families.FAMILIES.values():
+        # The harness has no network.
         suffix = {"summary": "_count", "histogram": "_count"}.get(family.kind, "")
-        if family.name != families.CONNECTIONS.name:  # the harness has no network
+        if family.name != families.CONNECTIONS.name:
             assert family.name + suffix in names
         assert (family.kind == "counter") == family.name.endswith("_total")
         assert re.fullmatch(r"[a-z_]+", family.name)
