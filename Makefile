@@ -60,7 +60,7 @@ scenarios: dev-environment ## Write the effects of this code into tests/scenario
 	@$(BIN)/python -m tests.scenarios --write
 
 chaos: dev-environment ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
-	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py tests/connect/postgres/test_kills.py -rP $(PYTEST)
+	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py tests/connect/postgres/test_kills.py tests/connect/mysql/test_kills.py -rP $(PYTEST)
 
 fuzz: dev-environment ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)

@@ -83,7 +83,7 @@ def ottla(database: Database, broker: OttlaProcess, directory: Path) -> Contende
     }
     file = directory / "worker.json"
     file.write_text(json.dumps({"worker": {"bootstrap.servers": broker.bootstrap}, "connector": connector}))
-    command = [sys.executable, "-m", "tests.connect.postgres.worker_process", str(file)]
+    command = [sys.executable, "-m", "tests.connect.worker_process", str(file)]
     return Contender("Ottla", command, "ottla", directory / "ottla.log")
 
 

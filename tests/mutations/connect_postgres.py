@@ -19,13 +19,6 @@ ROWS: tuple[Row, ...] = (
         (f"{LOST}::test_lost_server_is_an_error_that_passes",),
     ),
     (
-        "A server of PostgreSQL that is lost while the stream is read is an error that passes",
-        f"{HERE}/replication.py",
-        "with self._errors():\n            yield from",
-        "if True:\n            yield from",
-        (f"{LOST}::test_lost_server_is_an_error_that_passes",),
-    ),
-    (
         "The PostgreSQL connector emits a change once, although the snapshot has seen it",
         f"{HERE}/stream.py",
         "        if name in self._now.hidden:\n            return\n",

@@ -103,6 +103,13 @@ ROWS: tuple[Row, ...] = (
         (f"{CAPTURE}::test_quiet_tables_let_the_offset_advance",),
     ),
     (
+        "a row of MariaDB that was changed by hand is found by a comparison with its topic",
+        "connect/connectors/capture/verification.py",
+        "            elif own[key] != other[key]:\n",
+        "            elif key not in own:\n",
+        ("tests/connect/mysql/test_verification.py::test_row_that_was_changed_by_hand_is_found[false]",),
+    ),
+    (
         "hidden columns of MariaDB are masked",
         f"{MYSQL}/events.py",
         "        return lambda value: change(convert(value))\n",

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.connect.connectors.postgres import verification
-from ottla.connect.connectors.postgres.verification import Side, compare, verify
+from ottla.connect.connectors.capture import verification
+from ottla.connect.connectors.capture.verification import Difference, Progress, TableName, verify
+from ottla.connect.connectors.postgres.settings import Options
+from ottla.connect.connectors.postgres.verification import table_names, table_rows
 from ottla.connect.errors import ConnectError
 from tests.connect.capturing import Capture
 from tests.connect.postgres.driver import Database
@@ -17,6 +19,12 @@ from tests.connect.postgres.driver import Database
 def rows_of(capture: Capture) -> Iterator[tuple[Any, Any]]:
     for each in capture.kafka.records:
         yield each.key, each.value
+
+
+def compared(database: Database, capture: Capture, rounds: int = 3, progress: Progress = lambda _: None) -> Difference:
+    options, name = Options.of(database.config()), TableName("public", "t")
+    assert table_names(options) == [name]
+    return verify(name, lambda: table_rows(options, name), lambda: rows_of(capture), rounds=rounds, progress=progress)
 
 
 def test_equal_and_different_rows(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,14 +36,13 @@ def test_equal_and_different_rows(database: Database, monkeypatch: pytest.Monkey
     database.sql("delete from t where id = 3; update t set a = 'y' where id = 4; insert into t values (4000)")
     capture.take(3004)
     texts: list[str] = []
-    config = database.config()
-    assert verify(config, "public.t", lambda: rows_of(capture), progress=texts.append).equal
+    assert compared(database, capture, progress=texts.append).equal
     assert texts[0] == "Round 1: 2999 rows of public.t" or texts[0] == "Round 1: 3000 rows of public.t"
     # By hand, behind the stream's back.
     database.sql("alter table t disable trigger all")
     capture.stop()
     database.sql("update t set a = 'by hand' where id = 1234; delete from t where id = 5; insert into t values (5000)")
-    found = verify(config, "public.t", lambda: rows_of(capture), rounds=1)
+    found = compared(database, capture, rounds=1)
     assert found.changed == ['{"id":1234}']
     assert found.unexpected == ['{"id":5}']
     assert found.missing == ['{"id":5000}']
@@ -44,19 +51,8 @@ def test_equal_and_different_rows(database: Database, monkeypatch: pytest.Monkey
 
 def test_table_without_key_or_without_existence(database: Database) -> None:
     database.sql("create table t (a int)")
+    options = Options.of(database.config())
     with pytest.raises(ConnectError, match="has no key"):
-        verify(database.config(), "public.t", list)
+        list(table_rows(options, TableName("public", "t")))
     with pytest.raises(ConnectError, match="does not exist"):
-        verify(database.config(), "public.u", list)
-
-
-def test_order_does_not_matter() -> None:
-    a, b = Side(), Side()
-    for number in range(100):
-        a.put(str(number), {"n": number})
-        b.put(str(99 - number), {"n": 99 - number})
-    b.put("1", {"n": 2})
-    b.put("1", {"n": 1})
-    assert compare(a, b).equal
-    b.put("1", None)
-    assert compare(a, b).missing == ["1"]
+        list(table_rows(options, TableName("public", "u")))

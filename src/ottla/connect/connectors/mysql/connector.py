@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ottla import __version__
-from ottla.connect.api import Config, Connector, ExactlyOnce, Kind, SinkTask, SourceOffset, SourceTask
+from ottla.connect.api import Config, Connector, ExactlyOnce, Finding, Kind, SinkTask, SourceOffset, SourceTask
 from ottla.connect.config.definition import ConfigDef
 from ottla.connect.connectors.capture.filters import faults
 from ottla.connect.connectors.capture.settings import Options
+from ottla.connect.connectors.capture.topic_verification import verify_tables
 from ottla.connect.connectors.mysql import catalog
 from ottla.connect.connectors.mysql.columns import codec
 from ottla.connect.connectors.mysql.events import EventMaker
@@ -17,6 +18,7 @@ from ottla.connect.connectors.mysql.positions import LogPosition
 from ottla.connect.connectors.mysql.session import connect, errors
 from ottla.connect.connectors.mysql.settings import CONFIG, options_of, unsupported
 from ottla.connect.connectors.mysql.task import MysqlTask
+from ottla.connect.connectors.mysql.verification import tables_of
 from ottla.connect.errors import BadRequestError, ConnectError, DataError
 
 _VARIABLES: Final = {
@@ -79,6 +81,12 @@ class MysqlConnector(Connector):
                 )
             if each.offset is not None:
                 LogPosition.of(each.offset)
+
+    @classmethod
+    def verify(cls, config: Config, clients: Mapping[str, object]) -> Iterator[Finding]:
+        """Compare each captured table with its topic by ranges of the key."""
+        options = options_of(config)
+        return verify_tables(config, options, tables_of(options), clients)
 
 
 def _check(cursor: Any, options: Options, found: dict[str, list[str]]) -> None:

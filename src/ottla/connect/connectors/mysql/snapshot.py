@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pymysql.cursors import SSCursor
@@ -21,7 +21,7 @@ FETCH = 1000
 
 class _Item(NamedTuple):
     events: TableEvents
-    values: Sequence[Any]
+    values: Mapping[str, Any]
 
 
 class Snapshot:
@@ -67,11 +67,8 @@ class Snapshot:
 
     def _all_rows(self) -> Iterator[_Item]:
         for events in self._tables:
-            with self._connection.cursor(SSCursor) as cursor:
-                cursor.execute(_select(events.table))
-                while rows := cursor.fetchmany(FETCH):
-                    for row in rows:
-                        yield _Item(events, row)
+            for values in rows_of(self._connection, events.table):
+                yield _Item(events, values)
 
     def _advance(self) -> _Item | None:
         with errors(self._options, "read the tables"):
@@ -86,8 +83,7 @@ class Snapshot:
             item, self._next = self._next, self._advance()
             context.snapshot = self._mark(item)
             context.offset = running if self._next is not None else self.position.offset()
-            names = [each.name for each in item.events.table.columns]
-            found.append(item.events.read(item.events.row(dict(zip(names, item.values, strict=True))), context))
+            found.append(item.events.read(item.events.row(item.values), context))
             self.rows += 1
         if self._next is None:
             self.finished = True
@@ -106,6 +102,16 @@ class Snapshot:
     def close(self) -> None:
         """Close the connection, also in the middle of a result."""
         self._connection._force_close()  # noqa: SLF001 - close() would read the rest of the result
+
+
+def rows_of(connection: Any, table: Table) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a table, as they arrive."""
+    names = [each.name for each in table.columns]
+    with connection.cursor(SSCursor) as cursor:
+        cursor.execute(_select(table))
+        while rows := cursor.fetchmany(FETCH):
+            for row in rows:
+                yield dict(zip(names, row, strict=True))
 
 
 def _select(table: Table) -> str:

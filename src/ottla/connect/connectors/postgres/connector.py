@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ottla import __version__
 from ottla.connect.api import Config, Connector, ExactlyOnce, Finding, Kind, SourceOffset
+from ottla.connect.connectors.capture.topic_verification import verify_tables
 from ottla.connect.connectors.postgres import checks
 from ottla.connect.connectors.postgres.positions import StreamPosition
 from ottla.connect.connectors.postgres.settings import CONFIG, Options
 from ottla.connect.connectors.postgres.task import PostgresTask
-from ottla.connect.connectors.postgres.topic_verification import verify_tables
+from ottla.connect.connectors.postgres.verification import tables_of
 from ottla.connect.errors import BadRequestError
 
 
@@ -53,4 +54,5 @@ class PostgresConnector(Connector):
     @classmethod
     def verify(cls, config: Config, clients: Mapping[str, object]) -> Iterator[Finding]:
         """Compare each captured table with its topic by ranges of the key."""
-        return verify_tables(config, clients)
+        options = Options.of(config)
+        return verify_tables(config, options, tables_of(options), clients)

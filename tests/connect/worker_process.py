@@ -1,4 +1,4 @@
-"""A Connect worker with one connector as a process: python -m tests.connect.postgres.worker_process FILE.
+"""A Connect worker with one connector as a process: python -m tests.connect.worker_process FILE.
 
 The file has JSON: the settings of the worker, and the configuration of the connector. The process runs until it is
 killed.

@@ -10,13 +10,9 @@ from ottla.clients.errors import UnknownTopicOrPartition
 from ottla.common.ids import TopicPartition
 from ottla.connect import plugins
 from ottla.connect.api import Finding
-from ottla.connect.connectors.capture.filters import Filters
 from ottla.connect.connectors.capture.naming import Names
-from ottla.connect.connectors.postgres.catalog import Catalog
-from ottla.connect.connectors.postgres.session import connect
-from ottla.connect.connectors.postgres.settings import Options
-from ottla.connect.connectors.postgres.tables import captured
-from ottla.connect.connectors.postgres.verification import Difference, Progress, verify
+from ottla.connect.connectors.capture.settings import Options
+from ottla.connect.connectors.capture.verification import Difference, Progress, Rows, TableName, Tables, verify
 from ottla.connect.converters.api import Converter
 from ottla.connect.errors import ConnectError
 
@@ -25,12 +21,14 @@ _OFFSETS_S: Final = 30.0
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def verify_tables(config: Mapping[str, str], clients: Mapping[str, Any]) -> Iterator[Finding]:
+def verify_tables(
+    config: Mapping[str, str], options: Options, tables: Tables, clients: Mapping[str, Any]
+) -> Iterator[Finding]:
     """Compare each captured table with its topic. `clients` are settings of the consumer. Raises ConnectError."""
-    for name in _captured(Options.of(config)):
+    for name in tables.names():
         notes: list[str] = []
         try:
-            found = verify_topic(config, name, progress=notes.append, **clients)
+            found = verify_topic(config, options, tables, name, progress=notes.append, **clients)
         except ConnectError as error:
             yield Finding(f"{name}: {error}", is_difference=True)
             continue
@@ -47,43 +45,37 @@ def verify_tables(config: Mapping[str, str], clients: Mapping[str, Any]) -> Iter
             yield Finding(f"{name}: the {found.rows} rows of the table are in the topic, and no others")
 
 
-def _captured(options: Options) -> list[str]:
-    connection = connect(options)
-    try:
-        tables = Catalog(connection, options).tables()
-        return [each.full_name for each in captured(tables, Filters(options), options)]
-    finally:
-        connection.close()
-
-
 def verify_topic(
     config: Mapping[str, str],
-    name: str,
+    options: Options,
+    tables: Tables,
+    name: TableName,
     *,
     rounds: int = 3,
     progress: Progress = lambda _: None,
     **client_settings: Any,
 ) -> Difference:
-    """Compare a table (SCHEMA.TABLE) with its topic.
+    """Compare a table with its topic.
 
     `client_settings` are settings of Ottla's consumer (`bootstrap_servers`, security). Raises ConnectError and
     ClientError.
     """
-    options = Options.of(config)
-    schema, _, table = name.partition(".")
-    topic = Names(options).topic(schema, table)
+    topic = Names(options).topic(*name)
     converters = _converter("key.converter", config), _converter("value.converter", config)
 
-    def rows() -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-        return _records(topic, converters, client_settings)
-
-    def converted(key: tuple[Any, Any], value: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Send a key and a value through the converters, as the records in the topic were."""
-        pairs = zip(converters, (key, value), strict=True)
+    def converted(key: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Send a key and a row through the converters, as the records in the topic were."""
+        pairs = zip(converters, (key, row), strict=True)
         found = [each.to_connect(topic, each.from_connect(topic, *pair)).value for each, pair in pairs]
         return found[0], found[1]
 
-    return verify(config, name, rows, rounds=rounds, progress=progress, converted=converted)
+    def table_rows() -> Rows:
+        return tables.rows(name, converted)
+
+    def topic_rows() -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+        return _records(topic, converters, client_settings)
+
+    return verify(name, table_rows, topic_rows, rounds=rounds, progress=progress)
 
 
 def _converter(name: str, config: Mapping[str, str]) -> Converter:
