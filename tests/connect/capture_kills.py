@@ -35,7 +35,7 @@ Rows = dict[str, dict[int, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between the databases."""
+    """The properties in which databases differ."""
 
     connect: Callable[[], Any]
     """Opens a connection in autocommit mode."""

@@ -110,6 +110,27 @@ ROWS: tuple[Row, ...] = (
         ("tests/connect/mysql/test_verification.py::test_row_that_was_changed_by_hand_is_found[false]",),
     ),
     (
+        "a transaction that a crash of MariaDB has cut in its log is not emitted",
+        f"{MYSQL}/stream.py",
+        "        if self._context.file not in self.closed or",
+        "        if True or",
+        (f"{CAPTURE}::test_transaction_that_a_crash_has_cut_is_not_emitted[31]",),
+    ),
+    (
+        "a row of an interrupted snapshot of MariaDB that was deleted since does not stay in the topic",
+        f"{MYSQL}/snapshot.py",
+        "        self.position = first or own\n",
+        "        self.position = own\n",
+        (f"{CAPTURE}::test_row_that_was_deleted_between_two_attempts_of_a_snapshot_does_not_stay",),
+    ),
+    (
+        "the changes of MariaDB go on after the last complete transaction",
+        f"{MYSQL}/stream.py",
+        "        self._done = self._resume = LogPosition(self._context.file, event.packet.log_pos)\n",
+        "        self._resume = LogPosition(self._context.file, event.packet.log_pos)\n",
+        ("tests/connect/mysql/test_kills.py::test_topics_are_the_tables_after_kills",),
+    ),
+    (
         "hidden columns of MariaDB are masked",
         f"{MYSQL}/events.py",
         "        return lambda value: change(convert(value))\n",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -91,6 +92,11 @@ class MariaDbServer:
         except pymysql.MySQLError:
             return False
         return True
+
+    @property
+    def data(self) -> Path:
+        """The folder of the data and the logs."""
+        return self._process.data
 
     def kill(self) -> None:
         """Kill -9 of the server."""

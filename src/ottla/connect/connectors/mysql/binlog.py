@@ -21,9 +21,11 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 from ottla.connect.connectors.capture.settings import Options
 from ottla.connect.connectors.mysql.positions import LogPosition
 from ottla.connect.connectors.mysql.session import errors, settings
+from ottla.connect.errors import ConnectError
 
 HEARTBEAT_S: Final = 0.5
 _CONNECTIONS: Final = 2
+_CUT: Final = "truncated in the middle of event"
 EVENTS: Final = (
     GtidEvent,
     HeartbeatLogEvent,
@@ -37,6 +39,10 @@ EVENTS: Final = (
     UpdateRowsEvent,
     WriteRowsEvent,
 )
+
+
+class CutLogError(ConnectError):
+    """A log ends within an event: the server has crashed while it wrote a transaction, which it rolled back."""
 
 
 class Binlog:
@@ -67,9 +73,14 @@ class Binlog:
         return pymysql.connect(**given)
 
     def read(self) -> Any:
-        """Return the next event. Raises RetriableError if the connection is lost."""
+        """Return the next event. Raises RetriableError if the connection is lost, and CutLogError."""
         with errors(self._options, "read the binary log"):
-            event = self._reader.fetchone()
+            try:
+                event = self._reader.fetchone()
+            except pymysql.OperationalError as error:
+                if _CUT in str(error):
+                    raise CutLogError(f"The binary log ends within an event: {error}") from error
+                raise
             if event is None:
                 raise ConnectionResetError("the server has ended the stream")
             return event

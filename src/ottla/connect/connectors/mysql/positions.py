@@ -8,10 +8,13 @@ the middle of a transaction, its rows come again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ottla.connect.errors import BadRequestError
 from ottla.connect.records import Position
+
+FIRST_POSITION: Final = 4
+"""The position of the first event of a log."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,17 @@ def current_position(cursor: Any) -> LogPosition:
     return LogPosition(row[0], int(row[1]))
 
 
+def binary_logs(options: Options) -> list[str]:
+    """Return the names of the binary logs. The server writes the last one."""
+    connection: Any = connect(options)
+    try:
+        with errors(options, "read the names of the binary logs"), connection.cursor() as cursor:
+            cursor.execute("show binary logs")
+            return [row[0] for row in cursor.fetchall()]
+    finally:
+        connection.close()
+
+
 def log_is_missing(cursor: Any, position: LogPosition) -> str:
     """Return why the log does not have a position any more, as a sentence, or an empty text."""
     cursor.execute("show binary logs")

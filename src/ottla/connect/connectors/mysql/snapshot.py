@@ -27,19 +27,24 @@ class _Item(NamedTuple):
 class Snapshot:
     """A snapshot that is being read. `position` is where the stream goes on."""
 
-    def __init__(self, maker: EventMaker) -> None:
+    def __init__(self, maker: EventMaker, first: LogPosition | None = None) -> None:
+        """`first`: of an interrupted attempt; rows of it may be in the topics and deleted since.
+
+        The stream repeats the changes from there on, so that it brings each row to its current state.
+        """
         self._maker, self._options = maker, maker.options
         self.rows = 0
         self._connection = connect(self._options)
         try:
             with errors(self._options, "begin a snapshot"):
-                self.position = self._begin()
+                own = self._begin()
         except BaseException:
             self.close()
             raise
         self._items = self._all_rows()
         self._next = self._advance()
-        self._context = Context(self.position.file, self.position.pos, 0, int(time.time()))
+        self.position = first or own
+        self._context = Context(own.file, own.pos, 0, int(time.time()))
         self.finished = False
 
     def _begin(self) -> LogPosition:

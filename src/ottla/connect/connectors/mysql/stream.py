@@ -3,6 +3,9 @@
 A transaction is emitted in its order, and a batch may end within it. After a restart the log is read from the begin of
 the transaction again: events and rows that were emitted are counted, but not emitted. Records of one row stay in one
 batch, and only the last of them has the row in its offset.
+
+A log that the server closed by a crash may end within a transaction, which the server has rolled back. The rows of a
+transaction in a closed log are held until its end.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from ottla.connect.records import SourceRecord
 
 logger = logging.getLogger(__name__)
 OPERATIONS: Final = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
+MOST_HELD: Final = 20_000
 _INSIDE: Final = ("BEGIN", "SAVEPOINT", "ROLLBACK TO", "XA START", "XA END", "START TRANSACTION")
 
 
@@ -37,6 +41,11 @@ class Stream:
         self.in_transaction = False
         self._context = Context(position.file)
         self._tables: dict[int, TableEvents | None] = {}
+        self.closed: frozenset[str] = frozenset()
+        """The logs that were closed before the stream was opened."""
+        self._held: list[SourceRecord] = []
+        self._is_partial = bool(position.events or position.rows)
+        """Whether rows of the current transaction were emitted."""
 
     @property
     def position(self) -> LogPosition:
@@ -63,10 +72,34 @@ class Stream:
     def _rotate(self, event: Any) -> None:
         file = event.next_binlog if isinstance(event.next_binlog, str) else event.next_binlog.decode()
         if file != self._context.file:
-            self._context.file = file
-            self._done, self._resume = LogPosition(file, event.position), LogPosition(file, event.position)
-            self._tables.clear()
-            self.in_transaction = False
+            self.go_on(LogPosition(file, event.position))
+
+    @property
+    def file(self) -> str:
+        """The name of the current log."""
+        return self._context.file
+
+    def go_on(self, position: LogPosition) -> None:
+        """Go on with another log."""
+        self._drop_rolled_back()
+        self._context.file = position.file
+        self._done = self._resume = position
+        self._tables.clear()
+        self.in_transaction = False
+
+    def _drop_rolled_back(self) -> None:
+        """Drop the transaction that a crash of the server has cut at the end of a log."""
+        file = self._context.file
+        if self.in_transaction and self._is_partial:
+            raise ConnectError(
+                f"The binary log {file} ends within the transaction at {self._done}, some rows of which are in the "
+                "topics, although the server has rolled it back: compare them with the tables (ottla connect verify), "
+                "or read the tables again (reset the offsets)"
+            )
+        if self._held:
+            logger.warning("The binary log %s ends within a transaction, which the server has rolled back", file)
+        self._held.clear()
+        self._is_partial = False
 
     def _begin(self) -> None:
         self._events, self.in_transaction = 0, True
@@ -83,6 +116,9 @@ class Stream:
         self._done = self._resume = LogPosition(self._context.file, event.packet.log_pos)
         self._events, self.in_transaction = 0, False
         self._context.gtid = None
+        self.records += self._held
+        self._held.clear()
+        self._is_partial = False
         if self.records:
             self.records[-1].source_offset = self.offset()
 
@@ -144,11 +180,17 @@ class Stream:
             raise DataError(f"{error} (row {context.row} at {context.file}:{context.pos})") from error
 
     def _emit(self, records: list[SourceRecord], before: dict[str, Any], after: dict[str, Any]) -> None:
+        if not records:
+            return
         for each in records:
             each.source_offset = before
-        if records:
-            records[-1].source_offset = after
-            self.records += records
+        records[-1].source_offset = after
+        self._held += records
+        # Of an open log the server sends complete transactions.
+        if self._context.file not in self.closed or len(self._held) > MOST_HELD:
+            self.records += self._held
+            self._held.clear()
+            self._is_partial = True
 
 
 def _reasons(row: Row, name: str) -> dict[str, str]:

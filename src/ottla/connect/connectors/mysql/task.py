@@ -9,10 +9,17 @@ from typing import Any, Final
 
 from ottla.connect.api import Config, SourceTask, SourceTaskContext
 from ottla.connect.config.definition import SettingError
-from ottla.connect.connectors.mysql.binlog import Binlog
+from ottla.connect.connectors.mysql.binlog import Binlog, CutLogError
 from ottla.connect.connectors.mysql.events import EventMaker
-from ottla.connect.connectors.mysql.positions import LogPosition, snapshot_is_running
-from ottla.connect.connectors.mysql.session import connect, current_position, errors, is_mariadb, log_is_missing
+from ottla.connect.connectors.mysql.positions import FIRST_POSITION, LogPosition, snapshot_is_running
+from ottla.connect.connectors.mysql.session import (
+    binary_logs,
+    connect,
+    current_position,
+    errors,
+    is_mariadb,
+    log_is_missing,
+)
 from ottla.connect.connectors.mysql.settings import options_of, snapshot_mode
 from ottla.connect.connectors.mysql.snapshot import Snapshot
 from ottla.connect.connectors.mysql.stream import Stream
@@ -33,6 +40,7 @@ class MysqlTask(SourceTask):
         self._stream: Stream | None = None
         self._beat = self._advance = time.monotonic()
         self._last: LogPosition | None = None
+        self._is_new_stream = True
 
     def start(self, context: SourceTaskContext, config: Config) -> None:
         self._context = context
@@ -69,11 +77,17 @@ class MysqlTask(SourceTask):
             self._stream_from(current_position(cursor))
             return
         time.sleep(min(POLL_S, self._options.number("snapshot.delay.ms") / 1000))
-        self._snapshot = Snapshot(self._maker)
-        logger.info("Reading the tables at %s", self._snapshot.position)
+        first = None
+        if offset is not None and snapshot_is_running(offset) and mode != "initial_only":
+            first = LogPosition.of(offset)
+            if lost := log_is_missing(cursor, first):
+                logger.warning("%s Rows that were deleted since the interrupted snapshot stay in the topics", lost)
+                first = None
+        self._snapshot = Snapshot(self._maker, first)
+        logger.info("Reading the tables; the stream goes on from %s", self._snapshot.position)
 
     def _stream_from(self, position: LogPosition) -> None:
-        self._stream, self._last = Stream(self._maker, position), None
+        self._stream, self._last, self._is_new_stream = Stream(self._maker, position), None, True
         self._binlog = Binlog(self._options, position)
         logger.info("Streaming from %s", position)
 
@@ -97,11 +111,32 @@ class MysqlTask(SourceTask):
         records = stream.records = []
         deadline = time.monotonic() + POLL_S
         while len(records) < most:
-            stream.feed(binlog.read())
+            try:
+                event = binlog.read()
+            except CutLogError as error:
+                self._skip_cut_log(stream, error)
+                break
+            if self._is_new_stream:
+                # Asked after the stream was opened: a server that restarts from now on ends the stream.
+                stream.closed = frozenset(binary_logs(self._options)[:-1])
+                self._is_new_stream = False
+            stream.feed(event)
             if time.monotonic() > deadline or (records and not stream.in_transaction and not binlog.has_more):
                 break
         self._context.report({"position": str(stream.position)})
         return self._with_position(stream, records)
+
+    def _skip_cut_log(self, stream: Stream, error: CutLogError) -> None:
+        """Go on with the next log. Raises the error if the server still writes the log that is cut."""
+        logs = binary_logs(self._options)
+        following = logs[logs.index(stream.file) + 1 :] if stream.file in logs else []
+        if not following:
+            raise error
+        position = LogPosition(following[0], FIRST_POSITION)
+        stream.go_on(position)
+        if self._binlog is not None:
+            self._binlog.close()
+        self._binlog, self._is_new_stream = Binlog(self._options, position), True
 
     def _with_position(self, stream: Stream, records: list[SourceRecord]) -> list[SourceRecord]:
         """Add a heartbeat, or a record that has just an offset, so that the offset advances on quiet tables."""
