@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.commands import Options
+from ottla.cli.commands import DefaultGroup, Options
 from ottla.cli.main import main
 from ottla.cli.root import ROOT, SUMMARIES, command
 from tests import deadlines
@@ -45,7 +45,8 @@ def options_of(*words: str) -> Options:
     found: click.Command = ROOT
     rest = list(words)
     while isinstance(found, click.Group):
-        name = rest.pop(0)
+        is_default = isinstance(found, DefaultGroup) and (not rest or rest[0].startswith("-"))
+        name = found.default if is_default else rest.pop(0)  # type: ignore[attr-defined]
         below = found.get_command(click.Context(found), name)
         assert below is not None, name
         found = below

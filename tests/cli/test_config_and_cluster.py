@@ -6,7 +6,7 @@ import pytest
 
 from ottla.clients import Admin
 from ottla.clients.admin import ConfigResource
-from tests.clients.support import wait_until
+from tests.clients.support import unique, wait_until
 from tests.conftest import OTTLA, RunningBroker
 
 from .conftest import Run
@@ -137,3 +137,20 @@ def test_cluster_is_shown_completely_or_in_parts(ottla: Run, ours: Admin, topic:
     only = ottla("cluster", "--only", "features").out
     assert only.startswith("FEATURE")
     assert "BROKER" not in only
+
+
+@pytest.mark.both
+def test_cluster_why_names_a_cause_on_any_kafka(ottla: Run, ours: Admin) -> None:
+    name = unique("thin")
+    assert ottla("cluster", "why", "--watch", "0").code == 0
+    ours.create_topic(name, partitions=2, replication_factor=1, config={"min.insync.replicas": "2"})
+    try:
+        (report,) = ottla("cluster", "why", "--json", "--watch", "0.2").objects
+        shown = ottla("cluster", "why", "--watch", "0").out
+    finally:
+        ours.delete_topic(name)
+    assert (report["broker_count"], report["severity"], report["unknown"]) == (1, "critical", {})
+    (finding,) = [each for each in report["findings"] if each["code"] == "under_min_isr"]
+    assert finding["subject"] == f"{name}-0, {name}-1"
+    assert "min.insync.replicas is 2, and a partition has 1 replica" in finding["cause"]
+    assert f"ottla topic reassign {name} --replication-factor 2" in shown

@@ -1,15 +1,12 @@
-"""Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories.
-
-Below them, if there are any: partitions in trouble (offline, under or at min.insync.replicas, with replicas that cannot
-lead, under-replicated), and partitions that are moving to other brokers.
-"""
+"""Show the cluster, and explain what is wrong with it. Without a verb it shows the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.cli.commands import Choice, Command, Option, Options
+from ottla.cli import cluster_why
+from ottla.cli.commands import Choice, DefaultGroup, Option, Options
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.moving import REASSIGNMENT_COLUMNS, node_ids
 from ottla.cli.output import Column, Output, moment, number, output_options, size
@@ -19,23 +16,33 @@ from ottla.tools.admin.leaderless import PAGE
 
 EXAMPLES = """
 ottla cluster
+ottla cluster why
 ottla cluster -b 127.0.0.1:9092 --json | jq '.brokers[].host'
 ottla cluster --only log-dirs
 ottla cluster --only partitions --only moves
 """
 
+COMMAND = DefaultGroup(__doc__, EXAMPLES, shared=[*output_options(), *connection_options()])
+COMMAND.default = "show"
+
 _PARTS = ("brokers", "features", "quorum", "log-dirs", "partitions", "moves")
 
 
-_PARAMETERS = [
+@COMMAND.verb(
+    "show",
     Option("--only PART", f"only this part: {', '.join(_PARTS)}", multiple=True, type=Choice(_PARTS)),
-    *output_options(),
-    *connection_options(),
-]
+    examples="""
+    ottla cluster show
+    ottla cluster --only log-dirs
+    """,
+    summary="show brokers, features, quorum, disks, partitions in trouble",
+)
+def _show(options: Options) -> None:
+    """Show the cluster: its id and controller, brokers, features, the metadata quorum, log directories.
 
-
-def run(options: Options) -> None:
-    """Show the state of the cluster."""
+    Below them, if there are any: partitions in trouble (offline, under or at min.insync.replicas, with replicas that
+    cannot lead, under-replicated), and partitions that are moving to other brokers.
+    """
     output, facts = Output(options), cluster_facts(connect(options))
     if output.json:
         output.object(facts if not options.only else {name: facts[name.replace("-", "_")] for name in options.only})
@@ -123,5 +130,6 @@ _COLUMNS = {
     ],
 }
 
-
-COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)
+COMMAND.verb("why", *cluster_why.PARAMETERS, examples=cluster_why.EXAMPLES, summary="explain what is wrong with it")(
+    cluster_why.why
+)

@@ -311,6 +311,19 @@ class Group(click.Group, _Page):
         return {"Verbs": verbs, **self.options_by_section(ctx)}
 
 
+class DefaultGroup(Group):
+    """A command with verbs that runs one of them if it gets options only."""
+
+    default = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Completion of the first word offers the verbs.
+        is_complete = bool(args) or not ctx.resilient_parsing
+        if is_complete and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
 def dry_run_option() -> Option:
     """Return the option `--dry-run` of verbs whose requests the broker can check without a change."""
     return Option("--dry-run", "let the broker check the request without a change")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from ottla.clients.admin import access, configs, groups, model, share_groups, tokens, topics, transactions
@@ -68,9 +67,7 @@ class AsyncAdmin:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- topics ------------------------------------------------------------------------------------------------
@@ -353,6 +350,12 @@ class AsyncAdmin:
     async def describe_features(self, *, timeout_s: float | None = None) -> model.Features:
         """Return the finalized features, and those that a broker supports."""
         return await self._run(cluster_plans.features(), timeout_s)
+
+    async def describe_features_of(
+        self, brokers: Iterable[int], *, timeout_s: float | None = None
+    ) -> dict[int, model.Features]:
+        """Return the features of each of these brokers (node ids): brokers of different versions differ."""
+        return await self._run(every(cluster_plans.features_of(several("brokers", brokers))), timeout_s)
 
     async def update_features(
         self,

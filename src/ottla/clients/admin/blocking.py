@@ -130,6 +130,7 @@ class Admin:
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
     describe_features = blocking(AsyncAdmin.describe_features)
+    describe_features_of = blocking(AsyncAdmin.describe_features_of)
     update_features = blocking(AsyncAdmin.update_features)
     describe_quorum = blocking(AsyncAdmin.describe_quorum)
     describe_producers = blocking(AsyncAdmin.describe_producers)

@@ -81,7 +81,17 @@ def _directory(row: describe_log_dirs.DescribeLogDirsResult) -> LogDirectory:
 
 
 def features() -> Plan[Features]:
-    def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Features | BrokerError]]:
+    """Return the features that any broker reports."""
+    return (yield _features(Route.ANY, ["the features"])).one()  # type: ignore[no-any-return]
+
+
+def features_of(brokers: Iterable[int]) -> Call[int, Features]:
+    """Return the features that each broker reports."""
+    return _features(Route.BROKERS, list(brokers))
+
+
+def _features(route: Route, keys: list[Any]) -> Call[Any, Features]:
+    def read(response: Any, keys: Sequence[Any]) -> Iterator[tuple[Any, Features | BrokerError]]:
         if response.error_code:
             yield keys[0], error_for(response.error_code)
             return
@@ -92,7 +102,7 @@ def features() -> Plan[Features]:
         yield keys[0], Features(response.finalized_features_epoch, finalized, supported)
 
     request = api_versions.ApiVersionsRequest("ottla", __version__)
-    return (yield Call(Route.ANY, ["the features"], lambda _: request, read)).one()  # type: ignore[no-any-return]
+    return Call(route, keys, lambda _: request, read)
 
 
 def alter_features(levels: Mapping[str, int], downgrade: bool, validate_only: bool) -> Call[str, None]:

@@ -2,5 +2,6 @@
 
 Read `model` first: the reports are data, which commands and web pages render. `explain_group` and `explain_cluster`
 read a cluster of any kind with an asyncio admin client, and change nothing. `samples` reads a group,
-`records` the records at its positions, and `group_causes` decides, without I/O.
+`records` the records at its positions, and `group_causes` decides, without I/O. `cluster_samples` and `cluster_causes`
+do the same for a cluster.
 """
