@@ -46,6 +46,7 @@ WORDS = {
     "config get": "topic TOPIC retention.ms",
     "config set": "topic TOPIC retention.ms=-1",
     "config unset": "topic TOPIC retention.ms",
+    "check": "",
     "cluster show": "--only brokers",
     "cluster why": "--watch 0",
     "dlq list": "",
@@ -104,7 +105,8 @@ def test_command_accepts_settings_of_its_clients(
     given = ["request.timeout.ms=20000", "retry_backoff_ms=50", *(OWN[k] for k in KINDS[path] if k in OWN)]
     with open_transaction(broker, topic, group) if path.startswith("txn") else nullcontext():
         done = ottla(*words_of(path, topic, group), *(word for setting in given for word in ("-X", setting)))
-    assert done.code == 0, done.err
+    # One broker is never ready for production.
+    assert done.code == (1 if path == "check" else 0), done.err
 
 
 @contextmanager

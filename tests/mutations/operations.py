@@ -9,6 +9,13 @@ WHY = "tests/cluster/test_why.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a cluster that may lose acknowledged records is not ready for production",
+        "tools/readiness.py",
+        "        elif least == 1 and topic.replication_factor >= REPLICAS:\n",
+        "        elif False:\n",
+        ("tests/cli/test_check.py::test_each_fault_is_named_with_a_repair",),
+    ),
+    (
         "a broker that does not answer does not hold up the explanation of a cluster",
         "tools/why/cluster_samples.py",
         "    except api.PartialFailure as failure:\n        return dict(failure.results), failure.errors\n",

@@ -7,7 +7,7 @@ of a replica is compared with the size of its leader, and the texts say what the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.clients import admin as api
@@ -42,7 +42,7 @@ def explain(seen: ClusterObservation) -> ClusterReport:
         for name, topic in sorted(last.topics.items())
         for each in topic.partitions
     ]
-    rules = (_quorum, _brokers, _offline, _under_min_isr, _replicas, _moves, _balance, _disks, _versions)
+    rules = (_quorum, _brokers, _offline, _under_min_isr, _replicas, _moves, _balance, disk_findings, _versions)
     findings = [finding for rule in rules for finding in rule(seen, partitions)]
     controller = last.quorum.leader if last.quorum is not None else last.cluster.controller
     return ClusterReport(
@@ -315,7 +315,8 @@ def _balance(seen: ClusterObservation, partitions: Sequence[Partition]) -> Itera
 # -- disks and versions ------------------------------------------------------------------------------------------
 
 
-def _disks(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Finding]:
+def disk_findings(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Finding]:
+    """Yield the disks that are nearly full."""
     for node, directories in sorted(seen.last.directories.items()):
         before = {each.path: each for each in seen.first.directories.get(node, ())}
         for each in directories:
@@ -336,8 +337,13 @@ def _disks(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Finding
 
 
 def _versions(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Finding]:
+    yield from version_findings(seen.features)
+
+
+def version_findings(features: Mapping[int, api.Features]) -> Iterator[Finding]:
+    """Compare the versions that the brokers support with each other, and with the cluster's."""
     supported = {
-        node: each.supported[_VERSION].highest for node, each in seen.features.items() if _VERSION in each.supported
+        node: each.supported[_VERSION].highest for node, each in features.items() if _VERSION in each.supported
     }
     if not supported:
         return
@@ -349,7 +355,7 @@ def _versions(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Find
         yield Finding(
             "versions_differ", f"broker {older}", cause, "Finish the upgrade of the older brokers.", "warning"
         )
-    levels = [each.finalized[_VERSION].highest for each in seen.features.values() if _VERSION in each.finalized]
+    levels = [each.finalized[_VERSION].highest for each in features.values() if _VERSION in each.finalized]
     if levels and max(levels) < lowest:
         cause = f"{_VERSION} is {_release(max(levels))}, and all brokers support {_release(lowest)}: features are off."
         step = f"After the upgrade is proved: kafka-features.sh upgrade --feature {_VERSION}={lowest}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.clients import admin as api
 from ottla.clients.errors import BrokerError, ClientError, UnsupportedByBroker
@@ -70,12 +69,14 @@ async def observe_cluster(admin: api.AsyncAdmin, watch: Watch) -> ClusterObserva
     last = await sample(admin, watch.now_ms())
     topics = [api.ConfigResource.topic(name) for name in last.topics]
     brokers = [api.ConfigResource.broker(node) for node in sorted(last.active - last.silent.keys())]
-    of_topics, of_brokers, features = await asyncio.gather(
-        _settings(admin, topics, (MIN_ISR, *MOVED)),
-        _settings(admin, brokers, RATES),
-        _features(admin, [int(each.name) for each in brokers]),
+    of_brokers = await _settings(admin, brokers, RATES)
+    return ClusterObservation(
+        first,
+        last,
+        await _settings(admin, topics, (MIN_ISR, *MOVED)),
+        {int(name): rows for name, rows in of_brokers.items()},
+        await read_features(admin, [int(each.name) for each in brokers]),
     )
-    return ClusterObservation(first, last, of_topics, {int(name): rows for name, rows in of_brokers.items()}, features)
 
 
 async def sample(admin: api.AsyncAdmin, now_ms: int) -> ClusterSample:
@@ -87,17 +88,11 @@ async def sample(admin: api.AsyncAdmin, now_ms: int) -> ClusterSample:
         cluster = await admin.describe_cluster()
     names = [each.name for each in await admin.list_topics(include_internal=True)]
     active = [each.node_id for each in cluster.brokers if not each.is_fenced]
-    topics, moves, quorum, (directories, silent) = await asyncio.gather(
-        _read(unknown, "partitions", admin.describe_topics(names), {}) if names else _nothing(),
-        _read(unknown, "moves", admin.list_partition_reassignments(timeout_s=ANSWER_S), {}),
-        _read(unknown, "quorum", admin.describe_quorum(timeout_s=ANSWER_S), None),
-        _by_broker(admin.describe_log_dirs(active, timeout_s=ANSWER_S), active),
-    )
+    topics = await _read(unknown, "partitions", admin.describe_topics(names), {}) if names else {}
+    quorum = await _read(unknown, "quorum", admin.describe_quorum(timeout_s=ANSWER_S), None)
+    moves = await _read(unknown, "moves", admin.list_partition_reassignments(timeout_s=ANSWER_S), {})
+    directories, silent = await _by_broker(admin.describe_log_dirs(active, timeout_s=ANSWER_S), active)
     return ClusterSample(now_ms, cluster, topics, moves, quorum, directories, silent, unknown)
-
-
-async def _nothing() -> dict[str, Any]:
-    return {}
 
 
 async def _read(unknown: dict[str, str], part: str, call: Awaitable[T], otherwise: T) -> T:
@@ -139,7 +134,8 @@ async def _settings(
     }
 
 
-async def _features(admin: api.AsyncAdmin, brokers: Sequence[int]) -> dict[int, api.Features]:
+async def read_features(admin: api.AsyncAdmin, brokers: Sequence[int]) -> dict[int, api.Features]:
+    """Return the features of each broker that answers."""
     if not brokers:
         return {}
     found, _ = await _by_broker(admin.describe_features_of(brokers, timeout_s=ANSWER_S), brokers)
