@@ -8,10 +8,18 @@ CORE = "tests/unit/connect/herder/test_core.py"
 HERDER = "tests/unit/connect/herder/test_herder.py"
 HOSTILE = "tests/connect/rest/test_hostile_requests.py"
 PLUGINS = "tests/connect/rest/test_installed_plugins.py"
+STOCK = "tests/connect/rest/test_stock_settings.py"
 POLICIES = "tests/connect/rest/test_override_policies.py"
 COMMANDS = "tests/connect/rest/test_commands.py"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "A worker refuses settings of stock that must not be ignored",
+        "connect/worker/stock_settings.py",
+        "            if value and not value.startswith(_OURS):\n",
+        "            if value and value.startswith(_OURS):\n",
+        (f"{STOCK}::test_a_setting_that_must_not_be_ignored_is_refused_with_a_sentence",),
+    ),
     (
         "A broken connector of an installed package does not hide the other plugins",
         "connect/plugins.py",

@@ -18,7 +18,9 @@ from ottla.connect.herder.installed_plugins import InstalledPlugins
 from ottla.connect.herder.overrides import OverridePolicy
 from ottla.connect.herder.plugin_source import PluginKind
 from ottla.connect.herder.validation import Validator, WorkerRules
+from ottla.connect.herder.versions import absent, matches
 from ottla.connect.runtime import Membership, Store
+from ottla.connect.worker import stock_settings
 from ottla.connect.worker.providers import Providers
 from ottla.connect.worker.runtime import WorkerRuntime
 from ottla.connect.worker.settings import WorkerSettings
@@ -36,6 +38,7 @@ class Worker:
             self._providers = Providers(given)
             self.given = self._providers.resolve(given)
             """All settings, without variables."""
+            stock_settings.check(self.given)
             self._settings = WorkerSettings.read(self.given)
             converters = {name: self._converter(name) for name in CONVERTERS}
             policy = OverridePolicy.read(self.given)
@@ -49,8 +52,12 @@ class Worker:
         )
 
     def _converter(self, name: str) -> str:
+        """Return the class name of a converter of the worker. Raises ConnectError, also for another version of it."""
         kind = PluginKind.HEADER_CONVERTER if name == "header.converter" else PluginKind.CONVERTER
-        return self._plugins.find(kind, self._settings.get(name)).name
+        plugin, wanted = self._plugins.find(kind, self._settings.get(name)), self.given.get(f"{name}.plugin.version")
+        if not matches(plugin.version, wanted):
+            raise ConnectError(f"{name}.plugin.version: {absent(plugin.name, str(wanted), plugin.version)}")
+        return plugin.name
 
     def herder(self, store: Store, membership: Membership, *, remembers_tasks: bool = True) -> Herder:
         """Return the herder of the worker. Raises Failure. `remembers_tasks`: see `Environment`."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla.clients.options import COMMON_OPTIONS, Option
 from ottla.connect.worker.settings import WorkerSettings
+from ottla.connect.worker.stock_settings import WITHOUT_EFFECT
 
 logger = logging.getLogger("ottla.connect.worker")
 
@@ -58,7 +59,7 @@ _JAVA_ONLY: Final = frozenset(
         "value.deserializer",
         "value.serializer",
     }
-)
+) | frozenset(WITHOUT_EFFECT)
 
 
 def client_settings(
