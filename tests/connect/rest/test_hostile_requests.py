@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -94,3 +97,139 @@ def test_internal_requests_need_a_signature(worker: Serving) -> None:
 def test_answers_have_no_body_for_head(worker: Serving) -> None:
     answer = request(worker.host, worker.port, "HEAD", "/connectors", None, JSON)
     assert (answer.status, answer.body) == (200, "")
+
+
+def sent(worker: Serving, *parts: bytes, pause_s: float = 0.0, most: int = 1 << 20) -> bytes:
+    """Send bytes on one connection, with pauses, and return what comes back until it is closed or silent."""
+    found = b""
+    with socket.create_connection((worker.host, worker.port), 20) as client:
+        client.settimeout(3.0)
+        try:
+            for part in parts:
+                client.sendall(part)
+                time.sleep(pause_s)
+            while len(found) < most and (received := client.recv(65536)):
+                found += received
+        except (TimeoutError, ConnectionError):
+            pass  # the worker has closed the connection, or waits for more
+    return found
+
+
+def head(method: str, path: str, *more: str, body: bytes = b"") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Content-Type: application/json", *more]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[f"X-{number}: {number}" for number in range(5_000)], ["X: " + "y" * 1_000_000], ["X" * 200_000 + ": y"]],
+    ids=["many", "long value", "long name"],
+)
+def test_very_many_or_long_headers_are_refused(worker: Serving, headers: list[str]) -> None:
+    first = sent(worker, head("GET", "/connectors", *headers))[:40]
+    assert not first or first.split()[1] in (b"400", b"413", b"431", b"200"), first
+    alive(worker)
+
+
+def test_slow_heads_do_not_delay_other_clients(worker: Serving) -> None:
+    clients = [socket.create_connection((worker.host, worker.port), 20) for _ in range(100)]
+    try:
+        for each in clients:
+            each.sendall(b"GET /connectors HTTP/1.1\r\nHost:")
+        started_s = time.monotonic()
+        alive(worker)
+        assert time.monotonic() - started_s < 5.0
+    finally:
+        for each in clients:
+            each.close()
+
+
+def test_pipelined_requests_are_answered_in_order(worker: Serving) -> None:
+    paths = ["/health", "/connectors", "/nothing", "/connectors/none/status"] * 25
+    answer = sent(worker, b"".join(head("GET", path) for path in paths))
+    statuses = [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+)", answer)]
+    assert statuses == [200, 200, 404, 404] * 25
+    alive(worker)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["", "text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+     "application/jsonp", "application/json, text/plain", "json", "\xff"],
+)  # fmt: skip
+def test_other_content_types_are_refused(worker: Serving, kind: str) -> None:
+    body = {"name": "typed", "config": {"connector.class": "FileStreamSource", "topic": "t"}}
+    answer = request(worker.host, worker.port, "POST", "/connectors", body, {"Content-Type": kind})
+    assert answer.status == 415, answer
+    assert request(worker.host, worker.port, "GET", "/connectors/typed").status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/connectors/../admin/loggers", "/connectors/%2e%2e/admin/loggers", "//connectors/none", "/connectors//status",
+     "/connectors/..%2f..%2fetc%2fpasswd/config", "/connectors/a/status/../../../health", "/%63onnectors/none",
+     "/connectors\\none", "/connectors/none;v=1/status", "/connectors/none%3Fx/status", "/" + "a/" * 5_000,
+     "/connectors/%", "/connectors/%zz/status", "/connectors/%c0%ae/status"],
+)  # fmt: skip
+def test_tricks_with_paths_find_nothing(worker: Serving, path: str) -> None:
+    answer = request(worker.host, worker.port, "GET", path)
+    assert answer.status in (400, 404, 414), answer
+    assert "root:" not in str(answer.body)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "a%2Fb", "..", "a\x01b", "a\nb", "a\x7fb", "\u202egnp", " a ", "a" * 30_000, "é" * 1_000, "\U0001f600",
+     "a?b#c"],
+)  # fmt: skip
+def test_strange_names_are_refused_or_work_everywhere(worker: Serving, name: str) -> None:
+    config = {"connector.class": "FileStreamSource", "topic": "t", "name": name}
+    created = request(worker.host, worker.port, "POST", "/connectors", {"name": name, "config": config})
+    assert created.status in (201, 400), created
+    if created.status == 400:
+        assert created.body["message"]
+        return
+    stored = created.body["name"]
+    path = "/connectors/" + quote(stored, safe="")
+    assert stored in request(worker.host, worker.port, "GET", "/connectors").body
+    assert "\n" not in created.headers["location"]
+    if len(path) < 60_000:
+        for more, status in (("", 200), ("/config", 200), ("/topics", 200)):
+            assert request(worker.host, worker.port, "GET", path + more).status == status
+        assert request(worker.host, worker.port, "DELETE", path).status == 204
+
+
+def test_a_name_of_a_megabyte_is_refused(worker: Serving) -> None:
+    name = "n" * (1 << 20)
+    first = sent(worker, head("GET", f"/connectors/{name}/status"))[:40]
+    assert not first or first.split()[1] in (b"400", b"404", b"414", b"431"), first
+    body = {"name": name, "config": {"connector.class": "FileStreamSource", "topic": "t"}}
+    assert request(worker.host, worker.port, "POST", "/connectors", body).status == 413
+    alive(worker)
+
+
+def test_duplicate_and_unknown_keys_have_one_meaning(worker: Serving) -> None:
+    text = b'{"name":"x","name":"twice","config":{"topic":"a","topic":"b","connector.class":"FileStreamSource"}}'
+    created = request(worker.host, worker.port, "POST", "/connectors", text)
+    assert (created.status, created.body["name"], created.body["config"]["topic"]) == (201, "twice", "b")
+    assert request(worker.host, worker.port, "DELETE", "/connectors/twice").status == 204
+    body = {"name": "y", "config": {"connector.class": "FileStreamSource", "topic": "t"}, "secret": 1}
+    answer = request(worker.host, worker.port, "POST", "/connectors", body)
+    assert answer.status == 400
+    assert "secret" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["Content-Length: 5", "Content-Length: 6"], ["Content-Length: -1"], ["Content-Length: x"],
+     ["Transfer-Encoding: chunked", "Content-Length: 5"], ["Transfer-Encoding: gzip"]],
+)  # fmt: skip
+def test_ambiguous_lengths_smuggle_no_request(worker: Serving, lines: list[str]) -> None:
+    """The bytes after the head must not be answered as a request of their own after an accepted one."""
+    answer = sent(worker, head("POST", "/connectors", *lines) + b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    statuses = re.findall(rb"HTTP/1\.1 (\d+)", answer)
+    assert all(int(each) >= 400 for each in statuses[:1]), answer[:300]
+    assert not (statuses[:1] == [b"400"] and b"200" in statuses[1:] and "Content-Length: 6" in lines), answer[:300]
+    alive(worker)
