@@ -8,6 +8,7 @@ from typing import Final
 _HERE: Final = "ottla.connect.converters"
 CONVERTERS: Final[Mapping[str, str]] = {
     "io.confluent.connect.avro.AvroConverter": f"{_HERE}.avro:AvroConverter",
+    "io.confluent.connect.json.JsonSchemaConverter": f"{_HERE}.json_schema:JsonSchemaConverter",
     "io.confluent.connect.protobuf.ProtobufConverter": f"{_HERE}.protobuf:ProtobufConverter",
     "org.apache.kafka.connect.converters.BooleanConverter": f"{_HERE}.simple:BooleanConverter",
     "org.apache.kafka.connect.converters.ByteArrayConverter": f"{_HERE}.simple:ByteArrayConverter",

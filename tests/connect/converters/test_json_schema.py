@@ -1,0 +1,263 @@
+"""The JSON Schema converter follows the rules of Confluent's JsonSchemaData."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.connect import data
+from ottla.connect.converters.json_encoder import dumps
+from ottla.connect.converters.json_schema import JsonSchemaConverter
+from ottla.connect.converters.json_schema_options import ENUM, UNION, JsonSchemaOptions
+from ottla.connect.converters.json_schema_schemas import JsonSchemaWriter
+from ottla.connect.converters.json_schema_values import encoder
+from ottla.connect.data import Schema, Type
+from ottla.connect.errors import DataError
+from tests.connect.converters.json_text import TEXT
+from tests.connect.converters.test_avro import ROW, VALUES
+
+NULL = {"type": "null"}
+INT8 = {"type": "integer", "connect.type": "int8"}
+COLOR = Schema(Type.STRING, name="Color", parameters={ENUM: "", f"{ENUM}.RED": "RED", f"{ENUM}.<NULL>": "<NULL>"})
+WRITTEN: tuple[tuple[Schema, Any, Any, str], ...] = (
+    (data.INT8, INT8, 5, "5"),
+    (data.OPTIONAL_INT8, {"oneOf": [NULL, INT8]}, 5, "5"),
+    (Schema(Type.INT64, default=3), {"type": "integer", "connect.type": "int64", "default": 3}, 4, "4"),
+    (Schema(Type.FLOAT64, default=1.5), {"type": "number", "connect.type": "float64", "default": 1.5}, 0.1, "0.1"),
+    (data.BYTES, {"type": "string", "connect.type": "bytes"}, b"\0\1", '"AAE="'),
+    (COLOR, {"enum": ["RED", None], "title": "Color"}, "RED", '"RED"'),
+    (
+        data.decimal(2),
+        {
+            "type": "string",
+            "connect.type": "bytes",
+            "title": data.DECIMAL,
+            "connect.version": 1,
+            "connect.parameters": {"scale": "2"},
+        },
+        Decimal("123.45"),
+        '"MDk="',
+    ),
+    (
+        data.struct({"b": data.STRING, "a": data.OPTIONAL_INT8}, "a.S"),
+        {
+            "type": "object",
+            "properties": {
+                "b": {"type": "string", "connect.index": 0},
+                "a": {"oneOf": [NULL, INT8], "connect.index": 1},
+            },
+            "title": "a.S",
+        },
+        {"b": "x", "a": None},
+        '{"b":"x","a":null}',
+    ),
+    (
+        data.mapping(data.STRING, data.INT8),
+        {"type": "object", "connect.type": "map", "additionalProperties": INT8},
+        {"k": 1},
+        '{"k":1}',
+    ),
+    (
+        data.mapping(data.INT8, data.STRING),
+        {
+            "type": "array",
+            "connect.type": "map",
+            "items": {
+                "type": "object",
+                "properties": {"key": {**INT8, "connect.index": 0}, "value": {"type": "string", "connect.index": 1}},
+            },
+        },
+        {1: "v"},
+        '[{"key":1,"value":"v"}]',
+    ),
+    (
+        data.struct(
+            {f"{UNION}.field.0": data.OPTIONAL_INT8, f"{UNION}.field.1": data.OPTIONAL_STRING}, UNION, optional=True
+        ),
+        {"oneOf": [NULL, {**INT8, "connect.index": 0}, {"type": "string", "connect.index": 1}]},
+        {f"{UNION}.field.1": "x"},
+        '"x"',
+    ),
+)
+READ: tuple[tuple[Any, Any, Schema, Any], ...] = (
+    ({"type": "integer"}, 5, data.INT64, 5),
+    ({"type": "integer"}, 5.0, data.INT64, 5),
+    ({"type": "number"}, 5, data.FLOAT64, 5.0),
+    ({"type": ["string", "null"]}, None, data.OPTIONAL_STRING, None),
+    ({"anyOf": [{"type": "boolean"}, NULL]}, True, data.OPTIONAL_BOOLEAN, True),
+    ({"oneOf": [{"type": "string"}]}, "x", data.STRING, "x"),
+    ({"type": "string", "const": "x"}, "x", Schema(Type.STRING, parameters={ENUM: "", f"{ENUM}.x": "x"}), "x"),
+    ({"type": "integer", "enum": [1, 2]}, 1, data.INT64, 1),
+    ({"type": "array", "items": {"type": "string"}}, ["a"], data.array(data.STRING), ["a"]),
+    (
+        {"allOf": [{"$ref": "#/definitions/A"}, {"properties": {"b": {"type": "string"}}}],
+         "definitions": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+        {"a": 1, "b": "x", "unknown": 2},
+        data.struct({"a": data.INT64, "b": data.STRING}),
+        {"a": 1, "b": "x"},
+    ),
+    (
+        {"type": "object", "properties": {"late": {"type": "string", "connect.index": 1},
+                                          "early": {"type": "string", "connect.index": 0}}},
+        {"late": "x"},
+        data.struct({"early": data.STRING, "late": data.STRING}),
+        {"early": None, "late": "x"},
+    ),
+)  # fmt: skip
+
+
+def converter(url: str = "http://127.0.0.1:1", config: Mapping[str, str] | None = None) -> JsonSchemaConverter:
+    made = JsonSchemaConverter()
+    made.configure({"schema.registry.url": url, **(config or {})}, is_key=False)
+    return made
+
+
+@pytest.mark.parametrize(("schema", "expected", "value", "body"), WRITTEN)
+def test_schemas_and_values_follow_confluents_rules(schema: Schema, expected: Any, value: Any, body: str) -> None:
+    options = JsonSchemaOptions()
+    written = JsonSchemaWriter(options).written(schema)
+    assert written == expected
+    assert dumps(encoder(schema, options)(value)) == body.encode()
+    found = converter().reader_of(json.dumps(written))(body.encode(), 0)
+    assert found.value == value
+    if ENUM not in schema.parameters:
+        assert found.schema == schema
+
+
+@pytest.mark.parametrize(("schema", "value", "expected", "read"), READ)
+def test_schemas_of_others_are_read(schema: Any, value: Any, expected: Schema, read: Any) -> None:
+    found = converter().reader_of(json.dumps(schema))(json.dumps(value).encode(), 0)
+    assert (found.schema, found.value) == (expected, read)
+
+
+def test_settings_change_schemas() -> None:
+    schema = data.struct({"a": data.decimal(1)}, "S")
+    closed = JsonSchemaWriter(JsonSchemaOptions("NUMERIC", object_additional_properties=False)).written(schema)
+    assert closed["additionalProperties"] is False
+    assert closed["properties"]["a"]["type"] == "number"
+    text = json.dumps(closed)
+    assert converter().reader_of(text)(b'{"a":12345678901234567890.5}', 0).value["a"] == Decimal(
+        "12345678901234567890.5"
+    )
+    text = json.dumps({"type": "object", "properties": {"a": {"type": "string"}}, "required": []})
+    found = converter(config={"use.optional.for.nonrequired": "true"}).reader_of(text)(b"{}", 0)
+    assert found.schema == data.struct({"a": data.OPTIONAL_STRING})
+    text = json.dumps({"oneOf": [{"type": "string"}, {"type": "object", "properties": {"x": {"type": "integer"}}}]})
+    general = converter(config={"generalized.sum.type.support": "true"}).reader_of(text)
+    assert general(b'{"x":1}', 0).value == {"connect_union_field_1": {"x": 1}}
+    assert general(b'"t"', 0).value == {"connect_union_field_0": "t"}
+
+
+PAIRS = {
+    "type": "array",
+    "connect.type": "map",
+    "items": {"properties": {"key": {"type": "integer"}, "value": {"type": "string"}}},
+}
+DOUBLING = {
+    "$ref": "#/definitions/M0",
+    "definitions": {
+        **{f"M{i}": {"properties": {key: {"$ref": f"#/definitions/M{i + 1}"} for key in "ab"}} for i in range(40)},
+        "M40": {"type": "string"},
+    },
+}
+HOSTILE: tuple[tuple[Any, bytes, str], ...] = (
+    ({"type": "integer", "connect.type": "int8"}, b"128", "does not fit"),
+    ({"type": "string"}, b"5", "an integer"),
+    ({"type": "string"}, b"null", "Invalid null value"),
+    ({"type": "string"}, b"{", "serialization error"),
+    ({"type": "string"}, b"[" * 100_000, "serialization error"),
+    ({"type": "object", "properties": {}}, b"[]", "Invalid type for STRUCT"),
+    ({"oneOf": [{"type": "string"}, {"type": "boolean"}]}, b"5", "matching oneof"),
+    (PAIRS, b'[{"key":1}]', "key and value"),
+    ({}, b"1", "no type"),
+    ({"$ref": "#/absent"}, b"1", "does not exist"),
+    ({"$ref": "#"}, b"1", "contains itself"),
+    ({"type": "object", "properties": {"n": {"$ref": "#"}}}, b"{}", "contains itself"),
+    ({"type": {}}, b"1", "Unsupported schema type"),
+    ({"type": "array"}, b"[]", "items"),
+    (DOUBLING, b"{}", "more than"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "body", "reason"), HOSTILE)
+def test_hostile_schemas_and_values_are_refused(schema: Any, body: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        converter().reader_of(json.dumps(schema))(body, 0)
+
+
+LEAVES = {
+    data.INT8: st.integers(-128, 127),
+    data.OPTIONAL_STRING: st.none() | st.text(max_size=4),
+    data.FLOAT64: st.floats(allow_nan=False, allow_infinity=False),
+    data.BYTES: st.binary(max_size=4),
+    data.date(): st.dates(),
+    data.decimal(2): st.integers(-(10**9), 10**9).map(lambda each: Decimal(each).scaleb(-2)),
+}
+
+
+@st.composite
+def typed_values(draw: st.DrawFn, depth: int = 2) -> tuple[Schema, Any]:
+    kind = draw(st.sampled_from(["leaf", "array", "map", "struct"])) if depth else "leaf"
+    if kind == "leaf":
+        schema = draw(st.sampled_from(sorted(LEAVES, key=str)))
+        return schema, draw(LEAVES[schema])
+    if kind == "struct":
+        fields = {f"f{index}": draw(typed_values(depth - 1)) for index in range(draw(st.integers(0, 3)))}
+        schema = data.struct({name: each[0] for name, each in fields.items()}, "S")
+        return schema, {name: each[1] for name, each in fields.items()}
+    inner, value = draw(typed_values(depth - 1))
+    if kind == "array":
+        return data.array(inner), [value]
+    return data.mapping(data.INT32, inner), {draw(st.integers(0, 9)): value}
+
+
+@settings(max_examples=40, deadline=None)
+@given(typed_values())
+def test_what_is_written_is_read(drawn: tuple[Schema, Any]) -> None:
+    schema, value = drawn
+    options = JsonSchemaOptions()
+    text = json.dumps(JsonSchemaWriter(options).written(schema))
+    found = READER.reader_of(text)(dumps(encoder(schema, options)(value)), 0)
+    assert (found.schema, found.value) == (schema, value)
+
+
+READER = converter()
+
+
+def test_record_goes_through_the_registry_and_comes_back(registry: str) -> None:
+    schema, value = TEXT.to_connect("t", json.dumps({"schema": ROW, "payload": VALUES}).encode())
+    made = converter(registry)
+    written = made.from_connect("rows", schema, value)
+    assert written is not None
+    found = made.to_connect("rows", written)
+    assert found.value == {**value, "od": "z", "e": value["e"]}
+    assert made.from_connect("rows", found.schema, found.value) == written
+    with pytest.raises(DataError, match=r"topic rows.*int32|topic rows.*INT32"):
+        made.from_connect("rows", schema, {**value, "i": "text"})
+    for body in (b"", b"\1", written[:5], written[:-1], written[:5] + b"\xff", b"\0\0\0\xff\xff1"):
+        with pytest.raises(DataError, match=r"topic rows.*cannot be deserialized"):
+            made.to_connect("rows", body)
+    made.close()
+
+
+def test_confluents_python_client_reads_the_values(registry: str) -> None:
+    made = converter(registry)
+    schema = data.struct({"id": data.INT32, "day": data.date(), "at": data.timestamp(optional=True)}, "shop.Order")
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    written = made.from_connect("shop", schema, {"id": 5, "day": date(1970, 1, 2), "at": at})
+    with SchemaRegistryClient({"url": registry}) as client:
+        text = client.get_latest_version("shop-value").schema.schema_str
+        reader = JSONDeserializer(text, schema_registry_client=client)
+        found = reader(written, SerializationContext("shop", MessageField.VALUE))
+    assert found == {"id": 5, "day": 1, "at": 1_704_067_200_000}
+    made.close()
