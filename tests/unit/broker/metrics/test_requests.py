@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metrics.requests import QUANTILES, RequestTimes, Times, quantiles
+from ottla.broker.metrics.requests import EXACT, QUANTILES, SAMPLED, RequestTimes, Times, quantiles
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.network.connection import MutingResponse
@@ -56,12 +56,24 @@ def test_requests_that_did_not_wait_pull_the_quantiles_of_the_remote_time_down()
     assert found[0.95] >= 1
 
 
+def test_busy_api_is_sampled_and_every_request_is_counted() -> None:
+    times = RequestTimes()
+    measured = times.measured(lambda _connection, _frame: [])
+    for _ in range(EXACT + 8 * SAMPLED):
+        measured(_connection(), PRODUCE_FRAME)
+    assert times.count(0) == times.of(0).at_once.count == EXACT + 8 * SAMPLED
+    times.rotate()
+    measured(_connection(), PRODUCE_FRAME)
+    assert times.count(0) == times.of(0).at_once.count == EXACT + 8 * SAMPLED + 1
+    assert times.of(0).at_once.now.count(1) == 1
+
+
 def test_response_that_comes_at_once_is_counted() -> None:
     times = RequestTimes()
     response = [b"response"]
     measured = times.measured(lambda _connection, _frame: response)
     assert measured(_connection(), PRODUCE_FRAME) is response
-    assert times.of(0).at_once.count == times.of(0).count == 1
+    assert times.of(0).at_once.count == times.count(0) == 1
     assert times.of(0).total.count == 0
 
 
@@ -77,7 +89,7 @@ def test_waiting_response_is_counted_when_it_is_complete() -> None:
     assert fetch.total.total_ns >= 250_000_000
 
 
-def test_failed_request_raises_and_is_not_counted() -> None:
+def test_failed_request_raises_and_has_no_time() -> None:
     times = RequestTimes()
 
     def fail(_connection: object, _frame: memoryview) -> None:
