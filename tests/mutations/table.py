@@ -15,6 +15,7 @@ from tests.mutations import (
     between_nodes,
     contracts,
     dead_letters,
+    metrics,
     operations,
     protobuf_schemas,
     registry_api,
@@ -90,6 +91,7 @@ REST = tuple(Mutation(*row) for row in (*rest.ROWS, *rest_v3.ROWS))
 _CONNECT = sorted(each.name for each in iter_modules([str(Path(__file__).parent)]) if each.name.startswith("connect_"))
 CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"tests.mutations.{name}").ROWS)
 DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
+METRICS = tuple(Mutation(*row) for row in metrics.ROWS)
 OPERATIONS = tuple(Mutation(*row) for row in operations.ROWS)
 PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)
 REGISTRY_API = tuple(Mutation(*row) for row in registry_api.ROWS)
@@ -4879,6 +4881,7 @@ MUTATIONS = (
     *(Mutation(*row) for row in REGISTRY_CLIENTS),
     *TLS,
     *DEAD_LETTERS,
+    *METRICS,
     *OPERATIONS,
     *PROTOBUF_SCHEMAS,
     *SCHEMAS,

@@ -1,0 +1,56 @@
+"""Rows of the table of mutations for the endpoint of the metrics."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+TESTS = "tests/unit/broker/metrics"
+HTTP, NODE, SCRAPE = f"{TESTS}/test_http.py", f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "Scrapes of one second share a collection",
+        "broker/metrics/http.py",
+        "if known is not None and (not known[1].done or now_s - known[0] < FRESH_S):",
+        "if known is not None and now_s < 0:",
+        (
+            f"{HTTP}::test_scrapes_of_one_second_share_a_body",
+            f"{HTTP}::test_scrapes_at_the_same_time_share_a_collection",
+        ),
+    ),
+    (
+        "A scrape needs the token",
+        "broker/metrics/http.py",
+        "        elif not self._endpoint.allows(request.headers):",
+        "        elif False:",
+        (f"{HTTP}::test_scrape_without_the_token_is_refused",),
+    ),
+    (
+        "Other machines reach the metrics only with a token or the insecure setting",
+        "broker/metrics/node.py",
+        "if self._token is None and not config.is_insecure and",
+        "if False and",
+        (f"{NODE}::test_address_for_other_machines_needs_a_token_or_the_insecure_setting",),
+    ),
+    (
+        "The header of a scrape is limited",
+        "broker/metrics/http.py",
+        "        if len(self._received) > MOST_HEADER_BYTES:",
+        "        if len(self._received) < 0:",
+        (f"{HTTP}::test_other_requests_are_refused_and_end_the_connection",),
+    ),
+    (
+        "A client that does not read its scrape is disconnected",
+        "broker/metrics/http.py",
+        "IDLE_S if not transport.get_write_buffer_size() else SEND_S",
+        "IDLE_S",
+        (f"{HTTP}::test_client_that_does_not_read_is_disconnected",),
+    ),
+    (
+        "The offsets of one scrape are limited",
+        "broker/metrics/lag_rows.py",
+        "                if count > left:",
+        "                if left < -count:",
+        (f"{SCRAPE}::test_commits_above_the_limit_are_dropped_and_counted",),
+    ),
+)
