@@ -38,6 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "txn": "list, describe and abort transactions, find hanging ones",
         "config": "show and change settings of topics, brokers, groups",
         "cluster": "show brokers, partitions in trouble, quorum, moves",
+        "top": "show the busiest topics, hot partitions, and lag",
         "check": "check whether a cluster is ready for production",
         "broker": "drain, replace and remove brokers of a cluster",
     },

@@ -1,0 +1,95 @@
+"""Show the busiest topics, hot partitions, and the lag of groups, refreshed until Ctrl-C.
+
+Rates are the differences of two samples: log end offsets, and the sizes of the leaders' replicas. Only the admin API is
+used, so it works with Ottla and with stock Kafka, and no record is read.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any, Final
+
+from ottla.cli.commands import Command, Option, Options, require_positive
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.output import Column, Output, number, output_options, size
+from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.tools.top import Frame, frame, read_sample
+
+_LONGEST_S: Final = 3600.0
+# The longest name in a frame of 80 columns.
+_NAME: Final = 30
+_PARAMETERS = [
+    Option("--once", "print one frame, and end"),
+    Option("--interval SECONDS", "time between samples; default: 2", type=float, default=2.0),
+    Option("-n, --rows N", "rows of each list; default: 8", type=int, default=8),
+    *output_options(),
+    *connection_options(),
+]
+EXAMPLES = """
+ottla top --once
+ottla top --once --json | jq '.topics[0]'
+"""
+
+
+def run(options: Options) -> None:
+    """Print a frame after each interval."""
+    output = Output(options)
+    require_positive(options, "--rows")
+    if not 0.1 <= options.interval <= _LONGEST_S:  # also false for NaN
+        limits = f"from 0.1 to {_LONGEST_S:,.0f} seconds"
+        raise Failure(f"--interval is {options.interval:g}; it must be {limits}", exit_code=2)
+    admin = connect(options)
+    before = read_sample(admin)
+    while True:
+        time.sleep(options.interval)
+        now = read_sample(admin)
+        shown = frame(before, now, options.rows)
+        if output.json:
+            output.object(asdict(shown))
+        else:
+            _show(output, shown, clear=not options.once and output.stream.isatty())
+        output.stream.flush()
+        if options.once:
+            return
+        before = now
+
+
+def _show(output: Output, shown: Frame, *, clear: bool) -> None:
+    records, data = units.rate(shown.records_per_s), units.size(round(shown.bytes_per_s))
+    head = f"{units.moment(shown.at_ms)}  {records} records, {data}/s in {shown.seconds:.1f} s"
+    output.line(("\x1b[H\x1b[2J" if clear else "") + output.style.bold(head))
+    for columns, rows in ((_TOPICS, shown.topics), (_HOT, shown.partitions), (_GROUPS, shown.groups)):
+        if rows:
+            output.line()
+            output.table(columns, rows)
+
+
+def _named(key: str, heading: str) -> Column:
+    """Return a column of names that fits 80 columns, also without a terminal."""
+    return Column(key, heading, lambda name: name if len(name) <= _NAME else f"{name[: _NAME - 1]}…")
+
+
+def _per_second(key: str, heading: str, unit: str = "") -> Column:
+    show = (lambda value: f"{units.size(round(value))}/s") if unit else (lambda value: f"{value:,.1f}")
+    return Column(key, heading, show, right=True)
+
+
+def _hot(share: Any) -> str | None:
+    """Return the colour of a partition with more than half of its topic's records."""
+    return "yellow" if share > 0.5 else None
+
+
+_RATES = [_per_second("records_per_s", "RECORDS/S"), _per_second("bytes_per_s", "WRITTEN", "bytes"), size("size")]
+_TOPICS = [_named("topic", "TOPIC"), *_RATES]
+_HOT = [
+    _named("topic", "HOT PARTITIONS"),
+    number("partition", "NO"),
+    number("leader"),
+    *_RATES[:2],
+    Column("share", "OF TOPIC", lambda share: f"{100 * share:.0f} %", right=True, colour=_hot),
+]
+_GROUPS = [_named("group", "GROUP"), number("lag"), _per_second("read_per_s", "READ/S")]
+
+COMMAND = Command(run, _PARAMETERS, __doc__, EXAMPLES)
