@@ -9,10 +9,18 @@ HERDER = "tests/unit/connect/herder/test_herder.py"
 HOSTILE = "tests/connect/rest/test_hostile_requests.py"
 PLUGINS = "tests/connect/rest/test_installed_plugins.py"
 STOCK = "tests/connect/rest/test_stock_settings.py"
+WHY = "tests/connect/cluster/test_why.py"
 POLICIES = "tests/connect/rest/test_override_policies.py"
 COMMANDS = "tests/connect/rest/test_commands.py"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "`ottla connect why` asks the workers whether they reach their brokers",
+        "cli/connectors_client.py",
+        "        if status != 500:\n",
+        "        if status == 500:\n",
+        (f"{WHY}::test_unreachable_brokers_are_named",),
+    ),
     (
         "A worker refuses settings of stock that must not be ignored",
         "connect/worker/stock_settings.py",

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from ottla.cli import connectors_change, connectors_run
 from ottla.cli.commands import Argument, Group, Option, Options
 from ottla.cli.connectors_client import Api, path_of, worker_options
-from ottla.cli.connectors_why import Sentence, last_error, sentences
+from ottla.cli.connectors_why import Sentence, last_error, lost, sentences, unhealthy
 from ottla.cli.output import Column, Output, one_line, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
@@ -143,14 +143,23 @@ def _why(options: Options) -> int:
     config = api.get(path_of(options.name, "config"))
     reports: dict[int, dict[str, Any]] = {}
     missing: list[Sentence] = []
+    faults: dict[str, str] = {}
     for worker in sorted({each["worker_id"] for each in (status["connector"], *status["tasks"])}):
+        own = api.of_worker(worker)
         try:
-            found = api.of_worker(worker).request("GET", path_of(options.name, "reports"), timeout_s=5.0)
+            fault = own.fault()
+        except Failure as failure:
+            faults[worker] = lost(worker, failure.problem)
+            continue
+        if fault:
+            faults[worker] = unhealthy(worker, fault)
+        try:
+            found = own.request("GET", path_of(options.name, "reports"), timeout_s=5.0)
         except Failure as failure:
             missing.append(Sentence(f"The worker {worker} reports nothing: {failure.problem}."))
         else:
             reports.update({each["id"]: each for each in found["tasks"]})
-    lines = [*sentences(status, reports, config, units.now_ms()), *missing]
+    lines = [*sentences(status, reports, config, units.now_ms(), faults), *missing]
     if output.json:
         output.object({"name": options.name, "sentences": [{"text": t, "problem": p} for t, p in lines]})
     else:

@@ -21,6 +21,7 @@ from ottla.common.failure import Failure
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 VARIABLE: Final = "OTTLA_CONNECT"
 _TIMEOUT_S: Final = 100.0
+_HEALTH_S: Final = 15.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -66,6 +67,17 @@ class Api:
     def of_worker(self, worker_id: str) -> Api:
         """Return another worker of the group, by its name in statuses, with the same credentials."""
         return Api(f"{self._scheme}://{self._user}{worker_id}", self._ca, self._certificate)
+
+    def fault(self) -> str:
+        """Return why the worker is unhealthy (KIP-1017), or an empty text. Raises Failure if it does not answer."""
+        status, text = self._send("GET", "/health", None, _HEALTH_S)
+        if status != 500:
+            return ""
+        try:
+            message = str(json.loads(text)["message"])
+        except (ValueError, KeyError, TypeError):
+            message = text[:200]
+        return message.rpartition("unable to handle other requests. ")[2]
 
     def get(self, path: str) -> Any:
         """Read something."""

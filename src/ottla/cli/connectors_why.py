@@ -30,17 +30,37 @@ def last_error(trace: str) -> str:
 
 
 def sentences(
-    status: Mapping[str, Any], reports: Mapping[int, Mapping[str, Any]], config: Mapping[str, Any], now_ms: int
-) -> list[Sentence]:  # fmt: skip
-    """Explain the state of a connector and its tasks. `reports`: from its workers, by task."""
+    status: Mapping[str, Any],
+    reports: Mapping[int, Mapping[str, Any]],
+    config: Mapping[str, Any],
+    now_ms: int,
+    faults: Mapping[str, str] = {},
+) -> list[Sentence]:
+    """Explain the state of a connector and its tasks. `reports`: from its workers, by task; `faults`: by worker."""
     name, connector, tasks = status["name"], status["connector"], status["tasks"]
     found = list(_of_connector(name, connector, tasks, config))
     for task in tasks:
         found += _of_task(name, task, reports.get(task["id"], {}), now_ms)
     running = sum(task["state"] == "RUNNING" and not task.get("trace") for task in tasks)
-    if tasks and running == len(tasks) and connector["state"] == "RUNNING":
+    if tasks and running == len(tasks) and connector["state"] == "RUNNING" and not faults:
         found.insert(0, Sentence(f"{name} runs: {units.plural(len(tasks), 'task')} on {_workers(tasks)}."))
-    return found
+    return [*found, *(Sentence(text, True) for text in faults.values())]
+
+
+def lost(worker: str, problem: str) -> str:
+    """Explain a worker of the status that does not answer."""
+    return (
+        f"The worker {worker} does not answer ({problem}): what it ran may have stopped. Start it again, or wait until "
+        "the group gives its work to another worker, after scheduled.rebalance.max.delay.ms (5 minutes by default)."
+    )
+
+
+def unhealthy(worker: str, problem: str) -> str:
+    """Explain a worker that does not reach its brokers."""
+    return (
+        f"The worker {worker} does not reach its brokers: {problem.rstrip('.')}. Check that the brokers run, and the "
+        "bootstrap.servers and the credentials of the worker."
+    )
 
 
 def _workers(tasks: Sequence[Mapping[str, Any]]) -> str:

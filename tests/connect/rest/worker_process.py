@@ -51,6 +51,12 @@ class WorkerProcess:
         self.host, _, port = url.partition("://")[2].rpartition(":")
         self.port = int(port)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def request(self, method: str, path: str, body: object = None) -> Answer:
         """Send a request to its REST API."""
         return request(self.host, self.port, method, path, body)

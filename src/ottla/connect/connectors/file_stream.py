@@ -5,6 +5,7 @@ Positions are bytes. Stock counts characters, so that its position is wrong afte
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -31,6 +32,7 @@ from ottla.connect.converters.java_text import object_text
 from ottla.connect.errors import BadRequestError, ConnectError
 from ottla.connect.records import EncodedBatch, PlainRecords, SinkRecord, SourceRecord, valid_text
 
+logger = logging.getLogger(__name__)
 _LINE_END: Final = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _READ_BYTES: Final = 1 << 17
 _WAIT_S: Final = 0.25
@@ -197,16 +199,19 @@ class FileStreamSinkTask(SinkTask):
         """Open the file for appending."""
         del context
         name = FileStreamSinkConnector.config_def.parse(config)["file"]
-        self._is_file = bool(name)
+        self._is_file, self._name = bool(name), name or "the standard output"
         try:
             self._file: BinaryIO = open(name, "ab") if name else sys.stdout.buffer  # noqa: SIM115 - open until `stop`
         except OSError as error:
             raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask: {error}") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """Write lines, for those who follow the file; `flush` syncs them."""
-        self._file.write(b"".join([b"%b\n" % each for each in _texts(records)]))
-        self._file.flush()
+        """Write lines, for those who follow the file; `flush` syncs them. Raises ConnectError if there is no space."""
+        try:
+            self._file.write(b"".join([b"%b\n" % each for each in _texts(records)]))
+            self._file.flush()
+        except OSError as error:
+            raise ConnectError(f"{self._name} cannot be written: {error.strerror or error}") from error
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Sync the lines."""
@@ -217,7 +222,11 @@ class FileStreamSinkTask(SinkTask):
     def stop(self) -> None:
         """Close the file."""
         if getattr(self, "_is_file", False) and hasattr(self, "_file"):
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as error:
+                # These lines belong to a put that has failed, too: they are written again.
+                logger.warning("Closing %s: %s", self._name, error)
 
 
 def _texts(records: Sequence[SinkRecord]) -> Sequence[bytes]:

@@ -109,10 +109,14 @@ class LocalStorage(Storage):
         path = self._root / key
         _make_directories(path.parent)
         temporary = path.with_name(f"{path.name}{TEMPORARY}")
-        with open(temporary, "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(temporary, "wb") as file:
+                file.write(contents)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            # The error of a full disk does not name the file.
+            raise OSError(error.errno, error.strerror, str(temporary)) from error
         os.replace(temporary, path)
         _sync_directory(path.parent)
 
