@@ -29,7 +29,10 @@ def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
         up = [each for each in cluster.nodes.values() if each.is_broker and each.is_running and not each.paused]
         words = ["cluster", "why", "--json", "--watch", str(watch), "-b", ",".join(each.bootstrap for each in up)]
         assert main(words) == 0, capsys.readouterr().err
-        return {each["code"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+        found: dict[str, dict[str, Any]] = {}
+        for each in json.loads(capsys.readouterr().out)["findings"]:
+            found.setdefault(each["code"], each | {"subjects": []})["subjects"].append(each["subject"])
+        return found
 
     return run
 
@@ -121,6 +124,8 @@ def test_followers_that_are_throttled_slow_or_silent_differ(clusters: Clusters, 
     cluster.pause(3)
     silent = explained(cluster, 0.5)
     assert "does not answer" in silent["broker_silent"]["cause"]
+    # The other brokers are explained nevertheless.
+    assert silent["broker_silent"]["subjects"] == ["broker 3"]
     cluster.resume(3)
 
 
