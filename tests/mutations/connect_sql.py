@@ -131,6 +131,13 @@ ROWS: tuple[Row, ...] = (
         ("tests/connect/mysql/test_kills.py::test_topics_are_the_tables_after_kills",),
     ),
     (
+        "the precision of a decimal of MariaDB is in its schema, as in Debezium's",
+        f"{MYSQL}/columns.py",
+        '"connect.decimal.precision": str(column.precision)',
+        '"connect.decimal.precision": "0"',
+        ("tests/connect/mysql/test_debezium.py::test_events_are_debeziums",),
+    ),
+    (
         "hidden columns of MariaDB are masked",
         f"{MYSQL}/events.py",
         "        return lambda value: change(convert(value))\n",

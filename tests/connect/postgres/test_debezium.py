@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.connect.converters.json import JsonConverter
-from ottla.connect.records import SourceRecord
+from tests.connect.debezium_events import differences, ours, require_debezium, without
 from tests.connect.postgres.driver import Database
-from tests.peers.cache import in_ci, missing_for_debezium
 from tests.peers.debezium import DebeziumEngine, Event
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(180)]
@@ -30,11 +27,7 @@ GENERATED = "b"
 
 @pytest.fixture
 def debezium(database: Database, tmp_path: Path) -> Iterator[DebeziumEngine]:
-    missing = missing_for_debezium()
-    if missing is not None:
-        if in_ci():
-            pytest.fail(missing)
-        pytest.skip(missing)
+    require_debezium()
     database.sql((SCRIPTS / "every_type.sql").read_text())
     slot = f"debezium_{database.name}"
     config = database.config(
@@ -44,29 +37,6 @@ def debezium(database: Database, tmp_path: Path) -> Iterator[DebeziumEngine]:
     del config["connector.class"]
     with DebeziumEngine(tmp_path, config) as engine:
         yield engine
-
-
-def ours(records: list[SourceRecord]) -> list[Event]:
-    """Convert records with JsonConverter."""
-    keys, values = JsonConverter(), JsonConverter()
-    keys.configure({}, is_key=True)
-    values.configure({}, is_key=False)
-    return [
-        Event(
-            each.topic,
-            json.loads(keys.from_connect(each.topic, each.key_schema, each.key) or b"null"),
-            json.loads(values.from_connect(each.topic, each.value_schema, each.value) or b"null"),
-        )
-        for each in records
-    ]
-
-
-def without(value: Any, names: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return {name: without(each, names) for name, each in value.items() if name not in names}
-    if isinstance(value, list):
-        return [without(each, names) for each in value]
-    return value
 
 
 def comparable(event: Event) -> Event:
@@ -130,17 +100,3 @@ def test_events_are_debeziums(database: Database, debezium: DebeziumEngine) -> N
         own_now, their_now = comparable(own), comparable(their)
         assert own_now.key == their_now.key, number
         assert own_now.value == their_now.value, (number, own_now.topic, differences(their_now.value, own_now.value))
-
-
-def differences(theirs: Any, own: Any, path: str = "") -> list[str]:
-    """Name the fields that differ."""
-    if isinstance(theirs, dict) and isinstance(own, dict):
-        return [
-            text
-            for name in sorted(theirs.keys() | own.keys())
-            for text in differences(theirs.get(name), own.get(name), f"{path}.{name}")
-        ]
-    if isinstance(theirs, list) and isinstance(own, list) and len(theirs) == len(own):
-        pairs = enumerate(zip(theirs, own, strict=True))
-        return [text for number, (a, b) in pairs for text in differences(a, b, f"{path}[{number}]")]
-    return [] if theirs == own else [f"{path}: {theirs!r} is {own!r}"]

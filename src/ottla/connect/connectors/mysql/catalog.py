@@ -95,7 +95,7 @@ def _column(row: Sequence[Any]) -> Column:
         found = _LENGTH.search(full)
         return Column(name, kind, optional, digits=int(found[1]) if found else precision or 1)
     if kind == "decimal":
-        return Column(name, kind, optional, unsigned, scale or 0)
+        return Column(name, kind, optional, unsigned, scale or 0, precision=precision or 0)
     if kind in ("time", "datetime", "timestamp"):
         return Column(name, kind, optional, digits=fraction or 0)
     if kind == "year":
@@ -134,7 +134,7 @@ def _mapped(column: Any, optional: bool) -> Column:
     if kind == "bit":
         return Column(name, kind, optional, digits=column.bits)
     if kind == "decimal":
-        return Column(name, kind, optional, column.unsigned, column.decimals)
+        return Column(name, kind, optional, column.unsigned, column.decimals, precision=column.precision)
     if kind in ("time", "datetime", "timestamp"):
         return Column(name, kind, optional, digits=column.fsp)
     if kind == "year":

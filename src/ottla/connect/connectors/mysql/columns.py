@@ -44,6 +44,8 @@ class Column:
     digits: int = 0
     """Digits after the point of a decimal, of the second of a time, or the bits of a BIT."""
     labels: tuple[str, ...] = ()
+    precision: int = 0
+    """All digits of a decimal."""
     padding: int = 0
     """The length of a BINARY column, whose zeros at the end are not in the log; 0: no padding."""
 
@@ -128,7 +130,9 @@ def _decimal(column: Column, mode: str) -> Codec:
     if mode == "string":
         return Codec(data.STRING, lambda value: format(value, "f"))
     exponent = Decimal(1).scaleb(-column.digits)
-    return Codec(data.decimal(column.digits), lambda value: Decimal(value).quantize(exponent))
+    schema = data.decimal(column.digits)
+    parameters = {**(schema.parameters or {}), "connect.decimal.precision": str(column.precision)}
+    return Codec(replace(schema, parameters=parameters), lambda value: Decimal(value).quantize(exponent))
 
 
 def _bit(bits: int) -> Codec:

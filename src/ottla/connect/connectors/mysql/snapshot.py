@@ -34,6 +34,7 @@ class Snapshot:
         """
         self._maker, self._options = maker, maker.options
         self.rows = 0
+        self._previous: TableEvents | None = None
         self._connection = connect(self._options)
         try:
             with errors(self._options, "begin a snapshot"):
@@ -87,6 +88,7 @@ class Snapshot:
         while self._next is not None and len(found) < most:
             item, self._next = self._next, self._advance()
             context.snapshot = self._mark(item)
+            self._previous = item.events
             context.offset = running if self._next is not None else self.position.offset()
             found.append(item.events.read(item.events.row(item.values), context))
             self.rows += 1
@@ -102,7 +104,9 @@ class Snapshot:
             return "last"
         if self.rows == 0:
             return "first"
-        return "true" if self._next.events is item.events else "last_in_data_collection"
+        if self._next.events is not item.events:
+            return "last_in_data_collection"
+        return "true" if item.events is self._previous else "first_in_data_collection"
 
     def close(self) -> None:
         """Close the connection, also in the middle of a result."""

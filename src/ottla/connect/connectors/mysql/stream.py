@@ -152,7 +152,8 @@ class Stream:
         if events is None or index < self._resume.events or operation in self._skipped:
             return
         context = self._context
-        context.pos, context.seconds = event.packet.log_pos, event.timestamp
+        # As in Debezium: where the event of rows begins.
+        context.pos, context.seconds = event.packet.log_pos - event.packet.event_size, event.timestamp
         context.server_id = event.packet.server_id
         if BitCount(event.columns_present_bitmap) < event.number_of_columns:
             raise ConnectError(
