@@ -225,6 +225,20 @@ def test_purged_log_is_an_error_or_a_new_snapshot(database: Database) -> None:
     assert kafka.table(f"p.{database.name}.t") == {(1,): (1,), (2,): (2,)}
 
 
+@pytest.mark.parametrize("change", ["drop table u", "alter table u drop column a"])
+def test_table_that_changes_while_the_tables_are_read(database: Database, change: str) -> None:
+    """The snapshot begins again with the new definitions."""
+    database.sql("create table t (id int primary key)", "insert into t values (1), (2), (3)")
+    database.sql("create table u (id int primary key, a int)", "insert into u values (1, 1)")
+    capture = database.capture(max_batch_size="1")
+    database.sql(change)
+    with pytest.raises(RetriableError):
+        capture.until(lambda: False)
+    capture = database.capture(capture.crash())
+    database.sql("insert into t values (4)")
+    capture.until(lambda: capture.kafka.table(f"p.{database.name}.t") == rows_of(database, "t"))
+
+
 def test_row_that_was_deleted_between_two_attempts_of_a_snapshot_does_not_stay(database: Database) -> None:
     database.sql("create table t (id int primary key)", "insert into t select seq from seq_1_to_10")
     capture = database.capture(max_batch_size="4")

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import pymysql
+from pymysql.constants import ER
 from pymysql.cursors import SSCursor
 
 from ottla.connect.connectors.mysql import catalog
@@ -13,7 +15,7 @@ from ottla.connect.connectors.mysql.catalog import Table
 from ottla.connect.connectors.mysql.events import Context, EventMaker, TableEvents
 from ottla.connect.connectors.mysql.positions import LogPosition
 from ottla.connect.connectors.mysql.session import connect, current_position, errors, is_mariadb
-from ottla.connect.errors import ConnectError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.records import SourceRecord
 
 FETCH = 1000
@@ -59,10 +61,11 @@ class Snapshot:
             cursor.execute("start transaction with consistent snapshot")
             if locks:
                 position = current_position(cursor)
+                tables = catalog.tables(cursor)
                 cursor.execute("unlock tables")
             else:
                 position = _snapshot_position(cursor)
-            tables = catalog.tables(cursor)
+                tables = catalog.tables(cursor)
         maker = self._maker
         self._tables = [
             maker.table(each)
@@ -78,7 +81,12 @@ class Snapshot:
 
     def _advance(self) -> _Item | None:
         with errors(self._options, "read the tables"):
-            return next(self._items, None)
+            try:
+                return next(self._items, None)
+            except pymysql.ProgrammingError as error:
+                if error.args[0] == ER.NO_SUCH_TABLE:
+                    raise RetriableError(f"A table was dropped while the tables were read: {error}") from error
+                raise
 
     def poll(self, most: int) -> list[SourceRecord]:
         """Return the next records. The last record of the snapshot has the position of the stream as its offset."""
