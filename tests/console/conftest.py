@@ -96,6 +96,12 @@ def start_console() -> Iterator[StartConsole]:
 
 
 @pytest.fixture
+def ottla(ottla_broker: Callable[..., Any]) -> Any:
+    """A broker of the test's own, because pages list all topics."""
+    return ottla_broker()
+
+
+@pytest.fixture
 def console(ottla: Any, start_console: StartConsole) -> RunningConsole:
     """A console of the broker `ottla`, without users."""
     return start_console({"bootstrap.servers": ottla.bootstrap})

@@ -75,7 +75,8 @@ class PipelineTest:
     def __init__(self, spark: SparkSession, broker: Ottla, pipeline: Pipeline) -> None:
         self._broker = broker
         self._pipeline = pipeline
-        self._directory = tempfile.TemporaryDirectory(prefix="ottla-streams-")
+        # Spark's cleaners may still write to a checkpoint for a moment after the query has stopped.
+        self._directory = tempfile.TemporaryDirectory(prefix="ottla-streams-", ignore_cleanup_errors=True)
         self._read: dict[str, int] = {}
         for topic in {given.topic for given in pipeline.inputs.values()}:
             _create(broker, topic)

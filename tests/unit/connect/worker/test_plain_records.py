@@ -97,13 +97,15 @@ def plain(raw: list[Any], *, is_text: bool) -> PlainRecords:
 def written(make: type[SinkTask], config: Config, polls: list[Any], out: Path) -> dict[str, bytes]:
     """Return the files of a sink by name."""
     rejected: list[Any] = []
-    task = make()
+    task, now_s = make(), 0.0
+    task.clock = lambda: now_s  # type: ignore[attr-defined]
     context = SinkTaskContext("c", 0, lambda _: None, lambda r, e: rejected.append(e), lambda: False, lambda _: None)
     task.start(context, config)
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
     task.open(partitions)
     for each in polls:
         task.put(each)
+    now_s = 1.0
     task.flush(dict.fromkeys(partitions, 100))
     task.stop()
     return {str(each.relative_to(out)): each.read_bytes() for each in out.rglob("*") if each.is_file()}
