@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.cli.commands import Options
@@ -11,16 +11,9 @@ from ottla.cli.output import Column, Output
 from ottla.clients import admin as api
 from ottla.common.failure import Failure
 from ottla.tools import values
-from ottla.tools.suggestions import did_you_mean
+from ottla.tools.admin.quotas import check_names, limit_of
 
 KINDS = ("user", "client", "ip")
-QUOTAS = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-)
 
 
 def kind_of(word: str) -> str | None:
@@ -74,22 +67,6 @@ def _entity(kind: str, name: str | None, *, default: api.QuotaName | None = None
 def _name(entity: api.QuotaEntity) -> str:
     parts = [entity.user, entity.client_id, entity.ip]
     return " with client ".join(str(getattr(part, "value", part)) for part in parts if part is not None)
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Raise Failure for a name that is not a quota."""
-    for name in names:
-        if name not in QUOTAS:
-            advice = did_you_mean(name, QUOTAS, f"The quotas are {', '.join(QUOTAS)}.")
-            raise Failure(f"there is no quota {name!r}", *advice, exit_code=2)
-
-
-def limit_of(name: str, value: str) -> float:
-    """Return the number that a value such as 10MiB stands for; raises Failure."""
-    try:
-        return float(values.broker_value(name, value))
-    except ValueError:
-        raise Failure(f"{name} is {value!r}; it must be a number", exit_code=2) from None
 
 
 def number_text(value: Any) -> str:

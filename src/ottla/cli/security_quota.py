@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.cli.commands import Argument, Group, Option, Options, dry_run_option, usage_error, yes_option
-from ottla.cli.config_quota import check_names, limit_of, number_text
+from ottla.cli.config_quota import number_text
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import confirm_deletion
 from ottla.cli.output import Column, Output, output_options
 from ottla.clients import admin as api
 from ottla.common.failure import Failure
 from ottla.tools import values
+from ottla.tools.admin.quotas import check_names, limit_of
 
 COMMAND = Group(
     __doc__,

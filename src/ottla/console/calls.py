@@ -66,6 +66,11 @@ DONE: Final[Mapping[str, str]] = {
     "reset": "The offsets were changed.",
     "aborted": "The transaction was aborted.",
     "connector": "The worker accepted the request; the state follows in some seconds.",
+    "rules-added": "The rules were added.",
+    "rule-removed": "The rule was removed.",
+    "user-set": "The user has this password now.",
+    "user-removed": "The user was removed.",
+    "quota-set": "The quota was changed.",
     "redriven": "The dead letters were written back to their topics.",
     "redriven-part": "Some of the dead letters were written back to their topics. Redrive again for the others.",
 }

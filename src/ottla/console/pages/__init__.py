@@ -7,6 +7,7 @@ from typing import Final
 from ottla.console.calls import Handler
 from ottla.console.pages import (
     access,
+    access_changes,
     connectors,
     dead_letters,
     group_reset,
@@ -48,8 +49,13 @@ ROUTES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/transactions/hanging", transactions.hanging_page, _GET),
     ("/transactions/abort", transactions.abort, _BOTH),
     ("/access", access.acls, _GET),
+    ("/access/add", access_changes.add_rules, _BOTH),
+    ("/access/remove", access_changes.remove_rule, _BOTH),
     ("/access/users", access.users, _GET),
+    ("/access/users/set", access_changes.set_user, _BOTH),
+    ("/access/users/remove", access_changes.remove_user, _BOTH),
     ("/access/quotas", access.quotas, _GET),
+    ("/access/quotas/set", access_changes.set_quota, _BOTH),
     ("/nodes", nodes.nodes, _GET),
     ("/nodes/quorum", nodes.quorum, _GET),
     ("/nodes/moves", nodes.moves, _GET),

@@ -5,13 +5,28 @@ from __future__ import annotations
 from ottla.clients import admin as api
 from ottla.clients.admin import AclPermission, QuotaName
 from ottla.console.calls import Call
-from ottla.console.view import Cell, Column, Link, Page, Table, text
+from ottla.console.pages.access_changes import rule_data
+from ottla.console.view import Cell, Column, Link, Page, Table, text, url
 from ottla.tools.admin.acls import resource_text, word
 
 
 def _tabs(current: str) -> list[Link]:
     names = (("acls", "ACLs", "/access"), ("users", "Users", "/access/users"), ("quotas", "Quotas", "/access/quotas"))
     return [Link(name, href, current=current == key) for key, name, href in names]
+
+
+def _may(call: Call, link: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the link of a change where changes are allowed."""
+    return [link] if call.may_change else []
+
+
+def _links(call: Call, link: tuple[str, str]) -> list[Cell]:
+    return [Cell(*each) for each in _may(call, link)]
+
+
+def _no_name(call: Call) -> list[Column]:
+    """Return the column of a link for each row."""
+    return [Column("")] if call.may_change else []
 
 
 def acls(call: Call) -> Page:
@@ -24,26 +39,26 @@ def acls(call: Call) -> Page:
             Cell(word(rule.operation)),
             Cell(resource_text(rule.resource)),
             Cell(rule.host),
+            *_links(call, ("Remove", url("access", "remove", **rule_data(rule)))),
         ]
         for rule in rules
     ]
-    data = [
-        {
-            "principal": rule.principal,
-            "permission": word(rule.permission),
-            "operation": word(rule.operation),
-            "resource": resource_text(rule.resource),
-            "host": rule.host,
-        }
-        for rule in rules
+    data = [rule_data(rule) for rule in rules]
+    columns = [
+        Column("Principal"),
+        Column("Permission"),
+        Column("Operation"),
+        Column("Resource"),
+        Column("Host"),
+        *_no_name(call),
     ]
-    columns = [Column("Principal"), Column("Permission"), Column("Operation"), Column("Resource"), Column("Host")]
     return Page(
         "Access",
         {"acls": data},
         [Table(columns, rows, empty="There is no rule.")],
         command=call.command("security", "acl", "list"),
         tabs=_tabs("acls"),
+        actions=[Link(*link) for link in _may(call, ("Add rules", url("access", "add")))],
         section="access",
     )
 
@@ -52,7 +67,12 @@ def users(call: Call) -> Page:
     """Show the users with SCRAM credentials."""
     found = call.admin.describe_scram_credentials()
     rows = [
-        [Cell(user), Cell(", ".join(f"{each.mechanism} ({each.iterations:,} iterations)" for each in credentials))]
+        [
+            Cell(user),
+            Cell(", ".join(f"{each.mechanism} ({each.iterations:,} iterations)" for each in credentials)),
+            *_links(call, ("Password", url("access", "users", "set", user=user))),
+            *_links(call, ("Remove", url("access", "users", "remove", user=user))),
+        ]
         for user, credentials in sorted(found.items())
     ]
     data = [
@@ -65,9 +85,10 @@ def users(call: Call) -> Page:
     return Page(
         "Access",
         {"users": data},
-        [Table([Column("User"), Column("Credentials")], rows, empty="There is no SCRAM user.")],
+        [Table([Column("User"), Column("Credentials"), *2 * _no_name(call)], rows, empty="There is no SCRAM user.")],
         command=call.command("security", "user", "list"),
         tabs=_tabs("users"),
+        actions=[Link(*link) for link in _may(call, ("Add a user", url("access", "users", "set")))],
         section="access",
     )
 
@@ -88,6 +109,7 @@ def quotas(call: Call) -> Page:
         [Table([Column("Owner"), Column("Quota"), Column("Limit", right=True)], rows, empty="There is no quota.")],
         command=call.command("security", "quota", "list"),
         tabs=_tabs("quotas"),
+        actions=[Link(*link) for link in _may(call, ("Set a quota", url("access", "quotas", "set")))],
         section="access",
     )
 
