@@ -113,7 +113,7 @@ def test_quotas_are_set_and_removed(ottla: Any, console: RunningConsole) -> None
 def test_changes_need_a_right_and_a_console_that_may_change(
     ottla_broker: Callable[..., Any], start_console: StartConsole
 ) -> None:
-    broker = ottla_broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:nobody"})
+    broker = ottla_broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"})
     changes = {
         "/access/add": {"user": "ann", "resource": "topic:a", "operations": "read"},
         "/access/users/set": {"user": "ann", "password": "x"},

@@ -120,6 +120,13 @@ def test_cookie_is_strict_and_changes_with_the_sign_in(secured: Any, guarded: Ru
     http.close()
 
 
+def test_each_sign_in_has_a_cookie_of_its_own(secured: Any, guarded: RunningConsole) -> None:
+    with closing(sign_in(secured, guarded, "ann")) as ann, closing(sign_in(secured, guarded, "test")) as admin:
+        assert ann.cookies["ottla_console"] != admin.cookies["ottla_console"]
+        assert admin.get("/access").status_code == 200
+        assert ann.get("/access").status_code == 403
+
+
 def test_sign_out_ends_the_session(secured: Any, guarded: RunningConsole) -> None:
     with closing(sign_in(secured, guarded, "ann")) as ann:
         token = ann.cookies["ottla_console"]

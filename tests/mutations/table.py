@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tests.mutations import (
     authorization,
     between_nodes,
+    console,
     contracts,
     dead_letters,
     metrics,
@@ -92,6 +93,7 @@ _CONNECT = sorted(each.name for each in iter_modules([str(Path(__file__).parent)
 CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"tests.mutations.{name}").ROWS)
 DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
 METRICS = tuple(Mutation(*row) for row in metrics.ROWS)
+CONSOLE = tuple(Mutation(*row) for row in console.ROWS)
 OPERATIONS = tuple(Mutation(*row) for row in operations.ROWS)
 PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)
 REGISTRY_API = tuple(Mutation(*row) for row in registry_api.ROWS)
@@ -4882,6 +4884,7 @@ MUTATIONS = (
     *TLS,
     *DEAD_LETTERS,
     *METRICS,
+    *CONSOLE,
     *OPERATIONS,
     *PROTOBUF_SCHEMAS,
     *SCHEMAS,
