@@ -15,6 +15,7 @@ from .conftest import RunningConsole, StartConsole, csrf, post
 
 PAGES = (
     "/",
+    "/why?seconds=0",
     "/topics",
     "/topics/new",
     "/topics/orders",

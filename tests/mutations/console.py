@@ -58,10 +58,10 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "records at positions are hidden where fields are masked",
-        "console/pages/group_why.py",
+        "console/pages/why.py",
         "masked=bool(call.settings.masks.rules))\n",
         "masked=False)\n",
-        (f"{HERE}/test_group_why.py::test_records_are_hidden_where_fields_are_masked",),
+        (f"{HERE}/test_why.py::test_records_are_hidden_where_fields_are_masked",),
     ),
     (
         "a preview redrives nothing",

@@ -11,7 +11,6 @@ from ottla.console.pages import (
     connectors,
     dead_letters,
     group_reset,
-    group_why,
     groups,
     messages,
     nodes,
@@ -20,6 +19,7 @@ from ottla.console.pages import (
     topic_changes,
     topics,
     transactions,
+    why,
 )
 
 _GET: Final = ("GET",)
@@ -27,6 +27,7 @@ _BOTH: Final = ("GET", "POST")
 
 ROUTES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/", overview.overview, _GET),
+    ("/why", why.cluster, _GET),
     ("/topics", topics.listing, _GET),
     ("/topics/new", topic_changes.create, _BOTH),
     ("/topics/{topic}", topics.topic, _GET),
@@ -39,7 +40,7 @@ ROUTES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/topics/{topic}/produce", messages.produce, _BOTH),
     ("/groups", groups.listing, _GET),
     ("/group", groups.group, _GET),
-    ("/group/why", group_why.why, _GET),
+    ("/group/why", why.group, _GET),
     ("/group/reset", group_reset.reset, _BOTH),
     ("/group/delete", groups.delete, _BOTH),
     ("/dead-letters", dead_letters.listing, _GET),

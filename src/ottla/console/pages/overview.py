@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ottla.common import units
 from ottla.console.calls import Call
-from ottla.console.view import Cell, Column, Facts, Page, Table, number, size, text, url
+from ottla.console.view import Cell, Column, Facts, Link, Page, Table, number, size, text, url
 from ottla.tools.admin.cluster_facts import cluster_facts
 
 FRESH_S: Final = 10.0
@@ -132,6 +132,7 @@ def overview(call: Call) -> Page:
         {"health": sentence, "severity": tone, **found},
         parts,
         command=call.command("cluster"),
+        actions=[Link("Why?", "/why")],
         lead=sentence,
         tone=tone,
         section="overview",

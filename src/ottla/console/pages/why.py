@@ -1,38 +1,44 @@
-"""Why a group makes no progress: an observation of some seconds, with the cause of each partition."""
+"""Why a group makes no progress, or what is wrong with the cluster: observations of some seconds."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from ottla.clients.admin import AsyncAdmin
 from ottla.common import units
 from ottla.console.calls import Call, Problem
 from ottla.console.pages.groups import CRUMB, name_of
 from ottla.console.view import Cell, Column, Link, Page, Table, moment, number, text, url
+from ottla.tools.why.cluster import explain_cluster
 from ottla.tools.why.group import explain_group
-from ottla.tools.why.model import Finding, GroupReport, Severity, Watch
+from ottla.tools.why.model import ClusterReport, Finding, GroupReport, Severity, Watch
 from ottla.tools.why.records import PositionReader
 
+R = TypeVar("R")
 DEFAULT_S: Final = 6
+_CLUSTER_S: Final = 3
 _MOST_S: Final = 30
 # Each observation keeps a thread and a connection for seconds; pages must stay quick beside them.
 _observing = threading.BoundedSemaphore(8)
 _TONES: Final[dict[Severity, str]] = {"ok": "ok", "info": "dim", "warning": "warning", "critical": "critical"}
 
 
-def why(call: Call) -> Page:
+def group(call: Call) -> Page:
     """Observe a group and explain it."""
     name = name_of(call)
     seconds = call.number("seconds", DEFAULT_S, _MOST_S)
-    if not _observing.acquire(blocking=False):
-        raise Problem(503, "Too many groups are observed now", "Try again in some seconds.")
-    try:
-        report = asyncio.run(_explain(call, name, seconds))
-    finally:
-        _observing.release()
-    parts: list[Any] = [finding_table(report.findings)]
+
+    async def explained() -> GroupReport:
+        # A record at a position is shown without decoding it, so rules about its fields cannot be applied.
+        reader = PositionReader(call.session.consumer_settings(), masked=bool(call.settings.masks.rules))
+        async with AsyncAdmin(call.session.admin_settings()) as admin:
+            return await explain_group(admin, name, Watch(seconds, asyncio.sleep), reader)
+
+    report = _observed(explained())
+    parts: list[Any] = [_finding_table(report.findings)]
     if report.partitions:
         parts.append(_partition_table(report))
     return Page(
@@ -48,14 +54,46 @@ def why(call: Call) -> Page:
     )
 
 
-async def _explain(call: Call, name: str, seconds: int) -> GroupReport:
-    # A record at a position is shown without decoding it, so rules about its fields cannot be applied.
-    reader = PositionReader(call.session.consumer_settings(), masked=bool(call.settings.masks.rules))
-    async with AsyncAdmin(call.session.admin_settings()) as admin:
-        return await explain_group(admin, name, Watch(seconds, asyncio.sleep), reader)
+def cluster(call: Call) -> Page:
+    """Observe the cluster and explain its troubles."""
+    seconds = call.number("seconds", _CLUSTER_S, _MOST_S)
+
+    async def explained() -> ClusterReport:
+        async with AsyncAdmin(call.session.admin_settings()) as admin:
+            return await explain_cluster(admin, Watch(seconds, asyncio.sleep))
+
+    report = _observed(explained())
+    parts: list[Any] = [_finding_table(report.findings)]
+    if report.unknown:
+        rows = [[text(part), text(reason)] for part, reason in report.unknown.items()]
+        parts.append(Table([Column("Part"), Column("Reason")], rows, title="Not reported"))
+    return Page(
+        "What is wrong with the cluster?",
+        report.as_dict(),
+        parts,
+        command=call.command("cluster", "why", "--watch", str(seconds)),
+        crumbs=[("Overview", "/")],
+        actions=[Link("Observe again", url("why", seconds=seconds))],
+        lead=f"{units.plural(report.broker_count, 'broker')}, controller {report.controller}, "
+        f"observed for {report.watched_s:.0f} s.",
+        # Parts that this user may not read hide their troubles.
+        tone="warning" if report.unknown and report.severity in ("ok", "info") else _TONES[report.severity],
+        section="overview",
+    )
 
 
-def finding_table(findings: tuple[Finding, ...]) -> Table:
+def _observed(explained: Coroutine[Any, Any, R]) -> R:
+    """Run an observation. Raises Problem if too many run."""
+    if not _observing.acquire(blocking=False):
+        explained.close()
+        raise Problem(503, "Too many observations run now", "Try again in some seconds.")
+    try:
+        return asyncio.run(explained)
+    finally:
+        _observing.release()
+
+
+def _finding_table(findings: tuple[Finding, ...]) -> Table:
     """Return causes with their next steps."""
     rows = [
         [Cell(each.severity, tone=_TONES[each.severity]), Cell(each.subject), Cell(each.cause), Cell(each.next_step)]

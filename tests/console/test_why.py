@@ -1,4 +1,4 @@
-"""Why a group makes no progress, as a page: causes, partitions, records, masks."""
+"""Why a group makes no progress, and what is wrong with the cluster, as pages: causes, records, masks."""
 
 from __future__ import annotations
 
@@ -45,3 +45,11 @@ def test_wrong_requests_are_explained(console: RunningConsole) -> None:
     assert console.http.get("/group/why?id=nope&seconds=0").status_code == 404
     for seconds in ("-1", "31", "nan", "1e3"):
         assert console.http.get(f"/group/why?id=nope&seconds={seconds}").status_code == 400
+
+
+def test_cluster_without_trouble_is_explained(console: RunningConsole) -> None:
+    found = console.json("/why?seconds=0")
+    assert (found["broker_count"], found["controller"]) == (1, 1)
+    assert found["severity"] in ("ok", "info", "warning")
+    assert found["command"].startswith("ottla cluster why --watch 0 ")
+    assert 'href="/why"' in console.http.get("/").text
