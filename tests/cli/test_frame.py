@@ -363,7 +363,7 @@ complete_line "$LINE"
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("ottla to", ["topic"]),
+        ("ottla to", ["topic", "top"]),
         ("ottla topic d", ["describe", "delete"]),
         ("ottla topic create x --part", ["--partitions"]),
         ("ottla cluster --only ", ["brokers", "features", "quorum", "log-dirs", "partitions", "moves"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 import subprocess
@@ -56,6 +57,18 @@ def test_console_runs_and_stops_with_the_brokers(tmp_path: Path, brokers: str) -
         httpx.get(url)
 
 
+def test_log_lines_of_all_processes_are_json_by_option(tmp_path: Path) -> None:
+    words = ("--log-format", "json", "--brokers", "2", "--console=127.0.0.1:0", "--registry=127.0.0.1:0")
+    with up(tmp_path, ("registry", "console"), *words):
+        pass
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert {line["node"] for line in lines if "node" in line} == {1, 2}
+    loggers = {line["logger"] for line in lines}
+    assert "ottla.up" in loggers
+    assert any(name.startswith("ottla.registry.") for name in loggers)
+    assert all(line["time"].endswith("Z") and line["message"] for line in lines)
+
+
 def test_console_of_a_secured_broker_signs_users_in(tmp_path: Path) -> None:
     registry = ReservedPort()
     words = ("--secure", "--console=127.0.0.1:0", f"--registry=127.0.0.1:{registry.number}")
@@ -63,8 +76,8 @@ def test_console_of_a_secured_broker_signs_users_in(tmp_path: Path) -> None:
         security = tmp_path / "data-security"
         _, login = parse_jaas(load_properties(security / "admin.properties")["sasl.jaas.config"])
         trusted = ssl.create_default_context(cafile=str(security / "ca.pem"))
-        json = {"accept": "application/json"}
-        with httpx.Client(base_url=addresses["console"], verify=trusted, headers=json, timeout=30) as http:
+        accepts = {"accept": "application/json"}
+        with httpx.Client(base_url=addresses["console"], verify=trusted, headers=accepts, timeout=30) as http:
             assert http.get("/").status_code == 401
             form = http.get("/login", headers={"accept": "text/html"}).text
             token = form.partition('name="csrf" value="')[2].partition('"')[0]

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.commands import Argument, Choice, Option, Options, section
+from ottla.cli.commands import Argument, Option, Options, section
 from ottla.cli.connect import client_settings, cluster_options
 from ottla.cli.connectors_client import Api, path_of
+from ottla.cli.log_options import log_options
 from ottla.cli.output import Output, one_line
 from ottla.common.failure import Failure
 from ottla.common.style import Style
 from ottla.launch.console import discard_standard_output, start_logging
-from ottla.launch.serve import LOG_LEVELS
 from ottla.tools.connector_files import is_worker_file, read_connector
 from ottla.tools.values import name_and_value, read_properties
 
@@ -34,8 +34,7 @@ def _worker_options(config: str) -> tuple[Option, ...]:
         Option("-X NAME=VALUE", "a setting of the worker, by Kafka Connect's name; may be repeated",
                name="overrides", multiple=True),
         Option("--insecure", "let other machines connect without authentication"),
-        Option("--log-level LEVEL", "the least level of log lines on standard error: debug, info, warning or error; "
-               "default: info", type=Choice(LOG_LEVELS), default="info"),
+        *log_options(),
     )  # fmt: skip
 
 
@@ -85,7 +84,7 @@ def run(options: Options) -> None:
         raise Failure(f"two files have a connector of the name {twice[0]}", exit_code=2)
     module = _module("standalone")
     given = _settings(options, settings)
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
 
     async def main() -> None:
         with _module("serving").stop_signals() as stop:
@@ -101,7 +100,7 @@ def serve(options: Options) -> None:
     """
     module = _module("distributed")
     given = _settings(options, {})
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     if options.group is not None:
         given["group.id"] = options.group
 

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.commands import Choice, Command, Option, Options, section
+from ottla.cli.commands import Command, Option, Options, section
 from ottla.cli.connect import client_settings, cluster_options
+from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
-from ottla.launch.serve import LOG_LEVELS
 from ottla.launch.stopping import SUPERVISED
 from ottla.tools.values import name_and_value
 
@@ -49,12 +49,7 @@ _PARAMETERS = [
         Option("--read-only", "refuse every change"),
         Option("--insecure", "let other machines connect although the brokers identify no users"),
         Option("--access-log", "log a line for each request"),
-        Option(
-            "--log-level LEVEL",
-            "the least level of log lines on standard error: debug, info, warning or error; default: info",
-            type=Choice(LOG_LEVELS),
-            default="info",
-        ),
+        *log_options(),
     ),
     *cluster_options(),
 ]
@@ -62,7 +57,7 @@ _PARAMETERS = [
 
 def run(options: Options) -> int:
     """Run the console. Its first line on standard output is `console=URL`. Ctrl-C or SIGTERM stops it."""
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     server, settings = _module("server"), _settings(options)
     with asyncio.Runner(loop_factory=importlib.import_module("uvloop").new_event_loop) as runner:

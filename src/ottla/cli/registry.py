@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.cli.commands import Choice, Group, Option, Options, section
+from ottla.cli.commands import Group, Option, Options, section
 from ottla.cli.connect import client_settings, cluster_options
+from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
-from ottla.launch.serve import LOG_LEVELS
 
 COMMAND = Group(
     __doc__,
@@ -34,12 +34,7 @@ COMMAND = Group(
         ),
         Option("--insecure", "let other machines connect without authentication"),
         Option("--access-log", "log a line for each request"),
-        Option(
-            "--log-level LEVEL",
-            "the least level of log lines on standard error: debug, info, warning or error; default: info",
-            type=Choice(LOG_LEVELS),
-            default="info",
-        ),
+        *log_options(),
     ),
     *cluster_options(),
     examples="""

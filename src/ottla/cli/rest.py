@@ -13,7 +13,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.commands import Choice, Group, Option, Options
+from ottla.cli.commands import Group, Option, Options
+from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
 from ottla.launch.console import start_logging
 from ottla.tools.values import name_and_value, read_properties
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.rest")
 
 _GC_THRESHOLDS = (20_000, 10, 50)
-_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 COMMAND = Group(
     __doc__,
@@ -43,12 +43,7 @@ COMMAND = Group(
     Option("--config FILE", "a properties file with Confluent's names (kafka-rest.properties)"),
     Option("-X NAME=VALUE", "any setting by its name; may be repeated", name="settings", multiple=True),
     Option("--insecure", "let other machines connect although the brokers identify no users"),
-    Option(
-        "--log-level LEVEL",
-        "the least level of log lines on standard error: debug, info, warning or error; default: info",
-        type=Choice(_LOG_LEVELS),
-        default="info",
-    ),
+    *log_options(),
     examples="""
     ottla rest serve -b 127.0.0.1:9092 --listen 127.0.0.1:8082
     ottla rest serve -b kafka:9093 -X client.security.protocol=SASL_SSL
@@ -57,7 +52,7 @@ COMMAND = Group(
 )
 def _serve(options: Options) -> None:
     """Run the proxy. Its first line on standard output is `rest=URL`. Ctrl-C or SIGTERM stops it."""
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     server = _module("server")
     settings = _module("settings").read_settings(_settings(options))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

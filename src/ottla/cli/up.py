@@ -8,7 +8,8 @@ is in DIR/node-I; the same command starts the cluster again. Nodes on several ma
 """
 
 from ottla.cli.broker_options import BROKER_OPTIONS
-from ottla.cli.commands import Choice, Command, Option
+from ottla.cli.commands import Command, Option
+from ottla.cli.log_options import log_options
 from ottla.launch import serve
 from ottla.launch.companions import CONSOLE_ADDRESS, REGISTRY_ADDRESS
 from ottla.launch.settings import METRICS_ADDRESS
@@ -66,12 +67,7 @@ _PARAMETERS = [
         flag_value=METRICS_ADDRESS,
     ),
     Option("--brokers N", "run a cluster of N brokers on this machine, each in its own process; default: 1"),
-    Option(
-        "--log-level LEVEL",
-        "the least level of log lines on standard error: debug, info, warning or error; default: info",
-        type=Choice(serve.LOG_LEVELS),
-        default="info",
-    ),
+    *log_options(),
 ]
 
 

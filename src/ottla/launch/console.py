@@ -12,12 +12,26 @@ from ottla.common.style import Style
 NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
 
 
-def start_logging(level: str) -> None:
-    """Write all log lines to standard error, with a limited rate."""
+LOG_FORMATS = ("text", "json")
+_FORMAT = "OTTLA_LOG_FORMAT"
+
+
+def start_logging(level: str, log_format: str | None = None) -> None:
+    """Write all log lines to standard error, with a limited rate. Processes that this one starts have its format."""
+    if log_format is not None:
+        os.environ[_FORMAT] = log_format
     handler = LimitedHandler(sys.stderr)
-    handler.setFormatter(LineFormatter(Style.of(sys.stderr)))
+    handler.setFormatter(_formatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("ottla").handlers.clear()  # the commands' handler would print warnings a second time
+
+
+def _formatter() -> logging.Formatter:
+    if os.environ.get(_FORMAT) != "json":
+        return LineFormatter(Style.of(sys.stderr))
+    from ottla.common.json_lines import JsonFormatter  # noqa: PLC0415 - most processes need no json
+
+    return JsonFormatter()
 
 
 def discard_standard_output() -> None:

@@ -32,7 +32,7 @@ _STORE: Final = "kafkastore."
 
 def run(options: SimpleNamespace, clients: Mapping[str, object]) -> int:
     """Run a node until a signal arrives. `clients` are the settings of the connection by the names of clients."""
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     # It logs a line for each forwarded request.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = read_settings(_given(options, clients))

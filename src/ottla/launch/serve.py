@@ -21,7 +21,7 @@ from ottla.config import BrokerConfig
 from ottla.config.metrics_rows import LISTENER
 from ottla.launch import late
 from ottla.launch import settings as broker_settings
-from ottla.launch.console import NOT_COMPILED, announce, start_logging
+from ottla.launch.console import LOG_FORMATS, NOT_COMPILED, announce, start_logging
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 from ottla.launch.storage import cannot_listen, unusable
 from ottla.log.storage import StorageError
@@ -38,13 +38,14 @@ logger = logging.getLogger("ottla.up")
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GC_THRESHOLDS = (20_000, 10, 50)
 LOG_LEVELS = ("debug", "info", "warning", "error")
-_PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level")
+_PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level", "--log-format")
 
 
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
     options.insecure, options.secure, options.log_level = False, False, "info"
+    options.log_format = None
     rest = iter(words)
     for word in rest:
         if word == "--insecure":
@@ -61,7 +62,7 @@ def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
             setattr(options, name[2:].replace("-", "_"), value)
         else:
             return None
-    return options if options.log_level in LOG_LEVELS else None
+    return options if options.log_level in LOG_LEVELS and options.log_format in (None, *LOG_FORMATS) else None
 
 
 def run(options: SimpleNamespace) -> int:
@@ -69,7 +70,7 @@ def run(options: SimpleNamespace) -> int:
     if options.brokers is not None and options.brokers != "1":
         return late.supervise.run(options)
     gc.disable()  # Objects that the start creates are never garbage; see `_announce`.
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     security = _security(options)
     config = broker_settings.broker_config(options, security)
     _refuse_cluster(config)

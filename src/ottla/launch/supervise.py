@@ -30,6 +30,7 @@ _ANNOUNCEMENT = b"bootstrap="
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 90.0
 _CHUNK = 1 << 16
+_JSON = b'{"time": '
 # An error of the command line: its lines with the next step are indented.
 _ERROR, _ERROR_GOES_ON = b"ottla: ", b"       "
 
@@ -42,7 +43,7 @@ def run(options: SimpleNamespace) -> int:
         brokers = 0
     if not 1 <= brokers <= MOST_BROKERS:
         raise Failure(f"--brokers {options.brokers} is not a number from 1 to {MOST_BROKERS}", exit_code=2)
-    start_logging(options.log_level)
+    start_logging(options.log_level, options.log_format)
     if exposed := shown_to_others("-X", options.overrides, "--config FILE"):
         logger.warning("%s", exposed)
     security = chosen(options, Path(data_directory(options)).absolute() / "security")
@@ -73,17 +74,22 @@ class _Process:
                     self.address.set_result(line.removeprefix(_ANNOUNCEMENT).decode())
 
     async def copy_log(self, prefix: bytes) -> None:
-        """Copy the node's log lines to standard error, each after `prefix`."""
+        """Copy the node's log lines to standard error, each after `prefix`, or with the node if it is JSON."""
+        node = b'{"node": %d, ' % self.node.node_id
+
+        def named(line: bytes) -> bytes:
+            return node + line[1:] + b"\n" if line.startswith(_JSON) else prefix + line + b"\n"
+
         assert self.process.stderr is not None
         rest = b""
         while chunk := await self.process.stderr.read(_CHUNK):
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
                 self._remember_error(lines)
-                sys.stderr.buffer.write(b"".join(prefix + line + b"\n" for line in lines))
+                sys.stderr.buffer.write(b"".join(map(named, lines)))
                 sys.stderr.buffer.flush()
         if rest:
-            sys.stderr.buffer.write(prefix + rest + b"\n")
+            sys.stderr.buffer.write(named(rest))
             sys.stderr.buffer.flush()
 
     def _remember_error(self, lines: list[bytes]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
+import sys
 
 import pytest
 
 from ottla.common import log_lines
+from ottla.common.json_lines import JsonFormatter
 from ottla.common.log_lines import BURST_BYTES, BYTES_PER_SECOND, LONGEST_MESSAGE, LimitedHandler, LineFormatter
 from ottla.common.style import Style
 
@@ -87,3 +90,27 @@ def test_arguments_that_do_not_fit_the_message_raise_nothing(capsys: pytest.Capt
     handler.handle(logging.LogRecord("ottla.a", logging.INFO, "", 0, "%d", ("x",), None))
     assert stream.getvalue() == ""
     assert "Logging error" in capsys.readouterr().err
+
+
+def test_json_line_is_one_object_whatever_the_message_has() -> None:
+    formatter = JsonFormatter()
+    message = 'a "quoted"\nline  \x1b[31m é' + "x" * LONGEST_MESSAGE
+    record = logging.LogRecord("ottla.a", logging.WARNING, "", 0, message, None, None)
+    record.created = 1764409980.1239
+    line = formatter.format(record)
+    assert line.isascii()
+    assert line.isprintable()
+    found = json.loads(line)
+    assert found["message"].startswith('a "quoted"\nline  \x1b[31m éxxx')
+    assert found["message"].endswith("characters omitted)")
+    assert (found["time"], found["level"], found["logger"]) == ("2025-11-29T09:53:00.123Z", "WARNING", "ottla.a")
+
+
+def test_json_line_has_the_exception() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record = logging.LogRecord("ottla.a", logging.ERROR, "", 0, "It %s", ("failed",), sys.exc_info())
+    found = json.loads(JsonFormatter().format(record))
+    assert (found["message"], found["exception"]) == ("It failed", "ValueError")
+    assert found["traceback"].endswith("ValueError: no")
