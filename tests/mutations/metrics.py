@@ -53,4 +53,32 @@ ROWS: tuple[Row, ...] = (
         "                if left < -count:",
         (f"{SCRAPE}::test_commits_above_the_limit_are_dropped_and_counted",),
     ),
+    (
+        "The reads of one scrape are limited",
+        "broker/metrics/lag_rows.py",
+        "        return self.first <= number < self.first + MOST_READS",
+        "        return number >= 0",
+        (f"{SCRAPE}::test_reads_of_the_lag_are_limited_and_the_next_scrape_continues",),
+    ),
+    (
+        "A scrape serves other clients after each read",
+        "broker/metrics/lag_rows.py",
+        "            yield  # a read may wait for the disk\n",
+        "",
+        (f"{SCRAPE}::test_scrape_yields_after_each_read_of_the_lag",),
+    ),
+    (
+        "The partitions of a large topic are counted in slices",
+        "broker/metrics/cluster_rows.py",
+        "            if partitions % _AT_ONCE == 0:",
+        "            if partitions < 0:",
+        (f"{SCRAPE}::test_partitions_of_one_topic_are_counted_in_slices",),
+    ),
+    (
+        "A scrape does not list the descriptors",
+        "broker/metrics/process_rows.py",
+        "        if size:\n            return size\n",
+        "",
+        (f"{SCRAPE}::test_descriptors_are_counted_without_listing_them",),
+    ),
 )

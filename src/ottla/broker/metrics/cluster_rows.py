@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.log import LogManager
 
-_TOPICS_AT_ONCE: Final = 50
+# Partitions between two looks at the clock: a part of a millisecond.
+_AT_ONCE: Final = 1_000
 _OBSERVER: Final = "observer"
 _STATES: Final = (*(role.value for role in Role), _OBSERVER)
 
@@ -56,13 +57,13 @@ def add_controller(samples: Samples, metadata: MetadataShell) -> Slices[None]:
     topics = list(image.topics_by_name.values()) if is_active else []
     brokers = list(image.brokers.values()) if is_active else []
     partitions = offline = not_preferred = 0
-    for number, topic in enumerate(topics):
-        partitions += len(topic.partitions)
+    for topic in topics:
         for partition in topic.partitions.values():
+            partitions += 1
             offline += partition.leader == NO_LEADER
             not_preferred += partition.leader != partition.replicas[0]
-        if number % _TOPICS_AT_ONCE == 0:
-            yield
+            if partitions % _AT_ONCE == 0:
+                yield
     fenced = sum(broker.fenced for broker in brokers)
     samples.add(f.ACTIVE_CONTROLLER, int(is_active))
     samples.add(f.ACTIVE_BROKERS, len(brokers) - fenced)

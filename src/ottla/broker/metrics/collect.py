@@ -6,7 +6,7 @@ A scrape sees each partition at a slightly different time, like the scrape of an
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla import __version__
@@ -39,6 +39,7 @@ class Sources:
     state: int = STARTING
     scrape_s: float = 0.0
     """How long the previous scrape took."""
+    descriptors: process_rows.Descriptors = field(default_factory=process_rows.Descriptors)
 
 
 def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
@@ -49,7 +50,7 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     samples.add(f.INFO, 1, labelled(version=__version__, node_id=broker.node_id))
     samples.add(f.BROKER_STATE, sources.state)
     samples.add(f.SCRAPE_SECONDS, sources.scrape_s)
-    process_rows.add_process(samples, sources.started_s)
+    process_rows.add_process(samples, sources.started_s, sources.descriptors)
     process_rows.add_loop(samples, sources.loop_delay, broker.schedulers.worker.unfinished)
     if sources.network is not None:
         process_rows.add_connections(samples, sources.network)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Partitions between two looks at the clock: less than a millisecond.
 _AT_ONCE: Final = 50
+_ASSIGNED_AT_ONCE: Final = 1_000
 _TRAFFIC: Final = (
     (f.MESSAGES_IN, "messages_in"),
     (f.BYTES_IN, "bytes_in"),
@@ -83,13 +84,14 @@ def add_partitions(samples: Samples, broker: Broker) -> Slices[None]:
 def _add_assigned(samples: Samples, broker: Broker, open_count: int) -> Slices[None]:
     """Add what the metadata knows of the replicas of this node."""
     node_id = broker.node_id
-    assigned = moving = 0
-    for number, topic in enumerate(broker.metadata.image.topics_by_name.values()):
+    assigned = moving = seen = 0
+    for topic in broker.metadata.image.topics_by_name.values():
         for partition in topic.partitions.values():
             assigned += node_id in partition.replicas
             moving += partition.leader == node_id and partition.is_reassigning
-        if number % _AT_ONCE == 0:
-            yield
+            seen += 1
+            if seen % _ASSIGNED_AT_ONCE == 0:
+                yield
     samples.add(f.OFFLINE_REPLICAS, max(assigned - open_count, 0))
     samples.add(f.REASSIGNING, moving)
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.broker.metrics import families, lag_rows
+from ottla.broker.metrics import cluster_rows, families, lag_rows, partition_rows, process_rows
 from ottla.broker.metrics.collect import Sources, collect
 from ottla.broker.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
+from ottla.broker.metrics.process_rows import Descriptors
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.table import markdown
 from ottla.common.slices import finish
+from ottla.log import Log
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_commit import (
@@ -174,6 +178,94 @@ def test_commits_above_the_limit_are_dropped_and_counted(
     found = scrape(sources_of(harness))
     assert found["ottla_metrics_dropped_group_offsets"] == 2
     assert lag_of(found, "t") == (None, None)
+
+
+def test_reads_of_the_lag_are_limited_and_the_next_scrape_continues(
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_rows, "MOST_READS", 2)
+    topics = [f"t{number}" for number in range(5)]
+    for topic in topics:
+        harness.create(topic, 1)
+        harness.produce((topic, {0: batch(b"a", b"b")}))
+    sources = sources_of(harness)
+    commit(harness, **dict.fromkeys(topics, 0))
+    known = [sum(lag_of(found, topic)[1] is not None for topic in topics) for found in map(scrape, [sources] * 4)]
+    assert known == [2, 3, 5, 5]
+    # With offsets that change all the time, each has its turn.
+    read: list[str] = []
+    for offset in (1, 0, 1):
+        commit(harness, **dict.fromkeys(topics, offset))
+        found = scrape(sources)
+        assert {lag_of(found, topic)[0] for topic in topics} == {2 - offset}
+        read += [topic for topic in topics if lag_of(found, topic)[1] is not None]
+    assert sorted(read) == topics
+
+
+def test_scrape_yields_after_each_read_of_the_lag(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [f"t{number}" for number in range(5)]
+    for topic in topics:
+        harness.create(topic, 1)
+        harness.produce((topic, {0: batch(b"a")}))
+    commit(harness, **dict.fromkeys(topics, 0))
+    sources = sources_of(harness)
+    reads: list[str] = []
+    look_up = Log.look_up
+
+    def counted(log: Log, *arguments: Any) -> Any:
+        reads.append(log.topic_partition.topic)
+        return look_up(log, *arguments)
+
+    monkeypatch.setattr(Log, "look_up", counted)
+    between = []
+    for _ in collect(sources, PROMETHEUS):
+        between.append(len(reads))
+        reads.clear()
+    assert max(between) == 1
+    assert sum(between) == 5
+
+
+def test_partitions_of_one_topic_are_counted_in_slices(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.create("t", 20)
+    monkeypatch.setattr(cluster_rows, "_AT_ONCE", 5)
+    monkeypatch.setattr(partition_rows, "_ASSIGNED_AT_ONCE", 5)
+    samples = Samples()
+    assert len(list(cluster_rows.add_controller(samples, harness.broker.metadata))) == 4
+    assert len(list(partition_rows._add_assigned(samples, harness.broker, 20))) == 4
+    (line,) = samples.of(families.GLOBAL_PARTITIONS)
+    assert line.endswith(" 20")
+
+
+def test_descriptors_are_counted_without_listing_them() -> None:
+    if not os.stat("/proc/self/fd").st_size:
+        pytest.skip("the size of /proc/self/fd is their number since Linux 6.2")
+    descriptors = Descriptors()
+    before = descriptors.count()
+    assert before is not None
+    with open(os.devnull, "rb"):
+        assert descriptors.count() == before + 1
+    assert descriptors._thread is None
+
+
+def test_older_system_lists_descriptors_in_a_thread_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    # This directory has an entry for each descriptor, and no size on any system.
+    descriptors = Descriptors("/proc/self/fdinfo")
+    descriptors.count()
+    first = descriptors._thread
+    assert first is not None
+    first.join(10)
+    listed = descriptors.count()
+    assert listed is not None
+    with open(os.devnull, "rb"), open(os.devnull, "rb"):
+        assert descriptors.count() == listed
+        assert descriptors._thread is first
+        monkeypatch.setattr(process_rows, "LISTED_EVERY_S", 0.0)
+        descriptors._due_s = 0.0
+        descriptors.count()
+        assert descriptors._thread is not first
+        descriptors._thread.join(10)
+        monkeypatch.setattr(process_rows, "LISTED_EVERY_S", 60.0)
+        assert descriptors._listed == listed + 2
 
 
 def test_openmetrics_names_counters_without_their_suffix_and_ends(harness: BrokerHarness) -> None:
