@@ -117,6 +117,27 @@ ROWS: tuple[Row, ...] = (
         (f"{CAPTURE}::test_transaction_that_a_crash_has_cut_is_not_emitted[31]",),
     ),
     (
+        "a partly emitted transaction of MariaDB that has vanished is an error",
+        f"{MYSQL}/stream.py",
+        "        if self._is_partial:\n",
+        "        if self.in_transaction and self._is_partial:\n",
+        (f"{CAPTURE}::test_partly_emitted_transaction_that_a_crash_has_removed_is_an_error",),
+    ),
+    (
+        "the held rows of a transaction of MariaDB have a size",
+        f"{MYSQL}/stream.py",
+        " or self.held_bytes > MOST_HELD_BYTES\n",
+        "\n",
+        (f"{CAPTURE}::test_large_transaction_of_a_closed_log_is_emitted_in_parts",),
+    ),
+    (
+        "the held rows of a transaction of MariaDB are handed out in batches",
+        f"{MYSQL}/stream.py",
+        "        while self._ready and len(taken) < most:\n",
+        "        while self._ready:\n",
+        (f"{CAPTURE}::test_large_transaction_of_a_closed_log_is_emitted_in_parts",),
+    ),
+    (
         "a row of an interrupted snapshot of MariaDB that was deleted since does not stay in the topic",
         f"{MYSQL}/snapshot.py",
         "        self.position = first or own\n",

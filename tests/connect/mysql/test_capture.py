@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from ottla.connect.connectors.mysql import stream
 from ottla.connect.connectors.mysql.connector import MysqlConnector
+from ottla.connect.connectors.mysql.stream import Stream
 from ottla.connect.connectors.mysql.task import MysqlTask
 from ottla.connect.errors import ConnectError, DataError, RetriableError
 from tests.connect.capturing import Capture, summary
@@ -274,6 +276,59 @@ def test_transaction_that_a_crash_has_cut_is_not_emitted(database: Database, cut
     capture = database.capture(kafka)
     capture.until(lambda: kafka.table(f"p.{database.name}.t") == rows_of(database, "t"))
     assert [summary(each)[:2] for each in kafka.records] == [("r", (1,)), ("c", (2,)), ("c", (4,))]
+
+
+def test_partly_emitted_transaction_that_a_crash_has_removed_is_an_error(database: Database) -> None:
+    database.sql("create table t (id int primary key)")
+    capture = database.capture(snapshot_mode="no_data", max_batch_size="1")
+    database.sql("insert into t values (1), (2), (3)")
+    capture.until(lambda: bool(capture.kafka.offset))
+    kafka = capture.crash()
+    assert kafka.offset
+    assert kafka.offset["txn_rows"] == 1
+    database.server.kill()
+    with open(database.server.data / kafka.offset["file"], "r+b") as log:
+        log.truncate(kafka.offset["pos"])
+    database.server.start()
+    database.connection.close()
+    database.connection = database.server.connect(database.name)
+    database.sql("insert into t values (4)")
+    capture = database.capture(kafka)
+    with pytest.raises(ConnectError, match=r"ends within the transaction at .*some rows of which are in the topics"):
+        capture.until(lambda: len(kafka.records) > 1)
+
+
+def test_large_transaction_of_a_closed_log_is_emitted_in_parts(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The held rows have a size, not just a number; each batch has one row more than its size at most."""
+    monkeypatch.setattr(stream, "MOST_HELD_BYTES", 1 << 20)
+    database.sql("create table t (id int primary key, a longtext)")
+    kafka = database.capture(snapshot_mode="no_data").crash()
+    file, pos = database.rows("show master status")[0][:2]
+    kafka.offset = {"file": file, "pos": pos}
+    database.sql("begin")
+    for number in range(40):
+        database.sql(f"insert into t values ({number}, repeat('x', 100000))")
+    database.sql("delete from t where id < 20", "commit", "flush binary logs")
+    held, feed = [], Stream.feed
+
+    def observed(self: Stream, event: Any) -> None:
+        feed(self, event)
+        held.append(self.held_bytes)
+
+    monkeypatch.setattr(Stream, "feed", observed)
+    capture, sizes = database.capture(kafka, max_batch_size="7"), []
+    while len(kafka.records) < 80:
+        sizes.append(len(capture.poll()))
+        if len(sizes) % 3 == 0:
+            capture = database.capture(capture.crash(), max_batch_size="7")
+    assert (1 << 20) - 200_000 < max(held) <= 1 << 20
+    assert max(sizes) == 8
+    expected = [("c", number) for number in range(40)]
+    expected += [(kind, number) for number in range(20) for kind in ("d", "tombstone")]
+    assert [(found[0], found[1][0]) for found in map(summary, kafka.records)] == expected
+    assert "txn_events" not in (kafka.offset or {})
 
 
 def test_interrupted_snapshot_begins_again(database: Database) -> None:

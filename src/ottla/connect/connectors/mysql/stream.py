@@ -5,12 +5,13 @@ the transaction again: events and rows that were emitted are counted, but not em
 batch, and only the last of them has the row in its offset.
 
 A log that the server closed by a crash may end within a transaction, which the server has rolled back. The rows of a
-transaction in a closed log are held until its end.
+transaction in a closed log are held until its end, up to a number and a size.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import Any, Final
 
 from pymysqlreplication.bitmap import BitCount
@@ -26,14 +27,19 @@ from ottla.connect.records import SourceRecord
 logger = logging.getLogger(__name__)
 OPERATIONS: Final = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}
 MOST_HELD: Final = 20_000
+MOST_HELD_BYTES: Final = 64 << 20
+"""The size of the events, without which a few rows with large values take all memory."""
 _INSIDE: Final = ("BEGIN", "SAVEPOINT", "ROLLBACK TO", "XA START", "XA END", "START TRANSACTION")
 
 
 class Stream:
-    """Turns events into records. The caller feeds events in order, and takes `records`."""
+    """Turns events into records. The caller feeds events in order, and takes the records that are ready."""
 
     def __init__(self, maker: EventMaker, position: LogPosition) -> None:
-        self.records: list[SourceRecord] = []
+        self.ready = 0
+        """The number of records to take."""
+        self._ready: deque[list[SourceRecord]] = deque()
+        """These records, by rows."""
         self._maker, self._skipped = maker, maker.options.skipped
         self._done = LogPosition(position.file, position.pos)
         self._resume = position
@@ -43,7 +49,9 @@ class Stream:
         self._tables: dict[int, TableEvents | None] = {}
         self.closed: frozenset[str] = frozenset()
         """The logs that were closed before the stream was opened."""
-        self._held: list[SourceRecord] = []
+        self._held: list[list[SourceRecord]] = []
+        self.held_bytes = 0
+        """The size of the events whose records are held."""
         self._is_partial = bool(position.events or position.rows)
         """Whether rows of the current transaction were emitted."""
 
@@ -51,6 +59,14 @@ class Stream:
     def position(self) -> LogPosition:
         """The end of the last complete transaction."""
         return self._done
+
+    def take(self, most: int) -> list[SourceRecord]:
+        """Take the next records. The last row may exceed `most`: its records stay together."""
+        taken: list[SourceRecord] = []
+        while self._ready and len(taken) < most:
+            taken += self._ready.popleft()
+        self.ready -= len(taken)
+        return taken
 
     def feed(self, event: Any) -> None:
         """Take an event."""
@@ -90,7 +106,8 @@ class Stream:
     def _drop_rolled_back(self) -> None:
         """Drop the transaction that a crash of the server has cut at the end of a log."""
         file = self._context.file
-        if self.in_transaction and self._is_partial:
+        # After a restart the transaction may be missing as a whole: no event has begun it then.
+        if self._is_partial:
             raise ConnectError(
                 f"The binary log {file} ends within the transaction at {self._done}, some rows of which are in the "
                 "topics, although the server has rolled it back: compare them with the tables (ottla connect verify), "
@@ -98,7 +115,7 @@ class Stream:
             )
         if self._held:
             logger.warning("The binary log %s ends within a transaction, which the server has rolled back", file)
-        self._held.clear()
+        self._held, self.held_bytes = [], 0
         self._is_partial = False
 
     def _begin(self) -> None:
@@ -116,11 +133,10 @@ class Stream:
         self._done = self._resume = LogPosition(self._context.file, event.packet.log_pos)
         self._events, self.in_transaction = 0, False
         self._context.gtid = None
-        self.records += self._held
-        self._held.clear()
+        self._release()
         self._is_partial = False
-        if self.records:
-            self.records[-1].source_offset = self.offset()
+        if self._ready:
+            self._ready[-1][-1].source_offset = self.offset()
 
     def offset(self, events: int = 0, rows: int = 0) -> dict[str, Any]:
         """Return the offset of a place in the current transaction."""
@@ -162,6 +178,7 @@ class Stream:
             )
         first = self._resume.rows if index == self._resume.events else 0
         rows = event.rows
+        self.held_bytes += event.packet.event_size
         for number in range(first, len(rows)):
             context.row = number
             is_last = number + 1 == len(rows)
@@ -186,12 +203,20 @@ class Stream:
         for each in records:
             each.source_offset = before
         records[-1].source_offset = after
-        self._held += records
+        self._held.append(records)
         # Of an open log the server sends complete transactions.
-        if self._context.file not in self.closed or len(self._held) > MOST_HELD:
-            self.records += self._held
-            self._held.clear()
+        if self._context.file not in self.closed or self._holds_too_much:
+            self._release()
             self._is_partial = True
+
+    @property
+    def _holds_too_much(self) -> bool:
+        return len(self._held) > MOST_HELD or self.held_bytes > MOST_HELD_BYTES
+
+    def _release(self) -> None:
+        self._ready += self._held
+        self.ready += sum(map(len, self._held))
+        self._held, self.held_bytes = [], 0
 
 
 def _reasons(row: Row, name: str) -> dict[str, str]:

@@ -108,9 +108,8 @@ class MysqlTask(SourceTask):
         return self._poll_stream(self._stream, self._binlog, most)
 
     def _poll_stream(self, stream: Stream, binlog: Binlog, most: int) -> list[SourceRecord]:
-        records = stream.records = []
         deadline = time.monotonic() + POLL_S
-        while len(records) < most:
+        while stream.ready < most:
             try:
                 event = binlog.read()
             except CutLogError as error:
@@ -121,10 +120,10 @@ class MysqlTask(SourceTask):
                 stream.closed = frozenset(binary_logs(self._options)[:-1])
                 self._is_new_stream = False
             stream.feed(event)
-            if time.monotonic() > deadline or (records and not stream.in_transaction and not binlog.has_more):
+            if time.monotonic() > deadline or (stream.ready and not stream.in_transaction and not binlog.has_more):
                 break
         self._context.report({"position": str(stream.position)})
-        return self._with_position(stream, records)
+        return self._with_position(stream, stream.take(most))
 
     def _skip_cut_log(self, stream: Stream, error: CutLogError) -> None:
         """Go on with the next log. Raises the error if the server still writes the log that is cut."""
@@ -144,7 +143,7 @@ class MysqlTask(SourceTask):
         interval = self._options.number("heartbeat.interval.ms") / 1000
         if records:
             self._last, self._advance = position, now
-        if stream.in_transaction:
+        if stream.in_transaction or stream.ready:
             return records
         if interval and now - self._beat >= interval:
             self._beat = now
