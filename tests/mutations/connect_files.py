@@ -5,6 +5,7 @@ from __future__ import annotations
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
 SINK = "tests/connect/files/test_sink.py"
+LINES = "tests/unit/connect/test_file_stream.py"
 SOURCE = "tests/connect/files/test_source.py"
 TABLES = "tests/connect/tables/test_tables.py"
 HTTP = "tests/connect/http/test_http.py"
@@ -18,6 +19,20 @@ ROWS: tuple[Row, ...] = (
         "            if (None if found is None else found[1]) != version:\n                return False\n",
         "",
         (f"{SINK}::test_delayed_task_writes_nothing_after_its_successor[local]",),
+    ),
+    (
+        "a full disk leaves no half line of FileStreamSink",
+        "connect/connectors/file_stream.py",
+        "            os.ftruncate(fd, size)\n",
+        "",
+        (f"{LINES}::test_full_disk_leaves_no_half_line",),
+    ),
+    (
+        "a failed write of FileStreamSink does not cut the lines of another task",
+        "connect/connectors/file_stream.py",
+        "            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        (f"{LINES}::test_tasks_that_share_a_file_write_one_after_the_other",),
     ),
     (
         "a file whose link is in the chain is written after a kill",

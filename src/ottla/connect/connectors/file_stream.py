@@ -5,12 +5,15 @@ Positions are bytes. Stock counts characters, so that its position is wrong afte
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
+import stat
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import BinaryIO, ClassVar, Final
 
@@ -29,13 +32,15 @@ from ottla.connect.api import (
 )
 from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType, non_empty
 from ottla.connect.converters.java_text import object_text
-from ottla.connect.errors import BadRequestError, ConnectError
+from ottla.connect.errors import BadRequestError, ConnectError, RetriableError
 from ottla.connect.records import EncodedBatch, PlainRecords, SinkRecord, SourceRecord, valid_text
 
 logger = logging.getLogger(__name__)
 _LINE_END: Final = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _READ_BYTES: Final = 1 << 17
 _WAIT_S: Final = 0.25
+LOCK_S: Final = 10.0
+_LOCK_PAUSE_S: Final = 0.005
 
 
 class FileStreamSourceTask(SourceTask):
@@ -200,23 +205,48 @@ class FileStreamSinkTask(SinkTask):
         del context
         name = FileStreamSinkConnector.config_def.parse(config)["file"]
         self._is_file, self._name = bool(name), name or "the standard output"
+        self._is_regular = False
+        """Whether the file can be cut and synced, unlike a pipe."""
         try:
-            self._file: BinaryIO = open(name, "ab") if name else sys.stdout.buffer  # noqa: SIM115 - open until `stop`
+            # Without a buffer: the rest of a write that failed must not be written by `stop`.
+            self._file: BinaryIO = open(name, "ab", buffering=0) if name else sys.stdout.buffer  # noqa: SIM115 - open until `stop`
+            if name:
+                self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         except OSError as error:
             raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask: {error}") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Write lines, for those who follow the file; `flush` syncs them. Raises ConnectError if there is no space."""
+        lines = b"".join([b"%b\n" % each for each in _texts(records)])
+        with self._errors():
+            if self._is_regular:
+                with _locked(self._file, self._name):
+                    self._append(lines)
+            else:
+                _write_all(self._file, lines)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         try:
-            self._file.write(b"".join([b"%b\n" % each for each in _texts(records)]))
-            self._file.flush()
+            yield
         except OSError as error:
             raise ConnectError(f"{self._name} cannot be written: {error.strerror or error}") from error
 
+    def _append(self, lines: bytes) -> None:
+        """Write all lines or none: the next line would be glued to a half one after a restart."""
+        fd = self._file.fileno()
+        size = os.fstat(fd).st_size
+        try:
+            _write_all(self._file, lines)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+
     def flush(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Sync the lines."""
-        if self._is_file:
-            os.fsync(self._file.fileno())
+        """Sync the lines. Raises ConnectError."""
+        if self._is_regular:
+            with self._errors():
+                os.fsync(self._file.fileno())
         return offsets
 
     def stop(self) -> None:
@@ -227,6 +257,31 @@ class FileStreamSinkTask(SinkTask):
             except OSError as error:
                 # These lines belong to a put that has failed, too: they are written again.
                 logger.warning("Closing %s: %s", self._name, error)
+
+
+def _write_all(file: BinaryIO, lines: bytes) -> None:
+    rest = memoryview(lines)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.flush()
+
+
+@contextmanager
+def _locked(file: BinaryIO, name: str) -> Iterator[None]:
+    """Lock a file, which the tasks of a connector share: a failed write must not cut the lines of another task."""
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise RetriableError(f"{name} is locked by another process since {LOCK_S:.0f} s") from error
+            time.sleep(_LOCK_PAUSE_S)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _texts(records: Sequence[SinkRecord]) -> Sequence[bytes]:
