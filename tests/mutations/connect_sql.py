@@ -152,6 +152,20 @@ ROWS: tuple[Row, ...] = (
         ("tests/connect/mysql/test_kills.py::test_topics_are_the_tables_after_kills",),
     ),
     (
+        "a comparison that ends early does not transfer the rest of a table of MariaDB",
+        f"{MYSQL}/snapshot.py",
+        "        _abandon(connection, cursor)\n",
+        "        cursor.close()\n",
+        ("tests/connect/mysql/test_verification.py::test_rows_that_are_not_needed_are_not_transferred",),
+    ),
+    (
+        "a table of MariaDB without a key is not read for a comparison",
+        f"{MYSQL}/verification.py",
+        "        if events.key_schema is None:\n            raise no_key(name)\n",
+        "",
+        ("tests/connect/mysql/test_verification.py::test_rows_that_are_not_needed_are_not_transferred",),
+    ),
+    (
         "the precision of a decimal of MariaDB is in its schema, as in Debezium's",
         f"{MYSQL}/columns.py",
         '"connect.decimal.precision": str(column.precision)',

@@ -13,6 +13,7 @@ from ottla.connect.connectors.mysql.settings import options_of
 from ottla.connect.connectors.mysql.verification import table_rows
 from ottla.connect.errors import ConnectError
 from ottla.testing.connect import ConnectWorker
+from ottla.testing.waiting import wait_until
 from tests.connect.capture_kills import json_converters
 from tests.connect.mysql.driver import Database
 from tests.connect.mysql.test_capture import COLUMNS, VALUES
@@ -58,6 +59,28 @@ def test_row_that_was_changed_by_hand_is_found(
         f'{name} {{"id":5}} is in the topic, but not in the table',
         f'{name} {{"id":1234}} has other values in the topic',
     ]
+
+
+def test_rows_that_are_not_needed_are_not_transferred(database: Database) -> None:
+    def sent() -> int:
+        return int(database.rows("show global status like 'Bytes_sent'")[0][1])
+
+    def reader(table: str) -> Any:
+        return table_rows(options_of(database.config()), TableName(database.name, table))
+
+    for table, key in (("t", "primary key"), ("without", "")):
+        database.sql(f"create table {table} (id int {key}, a text)")
+        database.sql(f"insert into {table} select seq, repeat('x', 1000) from seq_1_to_60000")
+    before = sent()
+    with pytest.raises(ConnectError, match="has no key"):
+        list(reader("without"))
+    assert sent() - before < 1 << 20
+    rows = reader("t")
+    next(rows)
+    rows.close()
+    # The buffers of the sockets take several MB.
+    wait_until(lambda: not database.rows("select * from information_schema.processlist where info like '%`t`'"))
+    assert sent() - before < 30 << 20
 
 
 def test_table_without_key_or_without_existence(database: Database) -> None:

@@ -122,13 +122,25 @@ class Snapshot:
 
 
 def rows_of(connection: Any, table: Table) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a table, as they arrive."""
+    """Yield the rows of a table, as they arrive. Unless all of them are read, the connection is closed."""
     names = [each.name for each in table.columns]
-    with connection.cursor(SSCursor) as cursor:
+    cursor = connection.cursor(SSCursor)
+    try:
         cursor.execute(_select(table))
         while rows := cursor.fetchmany(FETCH):
             for row in rows:
                 yield dict(zip(names, row, strict=True))
+    except BaseException:
+        _abandon(connection, cursor)
+        raise
+    cursor.close()
+
+
+def _abandon(connection: Any, cursor: Any) -> None:
+    """Close a connection without the rest of its result, which close() and the destructors of the driver would read."""
+    connection._force_close()  # noqa: SLF001 - not public
+    if cursor._result is not None:  # noqa: SLF001 - not public
+        cursor._result.unbuffered_active = False  # noqa: SLF001 - not public
 
 
 def _select(table: Table) -> str:

@@ -46,12 +46,11 @@ def table_rows(options: Options, name: TableName, converted: Converted = as_it_i
         if not found:
             raise ConnectError(f"Table {name} does not exist, or is not captured.")
         events = EventMaker(options, "mariadb").table(found[0])
+        if events.key_schema is None:
+            raise no_key(name)
         with errors(options, f"read {name}"):
             for values in rows_of(connection, events.table):
                 row = events.row(values)
-                key = events.key(row)
-                if key is None:
-                    raise no_key(name)
-                yield converted((events.key_schema, key), (events.value_schema, row))
+                yield converted((events.key_schema, events.key(row)), (events.value_schema, row))
     finally:
         connection._force_close()  # noqa: SLF001 - close() would read the rest of the result
