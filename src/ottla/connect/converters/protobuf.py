@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped,unused-ignore]
 
 from ottla.clients.serializers.base import InvalidValue, References
-from ottla.clients.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer, parsed, read_path
+from ottla.clients.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer, parsed, path_of, read_path
 from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType
 from ottla.connect.converters.api import SchemaAndValue
 from ottla.connect.converters.protobuf_messages import ProtobufReader, Reading
+from ottla.connect.converters.protobuf_resolved import check_fields
 from ottla.connect.converters.protobuf_schemas import ProtobufOptions, ProtobufSchemaWriter
 from ottla.connect.converters.protobuf_values import ProtobufEncoder
 from ottla.connect.converters.registry import REGISTRY_SETTINGS, RegistryConverter, Writing
@@ -22,6 +24,7 @@ from ottla.schemas.model import Schema as RegistrySchema
 if TYPE_CHECKING:
     from ottla.connect.data import Schema
 
+_RESOLVING: Final = ("use_latest_with_metadata", "use_schema_id")
 _DOCS: Final = {
     "enhanced_protobuf_schema_support": "Whether names have the package.",
     "generalized_sum_type_support": "Whether enums and unions have the parameters that all formats share.",
@@ -36,6 +39,37 @@ _DOCS: Final = {
     "generate_index_for_unions": "Whether the names of unions end with an index.",
     "flatten_unions": "Whether the members of unions are fields.",
 }
+
+
+class _ResolvedSerializer(ProtobufSerializer):
+    """Writes values of a Connect schema with the schema that `use.latest.version` and similar settings name.
+
+    Field numbers may differ from the converter's own schema, so messages are made of the resolved one, by names.
+    """
+
+    def __init__(self, own: type[Any], encoder_of: Callable[[type[Any]], Callable[[Any], Any]], **options: Any) -> None:
+        super().__init__(**options)
+        self._own, self._encoder_of = own, encoder_of
+
+    def _encoder(self, references: References) -> Callable[[Any], bytes]:
+        descriptor = self._own.DESCRIPTOR
+        resolved = parsed(references)
+        try:
+            path = path_of(resolved.message_indexes(descriptor.full_name))
+            message_class = resolved.message_class(descriptor.full_name)
+        except InvalidSchema as error:
+            raise InvalidValue(f"in the schema of the subject: {error}") from error
+        check_fields(descriptor, message_class.DESCRIPTOR)
+        fill = self._encoder_of(message_class)
+
+        def encode(value: Any) -> bytes:
+            try:
+                serialized: bytes = fill(value).SerializeToString()
+            except (DataError, EncodeError) as error:
+                raise InvalidValue(str(error)) from error
+            return path + serialized
+
+        return encode
 
 
 class _Deserializer(ProtobufDeserializer):
@@ -95,8 +129,13 @@ class ProtobufConverter(RegistryConverter):
             message_class = parsed(References(RegistrySchema(SchemaType.PROTOBUF, text), {})).message_class(name)
         except (InvalidSchema, InvalidValue) as error:
             raise DataError(f"The schema {name} cannot be written in protobuf: {error}") from error
-        encode = ProtobufEncoder(self._format).encoder(schema, message_class)
-        return Writing(encode, ProtobufSerializer(text, self._registry, message=name, config=self._options))
+        encoder_of = partial(ProtobufEncoder(self._format).encoder, schema)
+        options: dict[str, Any] = {"schema": text, "registry": self._registry, "message": name, "config": self._options}
+        serializer = ProtobufSerializer(**options)
+        values = serializer.settings.values
+        if values["use_latest_version"] or any(values[each] is not None for each in _RESOLVING):
+            return Writing(None, _ResolvedSerializer(message_class, encoder_of, **options))
+        return Writing(encoder_of(message_class), serializer)
 
     def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
         """Return the function that reads messages of a schema, from a position of some bytes."""

@@ -110,12 +110,16 @@ class ProtobufEncoder:
 
         def put(message: Any, value: Any) -> None:
             entries = getattr(message, name)
+            # In the converter's own schemas, a map is a repeated message; in other schemas it may be a map.
+            is_map = not hasattr(entries, "add")
             for key, each in value.items():
-                entry = entries.add()
+                entry = entries.GetEntryClass()() if is_map else entries.add()
                 if key is not None:
                     put_key(entry, key)
                 if each is not None:
                     put_value(entry, each)
+                if is_map:
+                    _put_entry(entries, entry)
 
         return put
 
@@ -133,6 +137,13 @@ class ProtobufEncoder:
             raise DataError("Cannot find non-null field of a union")
 
         return put
+
+
+def _put_entry(entries: Any, entry: Any) -> None:
+    if entry.DESCRIPTOR.fields_by_name["value"].message_type is None:
+        entries[entry.key] = entry.value
+    else:
+        entries[entry.key].CopyFrom(entry.value)
 
 
 def _scalar(schema: Schema) -> Callable[[Any], Any]:

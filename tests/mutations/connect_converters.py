@@ -1,0 +1,25 @@
+"""Rows of the table of mutations for converters with a schema registry."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+RESOLVED = "tests/connect/converters/test_protobuf_resolved.py"
+CONVERTERS = "connect/converters"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "a protobuf converter writes the field numbers of the subject's latest schema",
+        f"{CONVERTERS}/protobuf.py",
+        "        fill = self._encoder_of(message_class)\n",
+        "        fill = self._encoder_of(self._own)\n",
+        (f"{RESOLVED}::test_fields_have_the_numbers_of_the_latest_schema",),
+    ),
+    (
+        "a protobuf converter refuses a latest schema that would change values",
+        f"{CONVERTERS}/protobuf.py",
+        "        check_fields(descriptor, message_class.DESCRIPTOR)\n",
+        "",
+        (f"{RESOLVED}::test_schema_that_would_lose_or_change_a_value_is_refused",),
+    ),
+)
