@@ -21,6 +21,19 @@ QUICK = {"replica.lag.time.max.ms": 2000, "broker.session.timeout.ms": 3000}
 
 
 @pytest.fixture
+def checked(capsys: pytest.CaptureFixture[str]) -> Callable[[str], dict[str, Any]]:
+    """Run `ottla check` against a broker; returns its report."""
+
+    def run(bootstrap: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["check", "--json", "-b", bootstrap]) == 1
+        report: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return report
+
+    return run
+
+
+@pytest.fixture
 def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
     """Run the command against the brokers that are up; returns the findings by code."""
 
@@ -103,7 +116,9 @@ def throttle(cluster: Cluster, topic: str, rate: int) -> None:
         admin.alter_configs(changes)
 
 
-def test_followers_that_are_throttled_slow_or_silent_differ(clusters: Clusters, explained: Explained) -> None:
+def test_followers_that_are_throttled_slow_or_silent_differ(
+    clusters: Clusters, explained: Explained, checked: Callable[[str], dict[str, Any]]
+) -> None:
     cluster = clusters(
         brokers=3,
         controllers=1,
@@ -126,6 +141,9 @@ def test_followers_that_are_throttled_slow_or_silent_differ(clusters: Clusters, 
     assert "does not answer" in silent["broker_silent"]["cause"]
     # The other brokers are explained nevertheless.
     assert silent["broker_silent"]["subjects"] == ["broker 3"]
+    report = checked(cluster.nodes[1].bootstrap)
+    assert report["unknown"].keys() == {"settings of broker 3", "features of broker 3"}
+    assert {"security", "versions"} <= set(report["unknown_checks"])
     cluster.resume(3)
 
 

@@ -6,6 +6,8 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 SKIP = "tests/cli/test_group_skip.py"
 WHY = "tests/cluster/test_why.py"
+CHECK = "tests/cli/test_check.py"
+CAUSES = "tests/unit/tools/test_cluster_causes.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -18,9 +20,50 @@ ROWS: tuple[Row, ...] = (
     (
         "a broker that does not answer does not hold up the explanation of a cluster",
         "tools/why/cluster_samples.py",
-        "    except api.PartialFailure as failure:\n        return dict(failure.results), failure.errors\n",
+        "    except api.PartialFailure as failure:\n        return dict(failure.results), dict(failure.errors)\n",
         "    except ZeroDivisionError as failure:\n        raise AssertionError from failure\n",
         (f"{WHY}::test_followers_that_are_throttled_slow_or_silent_differ",),
+    ),
+    (
+        "a check whose input could not be read is not ok",
+        "tools/readiness.py",
+        "        if code in missing:\n",
+        "        if False:\n",
+        (
+            f"{CHECK}::test_check_without_its_input_is_unknown_and_never_ok",
+            f"{CHECK}::test_user_that_may_not_read_settings_gets_no_ok",
+        ),
+    ),
+    (
+        "a check fails while security or unclean elections are unknown",
+        "tools/readiness.py",
+        " or not _BLOCKING.isdisjoint(unknown_checks(facts))\n",
+        "\n",
+        (f"{CHECK}::test_unknown_security_or_unclean_elections_fail_like_a_critical_check",),
+    ),
+    (
+        "a broker that refuses a user is not explained as a broker that hangs",
+        "tools/why/cluster_samples.py",
+        " if isinstance(error, _NO_ANSWER)}\n",
+        "}\n",
+        (f"{CHECK}::test_user_that_may_not_read_settings_gets_no_ok",),
+    ),
+    (
+        "a controller that refuses a user is not explained as a quorum without a majority",
+        "tools/why/cluster_causes.py",
+        ' and seen.last.unanswered >= {"quorum", "moves"}:\n',
+        ":\n",
+        (
+            f"{CAUSES}::test_controller_that_refuses_a_user_is_not_missing",
+            f"{CHECK}::test_user_that_may_not_read_settings_gets_no_ok",
+        ),
+    ),
+    (
+        "min.insync.replicas above the replication factor is not explained as failing writes",
+        "tools/why/cluster_causes.py",
+        " < min(least, len(each.at.replicas)):\n",
+        " < least:\n",
+        (f"{CAUSES}::test_topic_with_fewer_replicas_than_min_insync_replicas_is_written",),
     ),
     (
         "a skip does not move a group back that was moved meanwhile",

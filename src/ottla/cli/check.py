@@ -2,7 +2,9 @@
 
 It reads the settings, topics, disks and versions of a cluster, Ottla or stock Kafka, and changes nothing.
 
-Exit code 1: a check is critical.
+Exit code 1: a check is critical, or it is unknown whether the cluster is secure
+or allows unclean elections, because the user may not read settings or a broker
+does not answer.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import asyncio
 
 from ottla.cli.commands import Command, Options
 from ottla.cli.connect import client_settings, connection_options
-from ottla.cli.group_why import show_findings
+from ottla.cli.group_why import show_findings, show_unknown
 from ottla.cli.output import Output, output_options
 from ottla.clients import admin as api
 from ottla.common import units
-from ottla.tools.readiness import Facts, checks, read_facts
+from ottla.tools.readiness import Facts, checks, is_failed, read_facts, unknown_checks
 from ottla.tools.why.model import by_severity, worst
 
 EXAMPLES = """
@@ -35,18 +37,20 @@ def run(options: Options) -> int:
     facts = asyncio.run(read())
     found = by_severity(checks(facts))
     severity = worst(found)
+    undecided = unknown_checks(facts).keys()
     if output.json:
         rows = [vars(each) for each in found]
         cluster = facts.sample.cluster.cluster_id
-        output.object({"cluster_id": cluster, "severity": severity, "checks": rows, "unknown": facts.sample.unknown})
+        report = {"cluster_id": cluster, "severity": severity, "checks": rows, "unknown_checks": sorted(undecided)}
+        output.object({**report, "unknown": facts.unknown})
     else:
         show_findings(output, found)
         serious = sum(each.severity == "critical" for each in found)
         output.line()
-        output.line(f"{units.plural(len(found), 'row')}, {serious} critical")
-        for part, problem in facts.sample.unknown.items():
-            output.note(f"{part}: {problem}")
-    return 1 if severity == "critical" else 0
+        unknown = f", {len(undecided)} unknown" if undecided else ""
+        output.line(f"{units.plural(len(found), 'row')}, {serious} critical{unknown}")
+        show_unknown(output, facts.unknown)
+    return 1 if is_failed(facts) else 0
 
 
 COMMAND = Command(run, [*output_options(), *connection_options()], __doc__, EXAMPLES)

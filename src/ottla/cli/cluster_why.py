@@ -6,7 +6,7 @@ import asyncio
 
 from ottla.cli.commands import Options
 from ottla.cli.connect import client_settings
-from ottla.cli.group_why import checked_watch, show_findings, watch_option
+from ottla.cli.group_why import checked_watch, show_findings, show_unknown, watch_option
 from ottla.cli.output import Output
 from ottla.clients import admin as api
 from ottla.common import units
@@ -41,7 +41,8 @@ def why(options: Options) -> None:
     output.line(f"{output.style.bold(report.cluster_id)}  {', '.join(parts)}")
     output.line()
     show_findings(output, report.findings)
-    if not report.findings:
+    if not report.findings and not report.unknown:
         output.line(output.style.green("No cause of trouble was found."))
-    for part, problem in report.unknown.items():
-        output.note(f"{part}: {problem}")
+    elif not report.findings:
+        output.line(output.style.yellow("No cause of trouble was found, but not all parts could be read."))
+    show_unknown(output, report.unknown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.cli.commands import Option, Options
@@ -17,6 +18,7 @@ from ottla.tools.why.model import Finding, GroupReport, Severity, Watch
 from ottla.tools.why.records import PositionReader
 
 _LONGEST_S: Final = 3600.0
+_PARTS: Final = 3
 _COLOURS: Final[dict[Severity, str]] = {"ok": "green", "info": "dim", "warning": "yellow", "critical": "red"}
 
 
@@ -75,6 +77,16 @@ def show_findings(output: Output, findings: tuple[Finding, ...]) -> None:
         output.line(f"  {one_line(each.cause)}")
         if each.next_step:
             output.line(f"  next: {one_line(each.next_step)}")
+
+
+def show_unknown(output: Output, unknown: Mapping[str, str]) -> None:
+    """Print the parts that could not be read: a note for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for part, reason in unknown.items():
+        by_reason.setdefault(reason, []).append(part)
+    for reason, parts in by_reason.items():
+        more = f" and {len(parts) - _PARTS} more" if len(parts) > _PARTS else ""
+        output.note(one_line(f"{', '.join(parts[:_PARTS])}{more}: {reason}"))
 
 
 def _show(output: Output, report: GroupReport) -> None:

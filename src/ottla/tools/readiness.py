@@ -1,22 +1,22 @@
 """Production readiness of a cluster: what an operator should change before it carries data that matters.
 
 `read_facts` reads a cluster of any kind with an asyncio admin client, and changes nothing. `checks` decides, without
-I/O. The protocol shows neither the limits of a broker's process nor its clock: only the clock of the active controller.
+I/O. What could not be read is never "ok": the check is unknown, which is a warning. The protocol shows neither the
+limits of a broker's process nor its clock: only the clock of the active controller.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.clients import admin as api
-from ottla.clients.errors import ClientError
 from ottla.common import units
-from ottla.tools.why.cluster_causes import disk_findings, version_findings
-from ottla.tools.why.cluster_samples import ANSWER_S, ClusterObservation, ClusterSample, read_features, sample
-from ottla.tools.why.model import Finding, Severity
+from ottla.tools.why.cluster_causes import disk_findings, offline_directories, version_findings
+from ottla.tools.why.cluster_samples import ClusterObservation, ClusterSample, read_features, read_settings, sample
+from ottla.tools.why.model import Finding, Severity, worst
 
 REPLICAS: Final = 3
 OFFSETS_MINUTES: Final = 7 * 24 * 60
@@ -29,18 +29,27 @@ INTERNAL: Final = {
     "__transaction_state": "transaction.state.log.replication.factor",
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
+# Checks that fail while they are unknown.
+_BLOCKING: Final = frozenset({"security", "unclean_election"})
+_UNKNOWN_STEP: Final = (
+    "Repeat it as a user with DESCRIBE and DESCRIBE_CONFIGS of the cluster and of all topics, with all brokers up."
+)
 Settings = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The input of the checks. Settings are by the name of the topic, or the id of the broker."""
+    """The input of the checks. Settings are by the name of the topic, or the id of the broker.
+
+    `unknown` has the parts that could not be read, with the reason.
+    """
 
     now_ms: int
     sample: ClusterSample
     topics: Mapping[str, Settings] = field(default_factory=dict)
     brokers: Mapping[str, Settings] = field(default_factory=dict)
     features: Mapping[int, api.Features] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def of_users(self) -> dict[str, api.TopicDescription]:
         """Return the topics that are not internal."""
@@ -48,32 +57,33 @@ class Facts:
 
 
 async def read_facts(admin: api.AsyncAdmin, now: Callable[[], int] = units.now_ms) -> Facts:
-    """Read a cluster. Raises ClientError if no broker answers; other parts that cannot be read are empty."""
+    """Read a cluster. Raises ClientError if no broker answers; other parts that cannot be read are `unknown`."""
     found = await sample(admin, now())
     brokers = sorted(found.active - found.silent.keys())
+    unknown = {**found.unknown}
+    for node, error in sorted(found.silent.items()):
+        unknown |= dict.fromkeys(
+            (f"settings of broker {node}", f"features of broker {node}"), " ".join(str(error).split())
+        )
+    topics = await read_settings(admin, [api.ConfigResource.topic(name) for name in found.topics], unknown)
+    # A topic without settings and without a reason was deleted meanwhile.
+    deleted = {name for name in found.topics if name not in topics and f"settings of topic {name}" not in unknown}
     return Facts(
         now(),
-        found,
-        await _settings(admin, [api.ConfigResource.topic(name) for name in found.topics]),
-        await _settings(admin, [api.ConfigResource.broker(node) for node in brokers]),
-        await read_features(admin, brokers),
+        replace(found, topics={name: each for name, each in found.topics.items() if name not in deleted}),
+        topics,
+        await read_settings(admin, [api.ConfigResource.broker(node) for node in brokers], unknown),
+        await read_features(admin, brokers, unknown),
+        unknown,
     )
 
 
-async def _settings(admin: api.AsyncAdmin, resources: Sequence[api.ConfigResource]) -> dict[str, Settings]:
-    if not resources:
-        return {}
-    try:
-        found = await admin.describe_configs(resources, timeout_s=ANSWER_S)
-    except api.PartialFailure as failure:
-        found = dict(failure.results)
-    except ClientError:
-        return {}
-    return {key.name: {name: each.value or "" for name, each in rows.items()} for key, rows in found.items()}
-
-
 def checks(facts: Facts) -> list[Finding]:
-    """Return the result of each check, also of the checks that pass (severity "ok"), in a fixed order."""
+    """Return the result of each check, also of the checks that pass (severity "ok"), in a fixed order.
+
+    A check whose input is missing has a warning that says so, beside the findings of the input that was read.
+    """
+    missing = unknown_checks(facts)
     rules: tuple[tuple[str, str, Callable[[Facts], Iterator[Finding]]], ...] = (
         ("brokers", "There are at least three brokers and an odd number of controllers.", _nodes),
         ("replication_factor", "Every topic has three replicas or more.", _replication),
@@ -92,8 +102,56 @@ def checks(facts: Facts) -> list[Finding]:
     found: list[Finding] = []
     for code, passed, rule in rules:
         rows = list(rule(facts))
+        if code in missing:
+            cause = f"Unknown: {_named(missing[code])} could not be read."
+            rows.append(Finding(code, "the cluster", cause, _UNKNOWN_STEP, "warning"))
         found += rows or [Finding(code, "the cluster", passed, "", "ok")]
     return found
+
+
+def is_failed(facts: Facts) -> bool:
+    """Whether a check is critical, or it is unknown whether the cluster is secure or allows unclean elections."""
+    return worst(checks(facts)) == "critical" or not _BLOCKING.isdisjoint(unknown_checks(facts))
+
+
+def unknown_checks(facts: Facts) -> dict[str, list[str]]:
+    """Return the checks that cannot be decided, with their missing input."""
+    partitions = [part for part in facts.unknown if part.startswith("partitions of ")]
+    users = list(facts.of_users())
+    internal = [setting for name, setting in INTERNAL.items() if _is_absent(facts, name)]
+    input_of = {
+        "brokers": ["the metadata quorum"] if facts.sample.quorum is None else [],
+        "replication_factor": partitions,
+        "min_isr": partitions + _topics_without(facts, users, "min.insync.replicas"),
+        "internal_topics": partitions + _brokers_without(facts, *internal),
+        "unclean_election": partitions + _topics_without(facts, facts.sample.topics, "unclean.leader.election.enable"),
+        "racks": partitions,
+        "auto_create": _brokers_without(facts, "auto.create.topics.enable"),
+        "offsets_retention": _brokers_without(facts, "offsets.retention.minutes")
+        + _topics_without(facts, users, "retention.ms"),
+        "versions": [part for part in facts.unknown if part.startswith("features of ")],
+        "security": _brokers_without(facts, "listeners", "authorizer.class.name"),
+    }
+    return {code: parts for code, parts in input_of.items() if parts}
+
+
+def _topics_without(facts: Facts, names: Iterable[str], setting: str) -> list[str]:
+    return [f"{setting} of topic {name}" for name in sorted(names) if setting not in facts.topics.get(name, {})]
+
+
+def _brokers_without(facts: Facts, *settings: str) -> list[str]:
+    return [
+        f"{setting} of broker {node}"
+        for node in sorted(facts.sample.active)
+        for setting in settings
+        if setting not in facts.brokers.get(str(node), {})
+    ]
+
+
+def _is_absent(facts: Facts, internal: str) -> bool:
+    """Whether an internal topic does not exist yet; False if that is unknown."""
+    topic = facts.sample.topics.get(internal)
+    return f"partitions of topic {internal}" not in facts.unknown and (topic is None or not topic.partitions)
 
 
 def _nodes(facts: Facts) -> Iterator[Finding]:
@@ -153,7 +211,7 @@ def _internal(facts: Facts) -> Iterator[Finding]:
                 step = f"ottla topic reassign {name} --replication-factor {REPLICAS}"
                 yield Finding("internal_topics", name, cause, step, "critical")
             continue
-        low = _lowest(facts, setting)
+        low = _lowest(facts, setting) if _is_absent(facts, name) else None
         if low is not None and low < REPLICAS:
             cause = f"{name} does not exist yet, and would be created with {units.plural(low, 'replica')}."
             step = f"Set {setting}={REPLICAS} in server.properties of each broker."
@@ -225,10 +283,16 @@ def _offsets_retention(facts: Facts) -> Iterator[Finding]:
 
 def _disks(facts: Facts) -> Iterator[Finding]:
     found = list(disk_findings(ClusterObservation(facts.sample, facts.sample), ()))
+    found += offline_directories(facts.sample.directories)
     yield from (replace(each, code="disks") for each in found)
-    unknown = [node for node, rows in facts.sample.directories.items() if any(each.total_bytes < 0 for each in rows)]
-    if unknown or facts.sample.silent:
-        nodes = _named([str(node) for node in sorted({*unknown, *facts.sample.silent})])
+    unknown = {
+        node
+        for node in facts.sample.active
+        if not (rows := facts.sample.directories.get(node, ()))
+        or any(each.total_bytes < 0 and each.error is None for each in rows)
+    }
+    if unknown:
+        nodes = _named([str(node) for node in sorted(unknown)])
         cause = f"Broker {nodes} does not report its disks."
         yield Finding("disks", f"broker {nodes}", cause, "df -h, on each broker", "info")
 
@@ -264,7 +328,7 @@ def _security(facts: Facts) -> Iterator[Finding]:
         cause = f"Records and passwords pass the network unencrypted: listener {_named(listeners)}."
         step = "Use SSL or SASL_SSL: ottla security init, docs/security.md"
         yield Finding("security", f"broker {broker}", cause, step, "critical")
-    without = [node for node, settings in sorted(facts.brokers.items()) if not settings.get("authorizer.class.name")]
+    without = _with(facts.brokers, "authorizer.class.name", "")
     if without:
         cause = "There is no authorizer: every client may read, write and delete everything."
         step = "Set authorizer.class.name and super.users in server.properties (docs/authorization.md)."

@@ -59,10 +59,7 @@ def log_directories(
         if response.error_code:
             yield nodes[0], error_for(response.error_code)
             return
-        for row in response.results:
-            if row.error_code:
-                yield nodes[0], error_for(row.error_code, f"{row.log_dir}: {error_for(row.error_code)}")
-                return
+        # An offline directory does not hide the others.
         yield nodes[0], tuple(_directory(row) for row in response.results)
 
     request = describe_log_dirs.DescribeLogDirsRequest(wanted)
@@ -77,7 +74,8 @@ def _directory(row: describe_log_dirs.DescribeLogDirsResult) -> LogDirectory:
         for topic in row.topics
         for p in topic.partitions
     }
-    return LogDirectory(row.log_dir, row.total_bytes, row.usable_bytes, dict(sorted(replicas.items())))
+    error = error_for(row.error_code) if row.error_code else None
+    return LogDirectory(row.log_dir, row.total_bytes, row.usable_bytes, dict(sorted(replicas.items())), error)
 
 
 def features() -> Plan[Features]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Self
 
+from ottla.clients.errors import BrokerError
 from ottla.common.ids import TopicPartition
 
 
@@ -375,12 +376,16 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 with an old broker."""
+    """One log directory of a broker. `total_bytes`, `usable_bytes` are -1 with an old broker.
+
+    `error` says why the broker cannot use it, for example KAFKA_STORAGE_ERROR; then nothing else is known of it.
+    """
 
     path: str
     total_bytes: int
     usable_bytes: int
     replicas: Mapping[TopicPartition, ReplicaDescription]
+    error: BrokerError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
     described = reported("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
     partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
     directories = reported("log directories", admin.describe_log_dirs) or {}
+    for node, rows in directories.items():
+        for each in rows:
+            if each.error is not None:
+                unknown[f"log directory {each.path} of broker {node}"] = " ".join(str(each.error).split())
     active = {broker.node_id for broker in cluster.brokers if not broker.is_fenced}
     troubled = reported("partitions", lambda: _troubled(admin, described or {}, active)) or []
     moves = reported("moves", admin.list_partition_reassignments) or {}

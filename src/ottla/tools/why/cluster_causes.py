@@ -51,7 +51,7 @@ def explain(seen: ClusterObservation) -> ClusterReport:
         len(last.cluster.brokers),
         seen.seconds,
         by_severity(findings),
-        last.unknown,
+        {**last.unknown, **seen.unknown},
     )
 
 
@@ -61,7 +61,8 @@ def explain(seen: ClusterObservation) -> ClusterReport:
 def _quorum(seen: ClusterObservation, _: Sequence[Partition]) -> Iterator[Finding]:
     quorum, problem = seen.last.quorum, seen.last.unknown.get("quorum")
     if quorum is None:
-        if problem is not None and "moves" in seen.last.unknown:
+        # A controller that refuses the user answers.
+        if problem is not None and seen.last.unanswered >= {"quorum", "moves"}:
             cause = f"No active controller answers: the controllers have no majority, or are not reachable ({problem})."
             step = "Start the controllers that are down. A quorum of 3 needs 2 of them, one of 5 needs 3."
             yield Finding("no_controller", "the metadata quorum", cause, step, "critical")
@@ -107,6 +108,8 @@ def _brokers(seen: ClusterObservation, partitions: Sequence[Partition]) -> Itera
         elif any(broker in each.at.offline_replicas for each in held):
             count = sum(broker in each.at.offline_replicas for each in held)
             yield _offline_directory(broker, f"{count} of its {replicas} are in log directories that are offline")
+        elif offline := _offline_paths(last.directories.get(broker, ())):
+            yield _offline_directory(broker, offline)
         elif (error := last.silent.get(broker)) is not None:
             cause = f"Broker {broker} is registered, but does not answer: {' '.join(str(error).split())}"
             step = f"Read the log of broker {broker}, and take a stack dump of its process; restart it if it hangs."
@@ -121,6 +124,18 @@ def _brokers(seen: ClusterObservation, partitions: Sequence[Partition]) -> Itera
 
 def _serves_nothing(broker: int, held: Sequence[Partition]) -> bool:
     return all(each.at.leader != broker and broker not in each.at.isr for each in held)
+
+
+def _offline_paths(directories: Sequence[api.LogDirectory]) -> str:
+    """Format as `/data: KAFKA_STORAGE_ERROR`, empty if all directories are in use."""
+    return ", ".join(f"{each.path}: {each.error}" for each in directories if each.error is not None)
+
+
+def offline_directories(directories: Mapping[int, Sequence[api.LogDirectory]]) -> Iterator[Finding]:
+    """Yield the brokers that report log directories that are offline."""
+    for node, rows in sorted(directories.items()):
+        if offline := _offline_paths(rows):
+            yield _offline_directory(node, offline)
 
 
 def _offline_directory(broker: int, problem: str) -> Finding:
@@ -161,18 +176,14 @@ def _under_min_isr(seen: ClusterObservation, partitions: Sequence[Partition]) ->
     causes: dict[tuple[int, tuple[int, ...]], list[Partition]] = defaultdict(list)
     for each in partitions:
         least = _number(seen.topic_settings.get(each.name.topic, {}).get(MIN_ISR)) or 1
-        if each.at.leader is not None and len(each.at.isr) < least:
+        # Brokers require at most all replicas.
+        if each.at.leader is not None and len(each.at.isr) < min(least, len(each.at.replicas)):
             missing = tuple(node for node in each.at.replicas if node not in each.at.isr)
             causes[least, missing].append(each)
     for (least, missing), rows in causes.items():
-        if not missing:
-            there = units.plural(len(rows[0].at.replicas), "replica")
-            cause = f"min.insync.replicas is {least}, and a partition has {there}"
-            step = f"ottla topic reassign {rows[0].name.topic} --replication-factor {least}"
-        else:
-            named = ", ".join(map(str, missing))
-            cause = f"broker {named} is not in sync, and min.insync.replicas is {least}"
-            step = f"Bring broker {named} back, see its own cause. ottla config list topic {rows[0].name.topic}"
+        named = ", ".join(map(str, missing))
+        cause = f"broker {named} is not in sync, and min.insync.replicas is {least}"
+        step = f"Bring broker {named} back, see its own cause. ottla config list topic {rows[0].name.topic}"
         text = f"Writes with acks=all fail (NOT_ENOUGH_REPLICAS) in {units.plural(len(rows), 'partition')}: {cause}."
         yield Finding("under_min_isr", _named(rows), text, step, "critical")
 
