@@ -118,8 +118,8 @@ def test_commit_after_the_comparison_wins(
 
     check = group_skip.check_position
 
-    def check_early(skip: group_skip.Skip, at: GroupOffset) -> None:
-        check(skip, at)
+    def check_early(skip: group_skip.Skip, at: GroupOffset, position: int) -> None:
+        check(skip, at, position)
         ours.alter_group_offsets(group, {TopicPartition(orders, 0): 3})
 
     monkeypatch.setattr(group_skip, "check_position", check_early)
@@ -194,9 +194,36 @@ def test_gap_at_the_position_is_skipped_with_the_next_record(
         with producer.transaction():
             producer.send(orders, b"later").result(30)
     ours.alter_group_offsets(group, {TopicPartition(orders, 0): 3})
-    done = ottla("group", "skip", group, f"{orders}/0@3", "--to", f"{orders}.dlq", "--json")
+    other = ottla("group", "skip", group, f"{orders}/0@3", "--to", f"{orders}.dlq", "--yes")
+    assert other.code == 1
+    assert "from the position 3 on is 5, not 3: nothing was skipped" in other.err
+    done = ottla("group", "skip", group, f"{orders}/0@5", "--to", f"{orders}.dlq", "--json")
     assert (done.code, done.objects[0]["position"]) == (0, 6)
     assert [letter.value for letter in committed(broker.bootstrap, f"{orders}.dlq")] == [b"later"]
+
+
+def test_aborted_record_is_skipped_as_the_group_reads_it(
+    ottla: Run, broker: RunningBroker, ours: Admin, orders: str, group: str
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id=unique("tx")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(orders, b"aborted").result(30)
+        producer.abort_transaction()
+    ours.alter_group_offsets(group, {TopicPartition(orders, 0): 3})
+    done = ottla("group", "skip", group, f"{orders}/0@3", "--to", f"{orders}.dlq", "--yes", "--read-uncommitted")
+    assert done.code == 0, done.err
+    assert [letter.value for letter in committed(broker.bootstrap, f"{orders}.dlq")] == [b"aborted"]
+
+
+def test_second_skip_has_its_own_audit(ottla: Run, ours: Admin, orders: str, group: str) -> None:
+    ours.alter_group_offsets(group, {TopicPartition(orders, 0): 0})
+    for offset, reason in ((0, "first"), (1, "second")):
+        words = ("--to", f"{orders}.dlq", "--yes", "--reason", reason)
+        assert ottla("group", "skip", group, f"{orders}/0@{offset}", *words).code == 0
+    assert position(ours, group, orders).metadata.endswith(": second")
+    again = ottla("group", "skip", group, f"{orders}/0@1", "--to", f"{orders}.dlq", "--yes")
+    assert "was skipped before" in again.out + again.err
 
 
 def test_open_transaction_is_not_skipped(

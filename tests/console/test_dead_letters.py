@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.clients import Admin, Consumer, Producer
-from ottla.console.masking import Masks, Rule
+from ottla.console.masking import MASKED, Masks, Rule
 
 from .conftest import RunningConsole, StartConsole, csrf, post
 
@@ -103,6 +103,24 @@ def test_messages_of_masked_topics_are_not_shown(ottla: Any, start_console: Star
     console = start_console({"bootstrap.servers": ottla.bootstrap}, masks=masks)
     shown = console.json(f"/dead-letters/{DEAD}")["letters"]
     assert {letter["reason"] for letter in shown} == {"DataException"}
+    (topic,) = console.json("/dead-letters")["topics"]
+    assert topic["reasons"] == {MASKED: 6}
+    # The number of matches would spell out a message, letter by letter.
+    for path in (f"/dead-letters/{DEAD}?reason=number", f"/dead-letters/{DEAD}/redrive?reason=number"):
+        assert console.http.get(path).status_code == 403
+    assert console.json(f"/dead-letters/{DEAD}?origin={ORIGIN}")["matching"] == 5
+
+
+def test_letters_of_aborted_transactions_are_not_redriven(ottla: Any, console: RunningConsole, letters: None) -> None:
+    with Producer(bootstrap_servers=ottla.bootstrap, transactional_id="writer") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(DEAD, b"aborted", b"k", headers=headers_of(7)).result(20)
+        producer.abort_transaction()
+    assert len(console.json(f"/dead-letters/{DEAD}")["letters"]) == 6
+    assert console.json(f"/dead-letters/{DEAD}/redrive")["redriven"] == {ORIGIN: 5}
+    assert post(console.http, f"/dead-letters/{DEAD}/redrive", reason="", origin="").status_code == 303
+    assert b"aborted" not in values_of(ottla.bootstrap, ORIGIN, 6)
 
 
 def test_missing_topic_and_no_topics(console: RunningConsole) -> None:

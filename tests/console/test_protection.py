@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import pytest
 from ottla.clients import Admin, Producer
 from ottla.console.login import safe_target
 from ottla.console.protection import POLICY
+from tests.deadlines import in_threads, results
 
 from .conftest import RunningConsole, csrf, post
 
@@ -63,6 +65,24 @@ def test_post_from_another_site_is_refused(console: RunningConsole, headers: dic
     assert console.http.post("/topics/new", data=data, headers=headers).status_code == 403
     same = {"origin": console.url, "sec-fetch-site": "same-origin"}
     assert console.http.post("/topics/new", data=data, headers=same).status_code == 303
+
+
+def test_pages_of_other_sites_cannot_contain_pages(console: RunningConsole) -> None:
+    for dest, mode in (("image", "no-cors"), ("iframe", "navigate"), ("script", "no-cors"), ("empty", "cors")):
+        headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+        assert console.http.get("/why?seconds=0", headers=headers).status_code == 403, dest
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    own = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    for headers in (link, own, {}):
+        assert console.http.get("/topics", headers=headers).status_code == 200
+
+
+def test_slow_pages_leave_threads_for_others(console: RunningConsole) -> None:
+    slow = in_threads([lambda: console.http.get("/why?seconds=2")] * 20, "slow page")
+    assert console.http.get("/topics").status_code == 200
+    found = Counter(each.status_code for each in results(slow, "the slow pages"))
+    assert set(found) == {200, 503}
+    assert found[200] >= 8
 
 
 def test_foreign_host_name_is_refused(console: RunningConsole) -> None:

@@ -68,9 +68,23 @@ ROWS: tuple[Row, ...] = (
     (
         "a skip does not move a group back that was moved meanwhile",
         "tools/group_skip.py",
-        "        check_position(skip, read_position(admin, skip))\n",
+        "        check_position(skip, read_position(admin, skip), position)\n",
         "",
         (f"{SKIP}::test_position_that_moves_meanwhile_is_not_moved_back[ottla]",),
+    ),
+    (
+        "a skip copies the record that it names",
+        "tools/group_skip.py",
+        "    if record.offset != skip.offset:\n",
+        "    if False:\n",
+        (f"{SKIP}::test_gap_at_the_position_is_skipped_with_the_next_record[ottla]",),
+    ),
+    (
+        "a second skip has its own audit",
+        "tools/group_skip.py",
+        "    if not metadata or metadata.startswith(_MARK):\n",
+        "    if not metadata:\n",
+        (f"{SKIP}::test_second_skip_has_its_own_audit[ottla]",),
     ),
     (
         "a skip that was done is not done again",

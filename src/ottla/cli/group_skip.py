@@ -20,7 +20,6 @@ from ottla.common.ids import TopicPartition
 from ottla.tools.group_skip import (
     Audit,
     Skip,
-    check_position,
     read_position,
     read_record,
     transactional_id,
@@ -36,7 +35,7 @@ _LARGEST: Final = (1 << 30) - 1
 
 PARAMETERS = [
     Argument("group", "GROUP", help="the group, without members"),
-    Argument("place", "TOPIC/PARTITION@OFFSET", help="its position, such as orders/0@42"),
+    Argument("place", "TOPIC/PARTITION@OFFSET", help="the record, such as orders/0@42"),
     Option("--to TOPIC", "the dead letter topic, which must exist", required=True),
     Option("--reason TEXT", "why, for the dead letter and the log of offsets", default="skipped by an operator"),
     Option("--read-uncommitted", "also a record of an open or aborted transaction"),
@@ -53,8 +52,8 @@ def skip(options: Options) -> None:
     """Move a group past one record. The record is copied into a dead letter topic, from which `ottla dlq redrive`
     writes it back, and the group continues after it. Both happen in one transaction.
 
-    The position of the group must be exactly OFFSET, and the group must have no members. The dead letter and the
-    committed offset say who skipped the record, when, and why.
+    The record must be the first one from the position of the group on, and the group must have no members. The dead
+    letter and the committed offset say who skipped the record, when, and why.
     """
     output = Output(options)
     partition, offset = _place(options.place)
@@ -80,16 +79,15 @@ def skip(options: Options) -> None:
         if was_skipped(wanted, at):
             _report(output, wanted, at.offset, f"was skipped before: {at.metadata}", skipped=False)
             return
-        check_position(wanted, at)
         consumer = open_until_end.enter_context(_open_consumer(options))
-        record = read_record(consumer, wanted)
+        record = read_record(consumer, wanted, at.offset)
         if producer is None:
             what = f"would be skipped, {units.size(len(record.key or b'') + len(record.value or b''))}"
             _report(output, wanted, record.offset + 1, what, skipped=False)
             return
         audit = Audit(_user(), datetime.now(UTC).isoformat(timespec="seconds"), options.reason)
         try:
-            letter = write_skip(producer, admin, wanted, record, audit)
+            letter = write_skip(producer, admin, wanted, record, audit, position=at.offset)
         except ProducerFenced as error:
             raise Failure("another skip in the same group has begun, so this one ended") from error
         text = f"was skipped by {audit.user} at {audit.time} ({audit.reason}); its dead letter is in {letter}"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -74,6 +76,21 @@ DONE: Final[Mapping[str, str]] = {
     "redriven": "The dead letters were written back to their topics.",
     "redriven-part": "Some of the dead letters were written back to their topics. Redrive again for the others.",
 }
+
+
+# Each slow page keeps a thread and connections for seconds; other pages must stay quick beside them.
+_slow_pages: Final = threading.BoundedSemaphore(8)
+
+
+@contextmanager
+def slow_page() -> Iterator[None]:
+    """Limit the pages that take seconds. Raises Problem if too many run."""
+    if not _slow_pages.acquire(blocking=False):
+        raise Problem(503, "Too many slow pages run now", "Try again in some seconds.")
+    try:
+        yield
+    finally:
+        _slow_pages.release()
 
 
 @dataclass(frozen=True, slots=True)

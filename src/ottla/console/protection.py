@@ -66,6 +66,8 @@ class Protected:
             return 405, "The console has GET and POST.\n"
         if scope["method"] == "POST" and not is_same_origin(headers):
             return 403, "A page of another site sent this request.\n"
+        if is_embedded_elsewhere(headers):
+            return 403, "A page of another site contains this address.\n"
         return None
 
     def is_known(self, host: str) -> bool:
@@ -81,6 +83,13 @@ class Protected:
         except ValueError:
             return False
         return True
+
+
+def is_embedded_elsewhere(headers: Headers) -> bool:
+    """Whether a page of another site loads this as a picture, script or frame. A link that a person follows is not."""
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) != ("navigate", "document")
 
 
 def is_same_origin(headers: Headers) -> bool:

@@ -35,10 +35,11 @@ Sink = Callable[[Sequence["clients.Record"]], None]
 
 
 class Stopping:
-    """Whether an interrupt has asked to stop."""
+    """Whether an interrupt has asked to stop, and whether the output of the records has lost its reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader_has_ended: Callable[[], bool] = lambda: False) -> None:
         self.asked = False
+        self.reader_has_ended = reader_has_ended
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: the first one asks to stop, the second one raises KeyboardInterrupt."""
@@ -50,7 +51,7 @@ class Stopping:
 @contextmanager
 def stopping_on_interrupt() -> Iterator[Stopping]:
     """Let Ctrl-C and SIGTERM stop the loop between polls, so that records are written and committed."""
-    stopping = Stopping()
+    stopping = Stopping(_output_has_ended)
     before = {number: signal.signal(number, stopping.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stopping
@@ -173,7 +174,7 @@ class Follower:
                 return
             if until_ms is not None and not wanted and units.now_ms() >= until_ms:
                 return
-            if not records and _reader_has_ended():
+            if not records and self._stopping.reader_has_ended():
                 raise BrokenPipeError
             self._do_periodic_work()
 
@@ -300,7 +301,7 @@ def newest(records: Sequence[clients.Record], count: int) -> list[clients.Record
     return list(heapq.merge(*runs, key=lambda record: record.timestamp))
 
 
-def _reader_has_ended() -> bool:
+def _output_has_ended() -> bool:
     """Whether standard output is a pipe whose reader has ended; detects it without a write."""
     poller = select.poll()
     try:

@@ -41,7 +41,7 @@ class Audit(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """The record to skip: the one at a position of a group. `to` is the dead letter topic."""
+    """The record to skip: the first one at or after the position of a group. `to` is the dead letter topic."""
 
     group: str
     partition: TopicPartition
@@ -86,19 +86,39 @@ def was_skipped(skip: Skip, at: api.GroupOffset) -> bool:
     return at.metadata.startswith(f"{_MARK}{skip.offset} ")
 
 
-def check_position(skip: Skip, at: api.GroupOffset) -> None:
-    """Raise Failure unless the position of the group is the offset to skip."""
-    if at.offset != skip.offset:
-        raise Failure(
-            f"the position of {skip.group} in {skip.partition} is {at.offset}, not {skip.offset}: nothing was skipped",
-            f"`ottla group why {skip.group}` shows the record at the position.",
+def check_position(skip: Skip, at: api.GroupOffset, position: int) -> None:
+    """Raise Failure unless the group is still at a position."""
+    if at.offset != position:
+        raise _elsewhere(skip, f"the position of {skip.group} in {skip.partition} is {at.offset}, not {position}")
+
+
+def _elsewhere(skip: Skip, problem: str, *advice: str) -> Failure:
+    why = f"`ottla group why {skip.group}` shows the record at the position."
+    return Failure(f"{problem}: nothing was skipped", *advice, why)
+
+
+def read_record(consumer: clients.Consumer, skip: Skip, position: int) -> clients.Record:
+    """Return the record to skip. Raises Failure if the first one at or after the position is another one.
+
+    Transactions and compaction leave gaps, so the record's offset may be higher than the position.
+    """
+    if position > skip.offset:
+        raise _elsewhere(skip, f"the position of {skip.group} in {skip.partition} is {position}, not {skip.offset}")
+    record = _read_first(consumer, skip, position)
+    if record.offset != skip.offset:
+        raise _elsewhere(
+            skip,
+            f"the first record of {skip.partition} from the position {position} on is {record.offset}, "
+            f"not {skip.offset}",
+            f"If the group fails at it, name {skip.partition.topic}/{skip.partition.partition}@{record.offset}; "
+            "if the group reads uncommitted records, --read-uncommitted.",
         )
+    return record
 
 
-def read_record(consumer: clients.Consumer, skip: Skip) -> clients.Record:
-    """Return the record to skip: the first one at or after the offset. Raises Failure if it cannot be read in 10 s."""
+def _read_first(consumer: clients.Consumer, skip: Skip, position: int) -> clients.Record:
     consumer.assign([skip.partition])
-    consumer.seek(skip.partition, skip.offset)
+    consumer.seek(skip.partition, position)
     deadline_ms = units.now_ms() + 1000 * READ_S
     advice = f"`ottla group why {skip.group}` explains it."
     try:
@@ -107,19 +127,22 @@ def read_record(consumer: clients.Consumer, skip: Skip) -> clients.Record:
                 return record
     except ClientError as error:
         text = " ".join(str(error).split())
-        raise Failure(f"the record {skip.partition}@{skip.offset} cannot be read: {text}", advice) from error
-    raise Failure(f"there is no committed record at or after {skip.partition}@{skip.offset}", advice)
+        raise Failure(f"the record {skip.partition}@{position} cannot be read: {text}", advice) from error
+    raise Failure(f"there is no committed record at or after {skip.partition}@{position}", advice)
 
 
 def write_skip(
-    producer: clients.Producer, admin: api.Admin, skip: Skip, record: clients.Record, audit: Audit
+    producer: clients.Producer, admin: api.Admin, skip: Skip, record: clients.Record, audit: Audit, *, position: int
 ) -> TopicPartition:
     """Write the dead letter and the next offset in one transaction; returns the partition of the letter.
 
-    Raises Failure, and changes nothing, if the group has members or another position now.
+    `position` is the group's when the record was read. Raises Failure, and changes nothing, if the group has members or
+    another position now. Metadata of other programs is kept.
     """
-    at = read_position(admin, skip)
-    next_offset = OffsetAndMetadata(record.offset + 1, metadata=at.metadata or _metadata(skip, audit))
+    metadata = read_position(admin, skip).metadata
+    if not metadata or metadata.startswith(_MARK):
+        metadata = _metadata(skip, audit)
+    next_offset = OffsetAndMetadata(record.offset + 1, metadata=metadata)
     timestamp_ms = record.timestamp if record.timestamp >= 0 else None
     with producer.transaction():
         sent = producer.send(
@@ -133,7 +156,7 @@ def write_skip(
                 f"the dead letter cannot be written to {skip.to}: {text}", "The group was not moved."
             ) from error
         producer.send_offsets_to_transaction({skip.partition: next_offset}, GroupMetadata(skip.group))
-        check_position(skip, read_position(admin, skip))
+        check_position(skip, read_position(admin, skip), position)
     return TopicPartition(letter.topic, letter.partition)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
-from ottla.clients import Record, TopicPartition
+from ottla.clients import Consumer, Record, TopicPartition
 from ottla.clients.errors import ProducerFenced, UnknownTopicOrPartition
 from ottla.common import units
-from ottla.console.calls import Call, Done, Problem
+from ottla.console.calls import Call, Done, Problem, slow_page
+from ottla.console.masking import MASKED
 from ottla.console.view import Cell, Column, Facts, Field, Form, Link, Page, Table, moment, number, text, url
 from ottla.tools.dead_letter_topics import DeadLetterTopic, Finder
 from ottla.tools.dead_letters import DeadLetter, Plan, read_letter
@@ -36,13 +37,18 @@ def listing(call: Call) -> Page:
 
     def read() -> tuple[list[DeadLetterTopic], list[str]]:
         notes: list[str] = []
-        with call.session.consumer() as consumer, _stopping_after(_READ_S) as stopping:
+        with slow_page(), _consumer(call) as consumer, _stopping_after(_READ_S) as stopping:
             found = Finder(call.admin, consumer, notes.append).find(_SAMPLE, stopping)
         if stopping.asked:
             notes.append(f"the search ended after {_READ_S:.0f} seconds; there may be more")
         return found, notes
 
+    masks, user = call.settings.masks, call.session.user
     found, notes = call.session.cached.get("dead letters", read, _FRESH_S)
+    # A writer without exceptions gives its message as the reason, and a message may quote fields that are masked.
+    found = [
+        each._replace(reasons=Counter({MASKED: each.letters})) if masks.of(user, each.name) else each for each in found
+    ]
     rows = [
         [
             Cell(each.name, url("dead-letters", each.name)),
@@ -76,23 +82,28 @@ def listing(call: Call) -> Page:
 def letters(call: Call) -> Page:
     """Show the newest letters of a topic, with their origin and reason."""
     topic, chosen = call.params["topic"], _filter(call)
+    is_masked = bool(call.settings.masks.of(call.session.user, topic))
     first, end = _spans(call, topic)
     each = max(1, _NEWEST // max(1, len(end)))
     starts = {tp: max(first[tp], end[tp] - each) for tp in end}
-    records: list[Record[bytes, bytes]] = []
-    with call.session.consumer() as consumer, _stopping_after(_READ_S) as stopping:
-        Follower(consumer, records.extend, Limits(ends=end), stopping).run(starts)
-    read = [(record, read_letter(record.headers)) for record in records]
-    found = sorted(
-        ((record, letter) for record, letter in read if chosen.accepts(letter)),
-        key=lambda row: (-row[0].timestamp, row[0].partition, -row[0].offset),
-    )
-    is_masked = bool(call.settings.masks.of(call.session.user, topic))
-    data = [_row(record, letter, is_masked=is_masked) for record, letter in found[:_SHOWN]]
-    note = f"{len(found):,} of the newest {len(read):,} letters match; at most {_SHOWN} are shown."
+    found: list[dict[str, Any]] = []
+    count = 0
+
+    def take(records: Sequence[Record[bytes, bytes]]) -> None:
+        # Rows instead of records, because values may be large.
+        nonlocal count
+        count += len(records)
+        read = ((record, read_letter(record.headers)) for record in records)
+        found.extend(_row(record, letter, is_masked=is_masked) for record, letter in read if chosen.accepts(letter))
+
+    with slow_page(), _consumer(call) as consumer, _stopping_after(_READ_S) as stopping:
+        Follower(consumer, take, Limits(ends=end), stopping).run(starts)
+    found.sort(key=lambda row: (-row["timestamp_ms"], row["partition"], -row["offset"]))
+    data = found[:_SHOWN]
+    note = f"{len(found):,} of the newest {count:,} letters match; at most {_SHOWN} are shown."
     return Page(
         topic,
-        {"topic": topic, "letters": data, "read": len(read), "matching": len(found)},
+        {"topic": topic, "letters": data, "read": count, "matching": len(found)},
         [_filter_form(url("dead-letters", topic), chosen), _letter_table(topic, data, note)],
         command=call.command("dlq", "show", topic, *_words(chosen)),
         crumbs=[_CRUMB],
@@ -155,7 +166,8 @@ def _run(call: Call, topic: str, chosen: Filter, *, dry_run: bool) -> tuple[Coun
     first, end = _spans(call, topic)
     rules = Rules(chosen, Plan(), partitions, limit=_MOST)
     with ExitStack() as stack:
-        consumer = stack.enter_context(call.session.consumer())
+        stack.enter_context(slow_page())
+        consumer = stack.enter_context(_consumer(call))
         producer = None
         if not dry_run:
             options = {"transactional.id": group, "transaction.timeout.ms": _TRANSACTION_MS, "acks": "all"}
@@ -193,9 +205,14 @@ def _stopping_after(seconds: float) -> Iterator[Stopping]:
         timer.cancel()
 
 
+def _consumer(call: Call) -> AbstractContextManager[Consumer[bytes, bytes]]:
+    """Return a consumer of letters. The letter of an aborted transaction is not one."""
+    return call.session.consumer(**{"isolation.level": "read_committed"})
+
+
 def _spans(call: Call, topic: str) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Return the first offsets and the ends. Raises Problem."""
-    with call.session.consumer() as consumer:
+    with _consumer(call) as consumer:
         try:
             tps = [TopicPartition(topic, partition) for partition in consumer.partitions_of(topic)]
         except UnknownTopicOrPartition:
@@ -205,6 +222,8 @@ def _spans(call: Call, topic: str) -> tuple[dict[TopicPartition, int], dict[Topi
 
 def _filter(call: Call) -> Filter:
     given = call.form or call.query
+    if given.get("reason") and call.settings.masks.of(call.session.user, call.params["topic"]):
+        raise Problem(403, "Reasons of this topic are masked for you", "Filter by the original topic.")
     return Filter(given.get("reason") or None, given.get("origin") or None)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from ottla.clients.admin import AsyncAdmin
 from ottla.common import units
-from ottla.console.calls import Call, Problem
+from ottla.console.calls import Call, slow_page
 from ottla.console.pages.groups import CRUMB, name_of
 from ottla.console.view import Cell, Column, Link, Page, Table, moment, number, text, url
 from ottla.tools.why.cluster import explain_cluster
@@ -21,8 +20,6 @@ R = TypeVar("R")
 DEFAULT_S: Final = 6
 _CLUSTER_S: Final = 3
 _MOST_S: Final = 30
-# Each observation keeps a thread and a connection for seconds; pages must stay quick beside them.
-_observing = threading.BoundedSemaphore(8)
 _TONES: Final[dict[Severity, str]] = {"ok": "ok", "info": "dim", "warning": "warning", "critical": "critical"}
 
 
@@ -84,13 +81,11 @@ def cluster(call: Call) -> Page:
 
 def _observed(explained: Coroutine[Any, Any, R]) -> R:
     """Run an observation. Raises Problem if too many run."""
-    if not _observing.acquire(blocking=False):
-        explained.close()
-        raise Problem(503, "Too many observations run now", "Try again in some seconds.")
     try:
-        return asyncio.run(explained)
+        with slow_page():
+            return asyncio.run(explained)
     finally:
-        _observing.release()
+        explained.close()
 
 
 def _finding_table(findings: tuple[Finding, ...]) -> Table:
