@@ -81,4 +81,18 @@ ROWS: tuple[Row, ...] = (
         "",
         (f"{SCRAPE}::test_descriptors_are_counted_without_listing_them",),
     ),
+    (
+        "The age of an open transaction begins when a scrape sees it first",
+        "broker/metrics/transaction_ages.py",
+        "        if first != offset:",
+        "        if first < 0:",
+        (f"{SCRAPE}::test_no_alert_for_a_busy_transactional_topic",),
+    ),
+    (
+        "Requests that still wait do not count as 0",
+        "broker/metrics/request_rows.py",
+        "    _add(samples, f.TOTAL_TIME, label, count, [*at_once, *total])",
+        "    _add(samples, f.TOTAL_TIME, label, count, [*at_once, *total], zeros=max(count - completed, 0))",
+        (f"{TESTS}/test_requests.py::test_waiting_requests_count_only_in_the_local_time",),
+    ),
 )

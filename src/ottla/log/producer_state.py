@@ -185,6 +185,11 @@ class ProducerState:
             return None
         return min((*self._ongoing, *self.undecided))
 
+    @property
+    def first_open_offset(self) -> int | None:
+        """Start of the oldest transaction that is open."""
+        return next(iter(self._ongoing), None)  # offsets rise
+
     # Expiry
 
     def expire(self, now_ms: int) -> None:

@@ -40,6 +40,8 @@ COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
 # The key in `Connection.state` of the name that the client library gave in ApiVersions (KIP-511).
 SOFTWARE_NAME = "software name"
+# The key in `Connection.state` that marks a connection on which a replica fetches.
+FETCHED_BY_REPLICA = "fetched by replica"
 
 
 class MutingResponse(list[Buffer]):

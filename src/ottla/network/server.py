@@ -54,6 +54,11 @@ class Server:
                 acceptor.close()
         self._acceptors = [each for each in self._acceptors if each.listener != listener]
 
+    @property
+    def listeners(self) -> list[str]:
+        """The names of the listeners that accept connections."""
+        return [each.listener for each in self._acceptors]
+
     async def close(self, within_s: float) -> None:
         """Stop accepting, wait up to `within_s` for requests in progress, close all connections."""
         connections = self.connections

@@ -15,6 +15,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices
+from ottla.network.connection import FETCHED_BY_REPLICA
 from ottla.partitions.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, NOT_REPORTED, FetchSession
 from ottla.partitions.fetching import (
     MOST_AT_ONCE,
@@ -52,6 +53,8 @@ def handle(
     named_in_state = context.api_version >= REPLICA_STATE_SINCE_VERSION
     replica_id = request.replica_state.replica_id if named_in_state else request.replica_id
     session.follow_replica(replica_id, request.replica_state.replica_epoch)
+    if replica_id >= 0:
+        context.connection.state[FETCHED_BY_REPLICA] = True
     count = len(session.dirty)
     for requested in request.topics:
         count += len(requested.partitions)

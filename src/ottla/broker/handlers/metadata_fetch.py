@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.network.connection import FETCHED_BY_REPLICA
+
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import HasMetadata
@@ -17,4 +19,7 @@ if TYPE_CHECKING:
 
 def handle(broker: HasMetadata, context: RequestContext, request: FetchRequest) -> Completion[Message]:
     """Respond with records, or wait for them."""
+    # Each version has one of the two fields; the other field is -1.
+    if max(request.replica_id, request.replica_state.replica_id) >= 0:
+        context.connection.state[FETCHED_BY_REPLICA] = True
     return broker.metadata.quorum.receive(request, context.listener)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # Partitions between two looks at the clock: a part of a millisecond.
 _AT_ONCE: Final = 1_000
 _OBSERVER: Final = "observer"
-_STATES: Final = (*(role.value for role in Role), _OBSERVER)
 
 
 def add_directories(samples: Samples, logs: LogManager) -> None:
@@ -42,8 +41,7 @@ def add_quorum(samples: Samples, metadata: MetadataShell) -> None:
     samples.add(f.RAFT_EPOCH, raft.epoch)
     samples.add(f.RAFT_VOTE, election.voted.node_id if election.has_voted else -1)
     state = raft.role.value if raft.is_voter or raft.role is not Role.FOLLOWER else _OBSERVER
-    for name in _STATES:
-        samples.add(f.RAFT_STATE, int(name == state), labelled(state=name))
+    samples.add(f.RAFT_STATE, 1, labelled(current_state=state))
     samples.add(f.RAFT_HIGH_WATERMARK, raft.high_watermark)
     samples.add(f.RAFT_END, raft.end.offset)
     samples.add(f.RAFT_VOTERS, len(raft.voters.ids))

@@ -13,6 +13,7 @@ from ottla import __version__
 from ottla.broker.metrics import cluster_rows, coordinator_rows, partition_rows, process_rows, request_rows
 from ottla.broker.metrics import families as f
 from ottla.broker.metrics.exposition import Samples, labelled
+from ottla.broker.metrics.transaction_ages import TransactionAges
 from ottla.common.slices import Slices
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Sources:
     scrape_s: float = 0.0
     """How long the previous scrape took."""
     descriptors: process_rows.Descriptors = field(default_factory=process_rows.Descriptors)
+    transactions: TransactionAges = field(default_factory=TransactionAges)
 
 
 def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
@@ -56,7 +58,7 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
         process_rows.add_connections(samples, sources.network)
     yield from request_rows.add_requests(samples, sources.requests)
     yield from partition_rows.add_topics(samples, broker.partitions)
-    yield from partition_rows.add_partitions(samples, broker)
+    yield from partition_rows.add_partitions(samples, broker, sources.transactions)
     cluster_rows.add_directories(samples, broker.logs)
     cluster_rows.add_quorum(samples, broker.metadata)
     yield from cluster_rows.add_controller(samples, broker.metadata)

@@ -76,7 +76,7 @@ REQUESTS = _family("kafka_network_requestmetrics_requests_total", COUNTER, "Requ
 TOTAL_TIME = _family(
     "kafka_network_requestmetrics_totaltimems",
     SUMMARY,
-    "From the start of a request until its response is complete, with the pause for a quota. Milliseconds.",
+    "From the start of a request until its response is complete, without the pause for a quota. Milliseconds.",
     "request",
     "quantile",
 )
@@ -180,6 +180,13 @@ PARTITION_LSO_LAG = _family(
     "topic",
     "partition",
 )
+OPEN_TRANSACTION = _family(
+    "ottla_partition_open_transaction_seconds",
+    GAUGE,
+    "For how long scrapes of this node have seen the first open transaction; no sample without one.",
+    "topic",
+    "partition",
+)
 
 # Replication
 LEADERS = _family("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this node leads.")
@@ -251,7 +258,10 @@ RAFT_LEADER = _family("kafka_server_raftmetrics_current_leader", GAUGE, "Id of t
 RAFT_EPOCH = _family("kafka_server_raftmetrics_current_epoch", GAUGE, "Epoch of the quorum.")
 RAFT_VOTE = _family("kafka_server_raftmetrics_current_vote", GAUGE, "The node's vote in the epoch; -1: no vote.")
 RAFT_STATE = _family(
-    "kafka_server_raftmetrics_current_state", GAUGE, "1 for the role of this node in the quorum.", "state"
+    "kafka_server_raftmetrics_current_state",
+    GAUGE,
+    "Always 1; its label is the role of this node in the quorum.",
+    "current_state",
 )
 RAFT_HIGH_WATERMARK = _family(
     "kafka_server_raftmetrics_high_watermark", GAUGE, "High watermark of the metadata log; -1: not known."

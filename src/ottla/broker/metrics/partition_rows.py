@@ -12,6 +12,7 @@ from ottla.partitions.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.metrics.transaction_ages import TransactionAges
     from ottla.log import Log
     from ottla.partitions.partition import Partition
     from ottla.partitions.partitions import Partitions
@@ -60,19 +61,21 @@ class _Counts:
     at_min_isr: int = 0
 
 
-def add_partitions(samples: Samples, broker: Broker) -> Slices[None]:
+def add_partitions(samples: Samples, broker: Broker, transactions: TransactionAges) -> Slices[None]:
     """Add the state of each open partition, and the sums over all."""
     counts = _Counts()
-    rows = _Rows(samples)
+    rows = _Rows(samples, transactions, broker.clock.monotonic_ms())
     for number, partition in enumerate(list(broker.partitions)):
         rows.add_led(partition, counts)
         if number % _AT_ONCE == 0:
             yield
     for number, followed in enumerate(broker.partitions.followed()):
         rows.add_log(followed.log)
+        transactions.age_ms(followed.log, rows.now_ms)
         counts.open += 1
         if number % _AT_ONCE == 0:
             yield
+    yield from transactions.forget_closed(broker.partitions)
     samples.add(f.LEADERS, counts.led)
     samples.add(f.PARTITIONS, counts.open)
     samples.add(f.UNDER_REPLICATED, counts.under_replicated)
@@ -99,7 +102,9 @@ def _add_assigned(samples: Samples, broker: Broker, open_count: int) -> Slices[N
 class _Rows:
     """The lines of the metrics of each partition."""
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Samples, transactions: TransactionAges, now_ms: int) -> None:
+        self._transactions, self.now_ms = transactions, now_ms
+        self._open_transaction = samples.of(f.OPEN_TRANSACTION)
         self._size, self._segments = samples.of(f.LOG_SIZE), samples.of(f.LOG_SEGMENTS)
         self._start, self._end = samples.of(f.LOG_START), samples.of(f.LOG_END)
         self._replicas, self._isr = samples.of(f.PARTITION_REPLICAS), samples.of(f.PARTITION_ISR)
@@ -140,3 +145,6 @@ class _Rows:
         self._at_min_isr.append(f"kafka_cluster_partition_atminisr{labels} {is_at_min:d}")
         lag = partition.high_watermark - partition.last_stable_offset
         self._lso_lag.append(f"kafka_cluster_partition_laststableoffsetlag{labels} {lag}")
+        age_ms = self._transactions.age_ms(partition.log, self.now_ms)
+        if age_ms is not None:
+            self._open_transaction.append(f"{f.OPEN_TRANSACTION.name}{labels} {age_ms / 1000}")

@@ -83,5 +83,7 @@ def add_loop(samples: Samples, delay: LoopDelay, unfinished: int) -> None:
 
 def add_connections(samples: Samples, network: Server) -> None:
     """Add the number of connections of each listener."""
-    for listener, count in Counter(each.listener for each in network.connections).items():
+    counts = Counter(dict.fromkeys(network.listeners, 0))
+    counts.update(each.listener for each in network.connections)
+    for listener, count in counts.items():
         samples.add(f.CONNECTIONS, count, labelled(listener=listener, networkProcessor=0))

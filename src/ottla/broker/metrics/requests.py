@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from ottla.common.completion import Completion
-from ottla.network.connection import Connection, Frames, MutingResponse
+from ottla.network.connection import FETCHED_BY_REPLICA, Connection, Frames, MutingResponse
 
 if TYPE_CHECKING:
     from ottla.network.connection import Dispatch
@@ -27,7 +27,10 @@ _BUCKETS: Final = _OCTAVES * 4
 EXACT: Final = 1_000
 SAMPLED: Final = 32
 _SKIPPED: Final = SAMPLED - 1
-_KEYS: Final = 256
+FETCH: Final = 1
+FOLLOWER_FETCH: Final = 256
+"""In place of an API key: fetches of replicas, of which Kafka has metrics of their own. `FETCH` has the others."""
+_KEYS: Final = FOLLOWER_FETCH + 1
 
 
 class Times:
@@ -74,7 +77,7 @@ def quantiles(
     The value is the upper end of a bucket. Without a time in these windows, it is 0.
     """
     windows = [window for times in several for window in (times.now, times.before)]
-    counts = [sum(column) for column in zip(*windows, strict=True)]
+    counts = [sum(column) for column in zip(*windows, strict=True)] or [0] * (_BUCKETS + 1)
     total, seen, bucket = sum(counts) + zeros, zeros, -1
     for quantile in wanted:
         while bucket < _BUCKETS and seen < quantile * total:
@@ -90,7 +93,10 @@ def _upper_ns(bucket: int) -> int:
 
 
 class ApiTimes:
-    """The times of one API. `total` and `local` of a request that did not wait are the same, and only in `at_once`."""
+    """The times of one API. `total` and `local` of a request that did not wait are the same, and only in `at_once`.
+
+    A request that waits is in `local`, and in `remote` and `total` when its response is complete.
+    """
 
     __slots__ = ("at_once", "local", "remote", "throttle", "total")
 
@@ -102,11 +108,6 @@ class ApiTimes:
         """Begin a new window."""
         for times in (self.at_once, self.local, self.remote, self.total, self.throttle):
             times.rotate()
-
-    @property
-    def recent(self) -> int:
-        """How many requests are in the last two windows."""
-        return self.at_once.recent + self.local.recent
 
 
 class RequestTimes:
@@ -146,23 +147,41 @@ class RequestTimes:
                 key = frame[1]  # API keys need one byte
             except IndexError:
                 return dispatch(connection, frame)  # it raises, too
+            if key == FETCH:
+                if FETCHED_BY_REPLICA not in connection.state:
+                    return measure_fetch(connection, frame)
+                key = FOLLOWER_FETCH
             number = counts[key] = counts[key] + 1
             if number > EXACT:
                 if number & _SKIPPED:
                     return dispatch(connection, frame)
-                return self._measure(dispatch, connection, frame, SAMPLED)
-            return self._measure(dispatch, connection, frame, 1)
+                return self._measure(dispatch, connection, frame, key, SAMPLED)
+            return self._measure(dispatch, connection, frame, key, 1)
+
+        def measure_fetch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
+            number = counts[FETCH] = counts[FETCH] + 1
+            try:
+                if number > EXACT:
+                    if number & _SKIPPED:
+                        return dispatch(connection, frame)
+                    return self._measure(dispatch, connection, frame, FETCH, SAMPLED)
+                return self._measure(dispatch, connection, frame, FETCH, 1)
+            finally:
+                # The handler marks the connection at the first fetch of a replica.
+                if FETCHED_BY_REPLICA in connection.state:
+                    counts[FETCH] -= 1
+                    counts[FOLLOWER_FETCH] += 1
 
         return measure
 
     def _measure(
-        self, dispatch: Dispatch, connection: Connection, frame: memoryview, weight: int
+        self, dispatch: Dispatch, connection: Connection, frame: memoryview, key: int, weight: int
     ) -> Frames | Completion[Frames]:
-        # The bytes of the frame are valid only until `dispatch` returns.
-        key = frame[1]
         began_ns = perf_counter_ns()
         answer = dispatch(connection, frame)
         local_ns = perf_counter_ns() - began_ns
+        if key == FETCH and FETCHED_BY_REPLICA in connection.state:
+            key = FOLLOWER_FETCH
         times = self.of(key)
         if not isinstance(answer, Completion):
             times.at_once.record(local_ns, weight)
@@ -176,7 +195,6 @@ class RequestTimes:
             if isinstance(response, MutingResponse):
                 pause_ns = int(response.pause_s * 1e9)
                 times.throttle.record(pause_ns, weight)
-                time_ns += pause_ns
             times.total.record(time_ns, weight)
 
         # The connection adds its callback later: this one runs first, and the write of the response does not count.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,19 @@ from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.table import markdown
 from ottla.common.slices import finish
 from ottla.log import Log
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.network.server import Server
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.records import BatchProducer
 from tests.unit.broker.harness import BrokerHarness, batch, open_harness
 
+ALERTS = Path(__file__).parents[4] / "deploy" / "metrics" / "prometheus-alerts.yml"
+FETCHES = ("Fetch", "FetchConsumer", "FetchFollower")
 SAMPLE = re.compile(r'([a-z_]+)(\{(?:[a-zA-Z_]+="(?:[^"\\\n]|\\[\\"n])*",?)*\})? (\S+)')
 
 
@@ -95,7 +101,8 @@ def test_only_node_is_the_active_controller(scraped: dict[str, float]) -> None:
     assert scraped["kafka_controller_kafkacontroller_globalpartitioncount"] == 2
     assert scraped["kafka_controller_kafkacontroller_activebrokercount"] == 1
     assert scraped["kafka_server_raftmetrics_current_leader"] == 1
-    assert scraped['kafka_server_raftmetrics_current_state{state="leader"}'] == 1
+    states = {name: value for name, value in scraped.items() if "current_state" in name}
+    assert states == {'kafka_server_raftmetrics_current_state{current_state="leader"}': 1}
 
 
 def test_counters_of_a_deleted_topic_stay_in_the_sum(harness: BrokerHarness) -> None:
@@ -283,8 +290,116 @@ def test_labels_are_escaped() -> None:
     assert SAMPLE.fullmatch(line)
 
 
+def begin_transaction(harness: BrokerHarness, producer_id: int) -> None:
+    harness.append("t", b"open", producer=BatchProducer(producer_id, 0, 0), attributes=0x10)
+
+
+def end_transaction(harness: BrokerHarness, producer_id: int) -> None:
+    marker = batch(b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer=BatchProducer(producer_id, 0), attributes=0x30)
+    harness.partition("t").append(memoryview(marker), origin="coordinator")
+
+
+def open_transactions_limit_s() -> float:
+    """The limit of the alert, whose expression compares the metric with it."""
+    rule = re.search(r"alert: OpenTransaction\n +expr: (\w+) > (\d+)\n", ALERTS.read_text())
+    assert rule is not None
+    assert rule[1] == families.OPEN_TRANSACTION.name
+    return float(rule[2])
+
+
+AGE = 'ottla_partition_open_transaction_seconds{topic="t",partition="0"}'
+
+
+def test_alert_for_a_transaction_that_stays_open(harness: BrokerHarness) -> None:
+    harness.create("t", 1)
+    sources = sources_of(harness)
+    assert AGE not in scrape(sources)
+    begin_transaction(harness, 7)
+    ages_s = []
+    for _ in range(32):
+        ages_s.append(scrape(sources)[AGE])
+        harness.loop.advance(60_000)
+    assert ages_s == [60.0 * number for number in range(32)]
+    assert [age_s > open_transactions_limit_s() for age_s in ages_s] == [False] * 31 + [True]
+    # The timestamps of the records are of the client, and from another year. They do not count.
+    assert scrape(sources_of(harness))[AGE] == 0, "after a restart"
+    end_transaction(harness, 7)
+    assert AGE not in scrape(sources)
+    assert not sources.transactions._seen
+
+
+def test_no_alert_for_a_busy_transactional_topic(harness: BrokerHarness) -> None:
+    harness.create("t", 1)
+    sources = sources_of(harness)
+    for producer_id in range(120):
+        # At each scrape a transaction is open, and the next one begins before it ends.
+        begin_transaction(harness, producer_id)
+        assert scrape(sources)[AGE] <= 30
+        if producer_id:
+            end_transaction(harness, producer_id - 1)
+        assert scrape(sources)[AGE] <= 30
+        harness.loop.advance(30_000)
+
+
+def test_deleted_partition_is_forgotten_with_its_open_transaction(harness: BrokerHarness) -> None:
+    harness.create("t", 1)
+    sources = sources_of(harness)
+    begin_transaction(harness, 7)
+    scrape(sources)
+    assert len(sources.transactions._seen) == 1
+    harness.delete("t")
+    scrape(sources)
+    assert not sources.transactions._seen
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "is_follower"),
+    [
+        ({"replica_id": 2}, 12, True),
+        ({"replica_id": -1}, 12, False),
+        ({"replica_state": ReplicaState(2, -1)}, 16, True),
+        ({}, 16, False),
+    ],
+)
+def test_fetch_of_a_replica_is_counted_by_its_replica_id(
+    harness: BrokerHarness, options: dict[str, Any], version: int, is_follower: bool
+) -> None:
+    sources = sources_of(harness)
+    harness.dispatch = sources.requests.measured(harness.dispatch.__call__)  # type: ignore[assignment]
+    for _ in range(2):
+        harness.ask(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[], **options), version)
+    found = scrape(sources)
+    requests = {name: found[f'kafka_network_requestmetrics_requests_total{{request="{name}"}}'] for name in FETCHES}
+    assert requests == {"Fetch": 2, "FetchConsumer": 2 * (not is_follower), "FetchFollower": 2 * is_follower}
+
+
+def test_listener_without_connections_has_a_zero() -> None:
+    samples = Samples()
+
+    async def scenario() -> None:
+        server = Server(lambda _connection, _frame: [])
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        for name, sock in zip(("PLAINTEXT", "INTERNAL"), sockets, strict=True):
+            server.listen(name, sock)
+        _, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        for _ in range(500):
+            if server.connections:
+                break
+            await asyncio.sleep(0.01)
+        process_rows.add_connections(samples, server)
+        writer.close()
+        await server.close(1)
+
+    asyncio.run(scenario())
+    assert [line.partition("{")[2] for line in samples.of(families.CONNECTIONS)] == [
+        'listener="PLAINTEXT",networkProcessor="0"} 1',
+        'listener="INTERNAL",networkProcessor="0"} 0',
+    ]
+
+
 def test_every_family_is_scraped(harness: BrokerHarness, scraped: dict[str, float]) -> None:
     commit(harness, t=1)
+    begin_transaction(harness, 7)
     names = {name.partition("{")[0] for name in (*scraped, *scrape(sources_of(harness)))}
     for family in families.FAMILIES.values():
         # The harness has no network.
