@@ -5,6 +5,8 @@ from __future__ import annotations
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
 RESOLVED = "tests/connect/converters/test_protobuf_resolved.py"
+VERIFICATION = "tests/connect/converters/test_verification.py"
+JSON = "tests/connect/converters/test_json_schema.py"
 CONVERTERS = "connect/converters"
 
 ROWS: tuple[Row, ...] = (
@@ -21,5 +23,19 @@ ROWS: tuple[Row, ...] = (
         "        check_fields(descriptor, message_class.DESCRIPTOR)\n",
         "",
         (f"{RESOLVED}::test_schema_that_would_lose_or_change_a_value_is_refused",),
+    ),
+    (
+        "a comparison of a table with its topic registers no schema",
+        "connect/connectors/capture/topic_verification.py",
+        "each.round_trip(topic, *pair)",
+        "each.to_connect(topic, each.from_connect(topic, *pair)).value",
+        (f"{VERIFICATION}::test_verify_finds_equal_rows_and_registers_nothing",),
+    ),
+    (
+        "a JSON Schema that is refused is read once",
+        "clients/serializers/base.py",
+        "                self._failures[key] = error, time.monotonic() + DEFERRED_S\n                raise\n",
+        "                raise\n",
+        (f"{JSON}::test_refused_schema_is_read_once",),
     ),
 )

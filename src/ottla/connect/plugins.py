@@ -26,6 +26,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.connect.config.definition import ConfigDef
 from ottla.connect.connectors.names import CONNECTORS, SPARK_FORMATS
 from ottla.connect.converters.names import CONVERTERS, HEADER_CONVERTERS
 from ottla.connect.errors import ConnectError, NotFoundError
@@ -133,6 +134,10 @@ def _of_entry_point(entry: EntryPoint) -> type[Connector]:
     missing = [each for each in ("kind", "version", "config_def", "task_class") if not hasattr(found, each)]
     if missing:
         raise ConnectError(f"The class {found.__name__} has no {' and no '.join(missing)}")
+    if str(found.kind) not in _CONNECTOR_TYPES:
+        raise ConnectError(f"The class {found.__name__} has the kind {found.kind!r}: it must be source or sink")
+    if not isinstance(found.config_def, ConfigDef):
+        raise ConnectError(f"The config_def of the class {found.__name__} is not a ConfigDef")
     return found
 
 

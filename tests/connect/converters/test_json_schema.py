@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,13 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.connect import data
+from ottla.connect.config.definition import SettingError
 from ottla.connect.converters.json_encoder import dumps
 from ottla.connect.converters.json_schema import JsonSchemaConverter
 from ottla.connect.converters.json_schema_options import ENUM, UNION, JsonSchemaOptions
-from ottla.connect.converters.json_schema_schemas import JsonSchemaWriter
+from ottla.connect.converters.json_schema_schemas import JsonSchemaReader, JsonSchemaWriter
 from ottla.connect.converters.json_schema_values import encoder
 from ottla.connect.data import Schema, Type
 from ottla.connect.errors import DataError
+from ottla.registry_client import RegistryClient
+from ottla.schemas.model import Schema as RegistrySchema
+from ottla.schemas.model import SchemaType
 from tests.connect.converters.json_text import TEXT
 from tests.connect.converters.test_avro import ROW, VALUES
 
@@ -170,6 +175,22 @@ DOUBLING = {
         "M40": {"type": "string"},
     },
 }
+ALL_OF = {
+    "$ref": "#/definitions/M0",
+    "definitions": {
+        **{f"M{i}": {"allOf": [{"$ref": f"#/definitions/M{i + 1}"}] * 2} for i in range(40)},
+        "M40": {"properties": {"x": {"type": "string"}}},
+    },
+}
+EXACT = {
+    "type": "object",
+    "properties": {
+        "d": {"type": "string", "connect.type": "bytes", "title": data.DECIMAL, "connect.parameters": {"scale": "2"}},
+        "i": {"type": "integer"},
+        "f": {"type": "number"},
+    },
+}
+OBJECTS = {"oneOf": [{"type": "object", "properties": {each: {"type": "string"}}} for each in "ab"]}
 HOSTILE: tuple[tuple[Any, bytes, str], ...] = (
     ({"type": "integer", "connect.type": "int8"}, b"128", "does not fit"),
     ({"type": "string"}, b"5", "an integer"),
@@ -186,6 +207,11 @@ HOSTILE: tuple[tuple[Any, bytes, str], ...] = (
     ({"type": {}}, b"1", "Unsupported schema type"),
     ({"type": "array"}, b"[]", "items"),
     (DOUBLING, b"{}", "more than"),
+    (ALL_OF, b"{}", "more than"),
+    ({"type": "integer"}, b"1e100", "does not fit"),
+    ({"type": "object", "properties": {"a": {"type": "number"}}}, b'{"a":%s}' % (b"1" * 400), "serialization error"),
+    (EXACT, b'{"i":1e100}', "does not fit"),
+    (EXACT, b'{"i":1,"f":%s}' % (b"1" * 400), "does not fit"),
 )  # fmt: skip
 
 
@@ -193,6 +219,49 @@ HOSTILE: tuple[tuple[Any, bytes, str], ...] = (
 def test_hostile_schemas_and_values_are_refused(schema: Any, body: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         converter().reader_of(json.dumps(schema))(body, 0)
+
+
+def test_refused_schema_is_read_once(registry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = converter(registry)
+    with RegistryClient({"schema.registry.url": registry}) as client:
+        text = json.dumps({"type": "object", "properties": {"n": {"$ref": "#"}}})
+        number = client.register_schema("endless-value", RegistrySchema(SchemaType.JSON, text))
+    reads: list[int] = []
+    read = JsonSchemaReader.read
+    monkeypatch.setattr(JsonSchemaReader, "read", lambda reader: (reads.append(1), read(reader))[1])
+    for _ in range(3):
+        with pytest.raises(DataError, match="contains itself"):
+            made.to_connect("endless", b"\0" + number.to_bytes(4, "big") + b"{}")
+    made.close()
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"c":"x"}'])
+def test_object_without_a_common_name_is_the_first_struct_of_a_union(body: bytes) -> None:
+    found = converter().reader_of(json.dumps(OBJECTS))(body, 0)
+    assert found.value == {f"{UNION}.field.0": {"a": None}}
+
+
+@pytest.mark.parametrize("value", [{"d": Decimal("1.25"), "s": None}, {"d": None, "s": "text"}])
+def test_union_with_a_numeric_decimal_is_read(value: Any) -> None:
+    options = JsonSchemaOptions(decimal_format="NUMERIC")
+    members = {"d": replace(data.decimal(2), optional=True), "s": data.OPTIONAL_STRING}
+    schema = data.struct(members, UNION)
+    text = json.dumps(JsonSchemaWriter(options).written(schema))
+    read = converter(config={"decimal.format": "numeric"}).reader_of(text)
+    found = read(dumps(encoder(schema, options)(value)), 0).value
+    assert list(found.values()) == [each for each in value.values() if each is not None]
+
+
+def test_optional_field_with_one_type_in_a_list_stays_optional() -> None:
+    text = json.dumps({"type": "object", "properties": {"a": {"type": ["string"]}}})
+    found = converter(config={"use.optional.for.nonrequired": "true"}).reader_of(text)(b"{}", 0)
+    assert found.schema == data.struct({"a": data.OPTIONAL_STRING})
+
+
+def test_unknown_decimal_format_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"numerik.*decimal\.format"):
+        converter(config={"decimal.format": "numerik"})
 
 
 LEAVES = {

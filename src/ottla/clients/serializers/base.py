@@ -110,13 +110,18 @@ class Resolving(ABC, Generic[R]):
         found = self._resolved.get(key)
         if found is not None and (found[1] == float("inf") or time.monotonic() < found[1]):
             return found[0]
-        if not self.is_deferring:
-            resolved = self._resolve(key)
-            self._resolved[key] = resolved, time.monotonic() + self._ttl
-            return resolved
         failure = self._failures.get(key)
         if failure is not None and time.monotonic() < failure[1]:
-            raise failure[0]
+            raise failure[0].with_traceback(None)
+        if not self.is_deferring:
+            try:
+                resolved = self._resolve(key)
+            except InvalidValue as error:
+                # A schema that is refused must not be read again for each record.
+                self._failures[key] = error, time.monotonic() + DEFERRED_S
+                raise
+            self._resolved[key] = resolved, time.monotonic() + self._ttl
+            return resolved
         raise Deferred(lambda: self._resolve_later(key))
 
     def _resolve_later(self, key: Hashable) -> None:
@@ -205,6 +210,14 @@ class RegistrySerializer(Resolving[_Writing]):
             _add_header(headers, wire.header_name(self.part), writing.header + body[:size])
             return body[size:]
         return writing.prefix + body
+
+    def own_encoder(self) -> tuple[str, Callable[[Any], bytes]]:
+        """Return the text of the schema, which has no references, and a function that encodes bodies with it.
+
+        The registry is not asked. The function raises InvalidValue.
+        """
+        assert self._schema is not None
+        return self._schema.text, self._encoder(References(self._schema, {}))
 
     def _path_size(self, body: bytes) -> int:  # noqa: ARG002 - Protobuf overrides this method
         """Return how many bytes of a body are the path of its message, which is part of the schema id."""

@@ -76,6 +76,10 @@ class Converter(HeaderConverter):
     def to_connect(self, topic: str, data: bytes | None, headers: RecordHeaders | None = None) -> SchemaAndValue:
         """Return the key or value of bytes. Schema objects are reused. Raises as `from_connect`."""
 
+    def round_trip(self, topic: str, schema: Schema | None, value: Any) -> Any:
+        """Return the value that is read after it is written, without an effect elsewhere. Raises as `from_connect`."""
+        return self.to_connect(topic, self.from_connect(topic, schema, value)).value
+
     def from_header(self, topic: str, name: str, schema: Schema | None, value: Any) -> bytes | None:
         """As `from_connect`."""
         del name

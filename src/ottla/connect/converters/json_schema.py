@@ -10,7 +10,7 @@ import orjson
 
 from ottla.clients.serializers.base import InvalidValue, References
 from ottla.clients.serializers.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer, checker
-from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType
+from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType, one_of
 from ottla.connect.converters.api import SchemaAndValue
 from ottla.connect.converters.json_decoder import has_decimals, loads
 from ottla.connect.converters.json_encoder import dumps
@@ -88,7 +88,8 @@ class JsonSchemaConverter(RegistryConverter):
     config_def = ConfigDef(
         [
             *REGISTRY_SETTINGS,
-            Setting("decimal.format", SettingType.STRING, "Whether decimals are BASE64 or NUMERIC.", "BASE64"),
+            Setting("decimal.format", SettingType.STRING, "Whether decimals are BASE64 or NUMERIC.", "BASE64",
+                    validator=one_of("BASE64", "NUMERIC", ignore_case=True)),
             Setting("object.additional.properties", SettingType.BOOLEAN, "Whether objects may have other properties.",
                     True),
             Setting("use.optional.for.nonrequired", SettingType.BOOLEAN, "Whether other than required fields are null.",

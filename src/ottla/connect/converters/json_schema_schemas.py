@@ -144,14 +144,17 @@ class JsonSchemaReader:
             raise DataError(f"JSON Schema {node.get('title', '')} contains itself, and Connect's schemas cannot")
         if len(self._open) >= _DEEPEST:
             raise DataError(f"The JSON Schema is nested more than {_DEEPEST} deep")
-        self._parts += 1
-        if self._parts > _MOST_PARTS:
-            raise DataError(f"The JSON Schema has more than {_MOST_PARTS} types with its references")
+        self._count()
         self._open.append(id(node))
         try:
             return self._read_open(node, root, optional)
         finally:
             self._open.pop()
+
+    def _count(self) -> None:
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise DataError(f"The JSON Schema has more than {_MOST_PARTS} types with its references")
 
     def _read_open(self, node: dict[str, Json], root: Json, optional: bool) -> Schema:
         if "$ref" in node:
@@ -164,6 +167,8 @@ class JsonSchemaReader:
             return self._all_of(node, node["allOf"], root, optional)
         if isinstance(node.get("type"), list):
             kinds = [{**node, "type": each} for each in node["type"]]
+            if len(kinds) == 1:
+                return self._read(kinds[0], root, optional=optional)
             return self._any_of({}, kinds, root, optional)
         return self._described(node, self._typed(node, root), optional)
 
@@ -215,12 +220,13 @@ class JsonSchemaReader:
         """Collect the properties of a schema, of its allOf and of their references."""
         if depth > _DEEPEST:
             raise DataError(f"The references of allOf are nested more than {_DEEPEST} deep")
+        self._count()
         if not isinstance(node, dict):
             return
         if "$ref" in node:
             self._collect(*self._resolved(node["$ref"], root), found, depth + 1)
             return
-        required = _list(node.get("required"))
+        required = _names(node.get("required"))
         for name, each in _object(node.get("properties")).items():
             found[name] = each, root, name in required
         for each in _list(node.get("allOf")):
@@ -268,7 +274,7 @@ class JsonSchemaReader:
         if node.get("connect.type") == "map":
             return data.mapping(data.STRING, self._read(node.get("additionalProperties"), root))
         properties = _object(node.get("properties"))
-        required = _list(node.get("required"))
+        required = _names(node.get("required"))
         placed = []
         for position, (name, each) in enumerate(properties.items()):
             index = each.get("connect.index") if isinstance(each, dict) else None
@@ -302,6 +308,10 @@ def _object(value: Json) -> dict[str, Json]:
 
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
+
+
+def _names(value: Json) -> set[str]:
+    return {each for each in _list(value) if isinstance(each, str)}
 
 
 def _text(value: Json) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from ottla.connect.converters import json_decoder, json_encoder
 from ottla.connect.converters.json_encoder import BITS, JsonOptions
 from ottla.connect.converters.json_schema_options import JsonSchemaOptions, is_union
-from ottla.connect.data import NO_DEFAULT, Schema, Type
+from ottla.connect.data import DECIMAL, NO_DEFAULT, Schema, Type
 from ottla.connect.errors import DataError
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -113,7 +113,10 @@ def decoder(schema: Schema, path: str = "") -> Convert:
 
     def decode_or_null(value: Any) -> Any:
         if value is not None and value is not ABSENT:
-            return decode(value)
+            try:
+                return decode(value)
+            except ArithmeticError as error:  # a number of too many digits
+                raise DataError(f"A number does not fit {schema.type}{f' (field {path})' if path else ''}") from error
         if has_default:
             return schema.default
         if value is ABSENT or schema.optional:
@@ -181,7 +184,8 @@ def _union_decoder(schema: Schema, path: str) -> Convert:
             if _is_simple(member, value):
                 return {name: convert(value)}
             matching = _matching(member, value)
-            if matching > (0 if best is None else best[0]):
+            # The first object is chosen if no member has a name of the value, as by Confluent's.
+            if matching > (-1 if best is None else best[0]):
                 best = matching, name, convert
         if best is None:
             raise DataError(f"Did not find matching oneof field for data{f' ({path})' if path else ''}")
@@ -204,8 +208,13 @@ def _is_simple(schema: Schema, value: Any) -> bool:
 
 
 def _matching(schema: Schema, value: Any) -> int:
-    """How many names a STRUCT and an object have in common, at all levels."""
-    if schema.type is not Type.STRUCT or not isinstance(value, dict):
+    """How many names a STRUCT and an object have in common, at all levels; -1 for values of another type.
+
+    With decimal.format=NUMERIC a decimal is a number. Members that are numbers come before it.
+    """
+    if schema.name == DECIMAL and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return 0
+    if schema.type is not Type.STRUCT or not isinstance(value, dict):
+        return -1
     common = [each for each in schema.fields if each.name in value]
-    return len(common) + sum(_matching(each.schema, value[each.name]) for each in common)
+    return len(common) + sum(max(_matching(each.schema, value[each.name]), 0) for each in common)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ottla.clients.errors import ClientError, ConfigurationError
+from ottla.clients.serializers.base import InvalidValue
 from ottla.clients.serializers.settings import DESERIALIZER_OPTIONS, SERIALIZER_OPTIONS
 from ottla.connect.config.definition import Importance, Setting, SettingError, SettingType
 from ottla.connect.converters.api import NULL, Converter, RecordHeaders, SchemaAndValue
@@ -44,6 +45,13 @@ class Writing(NamedTuple):
     serializer: RegistrySerializer
 
 
+class _Local(NamedTuple):
+    """How the values of a schema are written and read without a registry."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes, int], SchemaAndValue]
+
+
 class RegistryConverter(Converter):
     """Converts between Connect's data and a format whose schemas are in a registry."""
 
@@ -61,6 +69,7 @@ class RegistryConverter(Converter):
         self._reader.bind(self._part, deferring=False)
         # Schemas are referenced, so that no other schema gets the id() of one.
         self._writers: dict[int, tuple[Schema, Writing]] = {}
+        self._locals: dict[int, tuple[Schema, _Local]] = {}
 
     @abstractmethod
     def _read_settings(self, settings: Mapping[str, Any]) -> None:
@@ -107,6 +116,33 @@ class RegistryConverter(Converter):
             return NULL
         found: SchemaAndValue = guarded(lambda: self._reader(data, topic=topic, headers=headers or []))
         return found
+
+    @abstractmethod
+    def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
+        """Return the function that reads values of a schema, from a position of some bytes. It raises InvalidValue."""
+
+    def round_trip(self, topic: str, schema: Schema | None, value: Any) -> Any:
+        """Write and read a value with its own schema. The registry is not asked, and no schema is registered."""
+        if value is None:
+            return None
+        try:
+            write, read = self._local_of(schema)
+            return read(write(value), 0).value
+        except (DataError, InvalidValue) as error:
+            raise DataError(f"The {self._part} for topic {topic} cannot be converted: {error}") from error
+
+    def _local_of(self, schema: Schema | None) -> _Local:
+        encode, serializer = self._writing_of(schema)
+        assert schema is not None
+        known = self._locals.get(id(schema))
+        if known is not None:
+            return known[1]
+        text, write = serializer.own_encoder()
+        made = _Local(lambda value: write(value if encode is None else encode(value)), self.reader_of(text))
+        if len(self._locals) >= MOST_SCHEMAS:
+            self._locals.clear()
+        self._locals[id(schema)] = schema, made
+        return made
 
     def close(self) -> None:
         """Close the connections to the registry."""

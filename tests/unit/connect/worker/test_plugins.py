@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 from ottla.connect import plugins
 from ottla.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from ottla.connect.converters.json import JsonConverter
-from ottla.connect.errors import NotFoundError
+from ottla.connect.errors import ConnectError, NotFoundError
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,28 @@ def test_each_delivered_plugin_can_be_imported() -> None:
     for each in found:
         assert each.load() is not None
     assert plugins.connector_class("FileStreamSink") is FileStreamSinkConnector
+
+
+class WithoutKind(FileStreamSourceConnector):
+    kind = "sauce"  # type: ignore[assignment]
+
+
+class WithoutDefinition(FileStreamSourceConnector):
+    config_def = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("name", "reason"), [("WithoutKind", "sauce"), ("WithoutDefinition", "not a ConfigDef")])
+def test_installed_connector_with_invalid_attributes_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, reason: str
+) -> None:
+    entry = EntryPoint("wrong", f"{__name__}:{name}", plugins.ENTRY_POINTS)
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: [entry])
+    plugins._installed.cache_clear()
+    try:
+        assert all(each.short_name != "wrong" for each in plugins.plugins())
+    finally:
+        plugins._installed.cache_clear()
+    assert "Skipping the connector wrong, which cannot be loaded" in caplog.text
+    assert reason in caplog.text
+    with pytest.raises(ConnectError, match=reason):
+        plugins.connector_class("wrong")

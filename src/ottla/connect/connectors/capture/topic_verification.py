@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 from ottla.clients.consumer.blocking import Consumer
@@ -61,12 +62,23 @@ def verify_topic(
     ClientError.
     """
     topic = Names(options).topic(*name)
-    converters = _converter("key.converter", config), _converter("value.converter", config)
+    with ExitStack() as opened:
+        converters = _converter("key.converter", config, opened), _converter("value.converter", config, opened)
+        return _compared(tables, name, topic, converters, client_settings, rounds, progress)
 
+
+def _compared(
+    tables: Tables,
+    name: TableName,
+    topic: str,
+    converters: tuple[Converter, Converter],
+    client_settings: Mapping[str, Any],
+    rounds: int,
+    progress: Progress,
+) -> Difference:
     def converted(key: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Send a key and a row through the converters, as the records in the topic were."""
-        pairs = zip(converters, (key, row), strict=True)
-        found = [each.to_connect(topic, each.from_connect(topic, *pair)).value for each, pair in pairs]
+        """Convert a key and a row as the records in the topic were, without a new schema in a registry."""
+        found = [each.round_trip(topic, *pair) for each, pair in zip(converters, (key, row), strict=True)]
         return found[0], found[1]
 
     def table_rows() -> Rows:
@@ -78,11 +90,12 @@ def verify_topic(
     return verify(name, table_rows, topic_rows, rounds=rounds, progress=progress)
 
 
-def _converter(name: str, config: Mapping[str, str]) -> Converter:
+def _converter(name: str, config: Mapping[str, str], opened: ExitStack) -> Converter:
     converter = plugins.converter_class(config.get(name) or _JSON)()
     own = {each.removeprefix(f"{name}."): value for each, value in config.items() if each.startswith(f"{name}.")}
     kind = name.partition(".")[0]
     converter.configure({**own, "converter.type": kind}, is_key=kind == "key")
+    opened.callback(converter.close)
     return converter
 
 
