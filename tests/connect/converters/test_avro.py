@@ -278,3 +278,12 @@ def test_schema_that_contains_itself_is_refused() -> None:
     avro = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
     with pytest.raises(ConnectError, match="contains itself"):
         AvroSchemaReader().read(avro)
+
+
+def test_schema_that_unfolds_to_too_much_is_refused() -> None:
+    avro: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+    for level in range(1, 41):
+        fields = [{"name": "a", "type": avro}, {"name": "b", "type": f"R{level - 1}"}]
+        avro = {"type": "record", "name": f"R{level}", "fields": fields}
+    with pytest.raises(DataError, match="more than 50000 types"):
+        AvroSchemaReader().read(avro)

@@ -17,7 +17,7 @@ from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.clients.serializers.base import References
+from ottla.clients.serializers.base import InvalidValue, References
 from ottla.clients.serializers.protobuf import parsed, path_of
 from ottla.connect import data
 from ottla.connect.converters.protobuf import ProtobufConverter
@@ -480,9 +480,30 @@ def test_message_that_contains_itself_is_refused() -> None:
         converter().reader_of(text)(b"\0", 0)
 
 
+def chain_of(levels: int, fields: str) -> str:
+    """The text of messages of which each has fields of the next one, `N`."""
+    messages = (f"message M{each} {{ {fields.replace('N', f'M{each + 1}')} }}" for each in range(levels))
+    return f'syntax = "proto3"; {" ".join(messages)} message M{levels} {{ int32 x = 1; }}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (chain_of(40, "N a = 1; N b = 2;"), "more than 50000 fields"),
+        (chain_of(40, "map<string, N> a = 1; N b = 2;"), "more than 50000 fields"),
+        (chain_of(40, "oneof u { N a = 1; N b = 2; }"), "more than 50000 fields"),
+        (chain_of(400, "N a = 1;"), "nested more than 100 deep"),
+    ],
+)
+def test_schema_that_unfolds_to_too_much_is_refused_each_time(text: str, reason: str) -> None:
+    read = converter().reader_of(text)
+    for _ in range(2):
+        with pytest.raises(InvalidValue, match=reason):
+            read(b"\0", 0)
+
+
 def test_schema_of_shared_messages_is_linear() -> None:
-    messages = "".join(f"message M{index} {{ M{index + 1} a = 1; M{index + 1} b = 2; }}\n" for index in range(40))
-    text = f'syntax = "proto3";\n{messages}message M40 {{ int32 x = 1; }}\n'
+    text = chain_of(10, "N a = 1; N b = 2;")
     found = converter().reader_of(text)(b"\0", 0)
     assert found.value == {"a": None, "b": None}
     assert hash(found.schema) == hash(found.schema)

@@ -42,6 +42,8 @@ _FROM_LOGICAL: Final = {
     ("long", "timestamp-millis"): data.timestamp(),
 }
 _DEEPEST: Final = 100
+_MOST_PARTS: Final = 50_000
+"""How many types a schema may have with all that it names, which may double at each level."""
 
 
 def is_string_map(schema: Schema) -> bool:
@@ -211,11 +213,14 @@ class AvroSchemaReader:
     def __init__(self) -> None:
         self._named: dict[str, Schema] = {}
         self._open: set[str] = set()
+        self._parts = 0
+        self._sizes: dict[str, int] = {}
 
     def read(self, avro: AvroType, namespace: str = "", depth: int = 0) -> Schema:
         """Return the Connect schema. Raises DataError."""
         if depth > _DEEPEST:
             raise DataError(f"The Avro schema is nested more than {_DEEPEST} deep")
+        self._count(1)
         if isinstance(avro, list):
             return self._of_union(avro, namespace, depth)
         if isinstance(avro, str):
@@ -235,6 +240,11 @@ class AvroSchemaReader:
             made = self._of_primitive(avro, namespace)
         return _with_metadata(made, avro)
 
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > _MOST_PARTS:
+            raise DataError(f"The Avro schema has more than {_MOST_PARTS} types with all that it names")
+
     def _of_name(self, name: str, namespace: str) -> Schema:
         if name in _TYPES:
             return Schema(_TYPES[name])
@@ -246,6 +256,7 @@ class AvroSchemaReader:
         found = self._named.get(full) or self._named.get(name)
         if found is None:
             raise DataError(f"The Avro schema does not define {full}")
+        self._count(self._sizes.get(full, self._sizes.get(name, 1)))
         return found
 
     def _of_primitive(self, avro: Mapping[str, Any], namespace: str) -> Schema:
@@ -285,6 +296,7 @@ class AvroSchemaReader:
     def _of_record(self, avro: Mapping[str, Any], namespace: str, depth: int) -> Schema:
         full, own = _full_name(avro, namespace)
         self._open.add(full)
+        before = self._parts
         parameters: dict[str, str] = {}
         if avro.get("doc") is not None:
             parameters[_RECORD_DOC] = avro["doc"]
@@ -298,6 +310,7 @@ class AvroSchemaReader:
                 schema = replace(schema, default=default, parameters={**schema.parameters, _FIELD_DEFAULT: "true"})
             fields.append(Field(field["name"], schema))
         self._open.discard(full)
+        self._sizes[full] = self._parts - before
         name = None if full.startswith(f"{NAMESPACE}.ConnectDefault") else full
         made = Schema(Type.STRUCT, name=name, parameters=parameters, fields=tuple(fields))
         self._named[full] = made = _with_metadata(made, avro)

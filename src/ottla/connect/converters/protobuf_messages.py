@@ -21,6 +21,9 @@ _NAMES: Final = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string",
     12: "bytes", 13: "uint32", 15: "sfixed32", 16: "sfixed64", 17: "sint32", 18: "sint64",
 }  # fmt: skip
+_DEEPEST: Final = 100
+_MOST_PARTS: Final = 50_000
+"""How many parts a schema may have with all of its messages, which may double at each level."""
 _ENUM, _MESSAGE = 14, 11
 _TYPES: Final = {
     "double": Type.FLOAT64, "float": Type.FLOAT32, "bool": Type.BOOLEAN, "string": Type.STRING, "bytes": Type.BYTES,
@@ -49,6 +52,8 @@ class ProtobufReader:
         self._files: set[str] = set()
         self._declared: dict[str, Any] = {}
         self._structs: dict[str, Reading | None] = {}
+        self._sizes: dict[str, int] = {}
+        self._depth = 0
 
     def read(self, descriptor: Any) -> Reading:
         """Return what reads a root message. Raises DataError."""
@@ -64,7 +69,21 @@ class ProtobufReader:
             if found is None:
                 raise DataError(f"Message {name} contains itself, and Connect's schemas cannot")
             return found
+        if self._depth >= _DEEPEST:
+            raise DataError(f"Message {name} is nested more than {_DEEPEST} deep")
         self._structs[name] = None
+        self._depth += 1
+        try:
+            made = self._structs[name] = self._made(descriptor)
+        finally:
+            self._depth -= 1
+            if self._structs[name] is None:
+                # The next record must get the same error.
+                del self._structs[name]
+        return made
+
+    def _made(self, descriptor: Any) -> Reading:
+        name = descriptor.full_name
         fields: dict[str, Schema] = {}
         readers: list[tuple[str, Convert]] = []
         unions = [each for each in descriptor.oneofs if not self._proto(each.fields[0]).proto3_optional]
@@ -78,8 +97,26 @@ class ProtobufReader:
             return {field: read(message) for field, read in readers}
 
         schema = data.struct(fields, name if self._options.enhanced_protobuf_schema_support else descriptor.name)
-        made = self._structs[name] = Reading(schema, convert)
-        return made
+        self._add_size(descriptor)
+        return Reading(schema, convert)
+
+    def _add_size(self, descriptor: Any) -> None:
+        """Count the parts of the schema of a message, which has each message as often as it is used."""
+        size = 1
+        for field in descriptor.fields:
+            size += 1 if field.message_type is None else self._size(field.message_type)
+        if size > _MOST_PARTS:
+            raise DataError(f"Message {descriptor.full_name} has more than {_MOST_PARTS} fields with its messages")
+        self._sizes[descriptor.full_name] = size
+
+    def _size(self, descriptor: Any) -> int:
+        """The parts of a message that was read, or of a map's entry, which has no reading of its own."""
+        if descriptor.GetOptions().map_entry or names.is_map_entry(descriptor.name):
+            value = descriptor.fields_by_name.get("value")
+            inner = None if value is None else value.message_type
+            if inner is not None:
+                return 2 + self._sizes.get(inner.full_name, 1)
+        return self._sizes.get(descriptor.full_name, 1)
 
     def _proto(self, field: Any) -> Any:
         """Return the FieldDescriptorProto of a field, with Confluent's metadata."""
