@@ -64,30 +64,19 @@ def verify_topic(
     topic = Names(options).topic(*name)
     with ExitStack() as opened:
         converters = _converter("key.converter", config, opened), _converter("value.converter", config, opened)
-        return _compared(tables, name, topic, converters, client_settings, rounds, progress)
 
+        def converted(key: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
+            """Convert a key and a row as the records in the topic were, without a new schema in a registry."""
+            found = [each.round_trip(topic, *pair) for each, pair in zip(converters, (key, row), strict=True)]
+            return found[0], found[1]
 
-def _compared(
-    tables: Tables,
-    name: TableName,
-    topic: str,
-    converters: tuple[Converter, Converter],
-    client_settings: Mapping[str, Any],
-    rounds: int,
-    progress: Progress,
-) -> Difference:
-    def converted(key: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Convert a key and a row as the records in the topic were, without a new schema in a registry."""
-        found = [each.round_trip(topic, *pair) for each, pair in zip(converters, (key, row), strict=True)]
-        return found[0], found[1]
+        def table_rows() -> Rows:
+            return tables.rows(name, converted)
 
-    def table_rows() -> Rows:
-        return tables.rows(name, converted)
+        def topic_rows() -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+            return _records(topic, converters, client_settings)
 
-    def topic_rows() -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-        return _records(topic, converters, client_settings)
-
-    return verify(name, table_rows, topic_rows, rounds=rounds, progress=progress)
+        return verify(name, table_rows, topic_rows, rounds=rounds, progress=progress)
 
 
 def _converter(name: str, config: Mapping[str, str], opened: ExitStack) -> Converter:
