@@ -26,6 +26,20 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "a put that waits for its next try says so after a pause",
+        "connect/worker/sink.py",
+        'self._retry[1] if self._pending else ""',
+        "PAUSED",
+        (f"{ERRORS}::test_put_that_waits_says_so_again_after_a_pause",),
+    ),
+    (
+        "a task that is resumed between two tries is not shown as paused",
+        "connect/worker/task_thread.py",
+        "        if was_paused and not control.stopping:\n",
+        "        if False:\n",
+        ("tests/unit/connect/worker/test_task_thread.py::test_task_that_is_resumed_between_two_tries_restarts",),
+    ),
+    (
         "a task that is paused while it waits for its next try does not try again",
         "connect/worker/task_thread.py",
         "        while control.paused and not control.stopping:\n",

@@ -290,6 +290,28 @@ def test_task_that_is_paused_between_two_tries_waits_for_resume(ottla: Any, tmp_
         wait_until(lambda: worker.listener.changes[-1].state is State.RUNNING, 30.0)
 
 
+def test_put_that_waits_says_so_again_after_a_pause(ottla: Any, tmp_path: Path) -> None:
+    topic = ottla.topic()
+    ottla.produce(topic, b"1", b"2", b"3")
+    config = {
+        "name": f"sink-{topic}",
+        "connector.class": f"{HERE}:busy",
+        "topics": topic,
+        "file": str(tmp_path / "calls"),
+        "failures": "5",
+        "value.converter": "StringConverter",
+    }
+    with ConnectWorker(ottla.bootstrap) as worker:
+        (task,) = worker.start(config)
+        wait_until(lambda: "puts 3 records again in 8000 ms" in worker.report(task).waits_for, 30.0)
+        worker.pause([task])
+        wait_until(lambda: worker.listener.changes[-1].state is State.PAUSED, 30.0)
+        assert worker.report(task).waits_for == PAUSED
+        worker.pause([task], paused=False)
+        wait_until(lambda: worker.listener.changes[-1].state is State.RUNNING, 30.0)
+        assert "puts 3 records again in 8000 ms" in worker.report(task).waits_for
+
+
 def test_topics_are_created_by_groups(ottla: Any) -> None:
     name = ottla.topic()
     config = {

@@ -50,7 +50,8 @@ class SinkLife:
         """Records that `put` has not accepted yet, and their raw records' next offsets."""
         self._pending_ends: dict[Tp, int] = {}
         self._is_holding = False
-        self._retry_at = 0.0
+        self._retry = (0.0, "")
+        """When a put is tried again, and its report."""
         self._put_tries = 0
         self._records = 0
 
@@ -96,7 +97,7 @@ class SinkLife:
             if raw:
                 reached(Step.AFTER_POLL, name)
                 self._take(conversion, raw)
-            if self._pending and not is_paused and time.monotonic() >= self._retry_at:
+            if self._pending and not is_paused and time.monotonic() >= self._retry[0]:
                 self._put()
             if time.monotonic() - committed_at >= worker.flush_interval_ms / 1000:
                 self._commit_or_report(list(self._delivered))
@@ -127,9 +128,10 @@ class SinkLife:
         except RetriableError as error:
             self._put_tries += 1
             wait_ms = delay_ms("connector", self._put_tries)
-            self._retry_at = time.monotonic() + wait_ms / 1000
             self._control.retries(self._put_tries, time.time_ns() // 1_000_000 + wait_ms)
-            self._control.waits_for(f"The task puts {len(self._pending)} records again in {wait_ms} ms: {error}")
+            text = f"The task puts {len(self._pending)} records again in {wait_ms} ms: {error}"
+            self._retry = (time.monotonic() + wait_ms / 1000, text)
+            self._control.waits_for(text)
             return
         self._records += len(self._pending)
         self._delivered |= {tp: end for tp, end in self._pending_ends.items() if tp in self._delivered}
@@ -144,10 +146,12 @@ class SinkLife:
         """
         if is_paused:
             self._control.waits_for(PAUSED)
+        elif self._is_holding:
+            # Also after a pause, which has replaced the report of the put.
+            self._control.waits_for(self._retry[1] if self._pending else "")
         if hold:
             self._consumer.pause(self._consumer.assignment())
         elif self._is_holding:
-            self._control.waits_for("")
             self._consumer.resume(self._consumer.paused())
         self._is_holding = hold
         self._environment.shows(is_paused)

@@ -81,9 +81,14 @@ class TaskThread:
         logger.warning("Task %s failed and starts again in %d ms: %s", self.task, wait_ms, message)
         self._report(State.RESTARTING, trace)
         control.wait_for_retry(wait_ms / 1000)
-        if control.paused:
+        was_paused = False
+        while control.paused and not control.stopping:
+            was_paused = True
             control.waits_for(PAUSED)
             self.shows(paused=True)
-        while control.paused and not control.stopping:
             control.wait_while_paused(_PAUSE_S)
+        if was_paused and not control.stopping:
+            # The next life takes a while until it shows that it runs.
+            control.waits_for(f"The task starts again, after a failure of {kind}: {message}")
+            self._report(State.RESTARTING, trace)
         return not control.stopping

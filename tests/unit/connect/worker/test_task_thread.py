@@ -1,0 +1,41 @@
+"""The states of a task between two of its lives."""
+
+from __future__ import annotations
+
+import threading
+
+from ottla.connect.errors import RetriableError
+from ottla.connect.runtime import State, TaskId
+from ottla.connect.worker.control import PAUSED, TaskControl
+from ottla.connect.worker.providers import Secrets
+from ottla.connect.worker.task_thread import TaskThread
+from ottla.testing.waiting import wait_until
+
+
+def test_task_that_is_resumed_between_two_tries_restarts() -> None:
+    """The second life takes long to start: the state must not be PAUSED meanwhile."""
+    states: list[State] = []
+    control, lives, end = TaskControl(), 0, threading.Event()
+
+    def live() -> None:
+        nonlocal lives
+        lives += 1
+        if lives == 1:
+            raise RetriableError("the destination does not answer")
+        end.wait(30)
+
+    thread = TaskThread(TaskId("c", 0), control, live, lambda state, _: states.append(state), Secrets())
+    thread.start()
+    try:
+        wait_until(lambda: states == [State.RESTARTING])
+        control.pause(paused=True)
+        wait_until(lambda: states == [State.RESTARTING, State.PAUSED])
+        assert (control.report().waits_for, lives) == (PAUSED, 1)
+        control.pause(paused=False)
+        wait_until(lambda: lives == 2)
+        assert states == [State.RESTARTING, State.PAUSED, State.RESTARTING]
+        assert "starts again, after a failure of connector: the destination" in control.report().waits_for
+    finally:
+        control.stop()
+        end.set()
+    assert thread.join(10)
