@@ -8,7 +8,7 @@ HERE = "connect/connectors/postgres"
 SNAPSHOT, STREAM = "tests/connect/postgres/test_snapshot.py", "tests/connect/postgres/test_stream.py"
 UNIT = "tests/unit/connect/postgres"
 
-LOST = "tests/connect/postgres/test_lost_server.py"
+LOST, PROTOCOL = "tests/connect/postgres/test_lost_server.py", "tests/connect/postgres/test_protocol.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -17,6 +17,34 @@ ROWS: tuple[Row, ...] = (
         'with errors(self._options, "read the catalog"):',
         "if True:",
         (f"{LOST}::test_lost_server_is_an_error_that_passes",),
+    ),
+    (
+        "A query of PostgreSQL that fails after some rows is not a short table",
+        f"{HERE}/copying.py",
+        "        if result.status != pq.ExecStatus.COMMAND_OK:\n",
+        "        if False:\n",
+        (f"{PROTOCOL}::test_query_that_fails_after_some_rows_is_an_error",),
+    ),
+    (
+        "A query of a table of PostgreSQL that is refused is not repeated",
+        f"{HERE}/copying.py",
+        "        if result.status != pq.ExecStatus.COPY_OUT:\n",
+        "        if False:\n",
+        (f"{PROTOCOL}::test_query_that_is_refused_is_an_error_that_does_not_pass",),
+    ),
+    (
+        "A keepalive of PostgreSQL is answered",
+        f"{HERE}/replication.py",
+        "        if wanted:\n",
+        "        if False:\n",
+        (f"{PROTOCOL}::test_keepalive_of_the_server_is_answered",),
+    ),
+    (
+        "A slot of PostgreSQL that its previous reader still uses is taken over",
+        f"{HERE}/replication.py",
+        '            if " is active for PID " not in reason or time',
+        "            if True or time",
+        (f"{PROTOCOL}::test_slot_that_its_previous_reader_still_uses_is_taken_over",),
     ),
     (
         "The PostgreSQL connector emits a change once, although the snapshot has seen it",
