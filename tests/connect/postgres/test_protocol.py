@@ -13,6 +13,7 @@ from ottla.connect.connectors.postgres.session import connect
 from ottla.connect.connectors.postgres.settings import Options
 from ottla.connect.errors import ConnectError, RetriableError
 from tests.connect.postgres.driver import Database
+from tests.deadlines import join
 
 
 def copied(database: Database, query: str) -> int:
@@ -61,4 +62,4 @@ def test_slot_that_its_previous_reader_still_uses_is_taken_over(database: Databa
     try:
         Replication(options, 0).close()
     finally:
-        timer.join()
+        join(timer, "the timer")
