@@ -44,6 +44,7 @@ _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "-
 def plain_options(words: Sequence[str]) -> SimpleNamespace | None:
     """Parse the words after `ottla up`; None if click must parse them: for help, errors and other spellings."""
     options = SimpleNamespace(data=None, config=None, node_id=None, listen=None, brokers=None, overrides=())
+    options.registry = options.console = options.metrics = None
     options.insecure, options.secure, options.log_level = False, False, "info"
     options.log_format = None
     rest = iter(words)
