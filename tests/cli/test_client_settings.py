@@ -50,6 +50,7 @@ WORDS = {
     "top": "--once --interval 0.1",
     "cluster show": "--only brokers",
     "cluster why": "--watch 0",
+    "cluster balance": "",
     "dlq list": "",
     "dlq show": "TOPIC",
     "dlq redrive": "TOPIC --origin none --dry-run",

@@ -118,7 +118,7 @@ class Shell:
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProcess]:
     """A new broker, and an environment that contains only its address."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "ottla").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla.cli.main "$@"\n')
     (tmp_path / "ottla").chmod(0o755)

@@ -8,6 +8,8 @@ SKIP = "tests/cli/test_group_skip.py"
 WHY = "tests/cluster/test_why.py"
 CHECK = "tests/cli/test_check.py"
 CAUSES = "tests/unit/tools/test_cluster_causes.py"
+BALANCE = "tests/cluster/test_balance.py"
+BALANCE_PLAN = "tests/unit/tools/test_balance.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -64,6 +66,41 @@ ROWS: tuple[Row, ...] = (
         " < min(least, len(each.at.replicas)):\n",
         " < least:\n",
         (f"{CAUSES}::test_topic_with_fewer_replicas_than_min_insync_replicas_is_written",),
+    ),
+    (
+        "a plan does not reduce the racks of a partition",
+        "tools/admin/balance.py",
+        "            if len({self.racks[node_id] for node_id in nodes}) <",
+        "            if 0 * len({self.racks[node_id] for node_id in nodes}) >",
+        (f"{BALANCE_PLAN}::test_replicas_stay_in_different_racks", f"{BALANCE_PLAN}::test_properties_of_every_plan"),
+    ),
+    (
+        "a plan does not put two replicas of a partition on one broker",
+        "tools/admin/balance.py",
+        "for _, each in rows if sink not in self.now[each])",
+        "for _, each in rows)",
+        (f"{BALANCE_PLAN}::test_properties_of_every_plan",),
+    ),
+    (
+        "a plan copies no more bytes than allowed",
+        "tools/admin/balance.py",
+        "        if self.most_bytes is not None and self.copied + self._cost(step) > self.most_bytes:\n",
+        "        if False:\n",
+        (f"{BALANCE_PLAN}::test_properties_of_every_plan",),
+    ),
+    (
+        "a balance that was killed is continued with its moves and its throttle",
+        "cli/cluster_balance.py",
+        "        balance_run.save(measured.cluster_id, run)\n",
+        "",
+        (f"{BALANCE}::test_killed_run_is_continued_under_load_and_loses_nothing",),
+    ),
+    (
+        "a balance keeps the replication limits of others",
+        "tools/admin/throttle.py",
+        "                earlier = throttle.previous[node_id][name]\n",
+        "                earlier = None\n",
+        (f"{BALANCE}::test_interrupt_completes_the_moves_that_have_started",),
     ),
     (
         "a skip does not move a group back that was moved meanwhile",

@@ -1,11 +1,11 @@
-"""Show the cluster, and explain what is wrong with it. Without a verb it shows the cluster."""
+"""Show the cluster, explain what is wrong with it, and balance its brokers. Without a verb it shows the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.cli import cluster_why
+from ottla.cli import cluster_balance, cluster_why
 from ottla.cli.commands import Choice, DefaultGroup, Option, Options
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.moving import REASSIGNMENT_COLUMNS, node_ids
@@ -17,6 +17,7 @@ from ottla.tools.admin.leaderless import PAGE
 EXAMPLES = """
 ottla cluster
 ottla cluster why
+ottla cluster balance
 ottla cluster -b 127.0.0.1:9092 --json | jq '.brokers[].host'
 ottla cluster --only log-dirs
 ottla cluster --only partitions --only moves
@@ -133,3 +134,9 @@ _COLUMNS = {
 COMMAND.verb("why", *cluster_why.PARAMETERS, examples=cluster_why.EXAMPLES, summary="explain what is wrong with it")(
     cluster_why.why
 )
+COMMAND.verb(
+    "balance",
+    *cluster_balance.PARAMETERS,
+    examples=cluster_balance.EXAMPLES,
+    summary="even out bytes, replicas and leaders between brokers",
+)(cluster_balance.balance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.tools import values
 from ottla.tools.admin.cluster_facts import reassignment_rows
 from ottla.tools.admin.placement import Moves
 from ottla.tools.admin.replicas import finished_moves, throttled
+from ottla.tools.progress import Progress
 
 POLL_S = 0.3
 
@@ -54,21 +55,33 @@ def move(admin: api.Admin, options: Options, question: str, moves: Moves, before
         output.done(f"{units.plural(len(moves), 'partition')} started to move", {"started": len(moves)})
         return False
     with throttled(admin, throttle, moves, before), output.progress(len(moves), "partitions") as bar:
-        waiting, in_flight = iter(moves.items()), dict[TopicPartition, list[int]]()
-        while True:
-            started = dict(islice(waiting, options.at_once - len(in_flight)))
-            if started:
-                admin.alter_partition_reassignments(started)
-                in_flight |= started
-            if not in_flight:
-                break
-            time.sleep(POLL_S)
-            finished = finished_moves(admin, in_flight)
-            for partition in finished:
-                del in_flight[partition]
-            bar.advance(len(finished))
+        move_in_batches(admin, moves, options.at_once, bar)
     output.changed(f"{units.plural(len(moves), 'partition')} moved", {"moved": len(moves)})
     return True
+
+
+def move_in_batches(
+    admin: api.Admin, moves: Moves, at_once: int, bar: Progress, is_stopping: Callable[[], bool] = lambda: False
+) -> int:
+    """Execute the moves, at most `at_once` at a time; returns how many are complete.
+
+    When `is_stopping()`, it starts no further moves and waits for those that have started.
+    """
+    waiting, in_flight = iter(moves.items()), dict[TopicPartition, list[int]]()
+    complete = 0
+    while True:
+        started = {} if is_stopping() else dict(islice(waiting, at_once - len(in_flight)))
+        if started:
+            admin.alter_partition_reassignments(started)
+            in_flight |= started
+        if not in_flight:
+            return complete
+        time.sleep(POLL_S)
+        finished = finished_moves(admin, in_flight)
+        for partition in finished:
+            del in_flight[partition]
+        complete += len(finished)
+        bar.advance(len(finished))
 
 
 def _row(partition: TopicPartition, before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:

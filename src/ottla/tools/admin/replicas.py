@@ -8,10 +8,7 @@ from contextlib import contextmanager
 from ottla.clients import admin as api
 from ottla.common.ids import TopicPartition
 from ottla.tools.admin.placement import Moves, Target
-
-# Records of a throttled replica, and which of them are throttled.
-_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+from ottla.tools.admin.throttle import remove_throttle, set_throttle, throttle_for
 
 
 def replicas_of(admin: api.Admin, topics: Iterable[str] | None = None) -> dict[TopicPartition, list[int]]:
@@ -58,20 +55,7 @@ def throttled(
     if rate is None:
         yield
         return
-    brokers = sorted({node_id for each, new in moves.items() for node_id in (*before[each], *new)})
-    resources = [api.ConfigResource.broker(node_id) for node_id in brokers]
-    by_topic: dict[str, tuple[list[str], list[str]]] = {}
-    for (topic, index), new in moves.items():
-        sources, sinks = by_topic.setdefault(topic, ([], []))
-        old = before[TopicPartition(topic, index)]
-        sources += [f"{index}:{node_id}" for node_id in old]
-        sinks += [f"{index}:{node_id}" for node_id in new if node_id not in old]
-    topics = {
-        api.ConfigResource.topic(name): dict(zip(_REPLICAS, map(",".join, parts), strict=True))
-        for name, parts in by_topic.items()
-    }
-    admin.alter_configs(topics)
-    admin.alter_configs({resource: dict.fromkeys(_RATES, str(rate)) for resource in resources})
+    throttle = throttle_for(admin, rate, moves, before)
+    set_throttle(admin, throttle)
     yield
-    admin.alter_configs({resource: dict.fromkeys(_RATES) for resource in resources})
-    admin.alter_configs({resource: dict.fromkeys(_REPLICAS) for resource in topics})
+    remove_throttle(admin, throttle)
