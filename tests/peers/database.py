@@ -18,7 +18,7 @@ import pytest
 
 from .cache import in_ci
 
-NOBODY = 65534
+UNPRIVILEGED_ID = 65534
 STOP_S = 20.0
 
 
@@ -47,7 +47,7 @@ class DatabaseProcess:
                 entry = pwd.getpwnam(user)
                 uid, gid = entry.pw_uid, entry.pw_gid
             except KeyError:
-                uid = gid = NOBODY
+                uid = gid = UNPRIVILEGED_ID
             os.chown(self.home, uid, gid)
             self._as = {"user": uid, "group": gid, "extra_groups": []}
         with socket.socket() as probe:

@@ -127,6 +127,11 @@ class Call:
         """Whether forms for changes are shown. The brokers decide about each change."""
         return not self.settings.read_only
 
+    def check_may_change(self) -> None:
+        """Raise Problem if this console is read-only."""
+        if not self.may_change:
+            raise Problem(403, "This console is read-only", "It was started with --read-only.")
+
     def command(self, *words: str) -> str:
         """Return the `ottla` command that does the same, to be pasted in a shell."""
         given = [*words, "-b", self.settings.bootstrap]
@@ -169,10 +174,10 @@ async def answer(request: Request, console: Console, handler: Handler) -> Respon
             response = _to_login(request)
         else:
             request.scope["state"][USER] = session.user or "-"
-            if request.method == "POST" and console.settings.read_only:
-                raise Problem(403, "This console is read-only", "It was started with --read-only.")
             query = dict(request.query_params)
             call = Call(console, session, request.url.path, request.path_params, query, form)
+            if request.method == "POST":
+                call.check_may_change()
             found = await run_in_threadpool(_call, handler, call)
             response = render(request, console, found, token or fresh, session)
     except Problem as problem:

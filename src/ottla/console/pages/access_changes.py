@@ -17,7 +17,7 @@ _LONGEST: Final = 1_000
 
 def add_rules(call: Call) -> Page | Done:
     """Add rules for a user and a resource."""
-    _check_may_change(call)
+    call.check_may_change()
     if not call.form:
         fields = [
             Field("user", "User", hint="a name, Type:name, or * for everyone", required=True),
@@ -67,7 +67,7 @@ def rule_data(rule: Acl) -> dict[str, str]:
 
 def remove_rule(call: Call) -> Page | Done:
     """Remove the rule that the words of the query name, after a question."""
-    _check_may_change(call)
+    call.check_may_change()
     rule = next((each for each in call.admin.describe_acls() if rule_data(each).items() <= call.query.items()), None)
     if rule is None:
         raise Problem(404, "There is no such rule", "Another user may have removed it.")
@@ -89,7 +89,7 @@ def remove_rule(call: Call) -> Page | Done:
 
 def set_user(call: Call) -> Page | Done:
     """Add a user, or change its password."""
-    _check_may_change(call)
+    call.check_may_change()
     if not call.form:
         fields = [
             Field("user", "User", call.query.get("user", ""), required=True),
@@ -111,7 +111,7 @@ def set_user(call: Call) -> Page | Done:
 
 def remove_user(call: Call) -> Page | Done:
     """Remove a user, after its name was typed."""
-    _check_may_change(call)
+    call.check_may_change()
     user = call.query.get("user", "")
     if not user:
         raise Problem(400, "No user is given", "The address is /access/users/remove?user=USER.")
@@ -133,7 +133,7 @@ def remove_user(call: Call) -> Page | Done:
 
 def set_quota(call: Call) -> Page | Done:
     """Set a quota of a user, a client id or an address; without a limit, the quota is removed."""
-    _check_may_change(call)
+    call.check_may_change()
     if not call.form:
         fields = [
             Field("user", "User", call.query.get("user", ""), hint="a name, or default for all without a quota"),
@@ -164,11 +164,6 @@ def set_quota(call: Call) -> Page | Done:
 
 def _owner(name: str) -> str | QuotaName | None:
     return QuotaName.DEFAULT if name == "default" else name or None
-
-
-def _check_may_change(call: Call) -> None:
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
 
 
 def _page(title: str, form: Form, command: str) -> Page:

@@ -118,8 +118,7 @@ def letters(call: Call) -> Page:
 def redrive(call: Call) -> Page | Done:
     """Preview a redrive, and execute it by a POST with the same filter."""
     topic, chosen = call.params["topic"], _filter(call)
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
     dry_run = not call.form
     counts, is_whole = _run(call, topic, chosen, dry_run=dry_run)
     data = {

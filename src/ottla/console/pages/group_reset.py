@@ -25,8 +25,7 @@ _TARGETS: Final = (
 def reset(call: Call) -> Page | Done:
     """Preview a reset, and execute it by a POST with the same target."""
     name = name_of(call)
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
     given = call.form or call.query
     topic, target, to = given.get("topic", ""), given.get("target", ""), given.get("to", "")
     is_share = is_share_group(call.admin, name)

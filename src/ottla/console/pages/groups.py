@@ -155,8 +155,7 @@ def delete(call: Call) -> Page | Done:
         call.admin.delete_group(name)
         call.session.cached.forget()
         return Done("/groups", "deleted", {"group": name})
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
     form = Form(
         url("group", "delete", id=name),
         f"Delete {name}",

@@ -174,8 +174,7 @@ def produce(call: Call) -> Page | Done:
     name = name_of(call)
     if call.form:
         return _produce(call, name)
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
     partitions = call.admin.describe_topic(name).partitions
     choices = [("", "by key")] + [(str(each.partition), str(each.partition)) for each in partitions]
     fields = [

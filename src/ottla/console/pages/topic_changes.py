@@ -127,8 +127,7 @@ def delete(call: Call) -> Page | Done:
 
 
 def _refuse_read_only(call: Call) -> None:
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
 
 
 def _number_or_default(call: Call, name: str) -> int:

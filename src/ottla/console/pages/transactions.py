@@ -131,8 +131,7 @@ def abort(call: Call) -> Page | Done:
     given = call.form or call.query
     topic, partition = given.get("topic", ""), whole("partition", given.get("partition", ""), 2**31 - 1)
     start = whole("start", given.get("start", ""))
-    if not call.may_change:
-        raise Problem(403, "This console is read-only", "It was started with --read-only.")
+    call.check_may_change()
     tp = TopicPartition(topic, partition)
     if not call.form:
         fields = [("topic", topic), ("partition", str(partition)), ("start", str(start))]
