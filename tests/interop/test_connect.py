@@ -12,7 +12,12 @@ from ottla.clients import Admin, Producer
 from tests.connect.cluster.workers import BROKER, committed, put, running, states, until
 from tests.ottla_process import OttlaProcess
 from tests.peers.cache import in_ci, missing_for_connect
+from tests.peers.kafka import StockKafka
 from tests.peers.stock_connect import FILE_SINK, FILE_SOURCE, JvmProcess, RestError, StockWorker
+
+INTERVALS = ("sync.group.offsets", "emit.checkpoints", "refresh.topics", "refresh.groups")
+MIRROR_TOPICS = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage")
+MIRROR_TOPICS += ("config.storage",)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400), pytest.mark.xdist_group("stock-connect")]
 
@@ -108,57 +113,69 @@ def test_two_workers_divide_connectors_and_take_over(own_broker: OttlaProcess, t
             until(lambda number=number: committed(own_broker.bootstrap, f"t{number}") == ["a", "b"], "each line once")
 
 
-def test_mirror_maker_copies_between_two_clusters(own_broker: OttlaProcess, tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "target", BROKER) as target:
-        settings = {
-            "clusters": "a, b",
-            "a.bootstrap.servers": own_broker.bootstrap,
-            "b.bootstrap.servers": target.bootstrap,
-            "a->b.enabled": "true",
-            "b->a.enabled": "false",
-            "a->b.topics": "orders",
-            "a->b.groups": "readers",
-            "a->b.sync.group.offsets.enabled": "true",
-            "sync.group.offsets.interval.seconds": 1,
-            "emit.checkpoints.interval.seconds": 1,
+class Source:
+    """A topic of one cluster that MirrorMaker copies, with a group whose offsets it translates."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.bootstrap, self.topic, self.group = bootstrap, topic, group
+        self.sent: list[int] = []
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.create_topic(topic, partitions=1, replication_factor=1)
+        self.send(100)
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.alter_group_offsets(group, {(topic, 0): 100})
+
+    def send(self, count: int) -> None:
+        with Producer(bootstrap_servers=self.bootstrap) as producer:
+            for number in range(len(self.sent), len(self.sent) + count):
+                producer.send(self.topic, b"%d" % number, partition=0)
+                self.sent.append(number)
+            producer.flush(30)
+
+
+def test_mirror_maker_copies_both_ways_between_stock_kafka_and_ottla(own_broker: OttlaProcess, tmp_path: Path) -> None:
+    with StockKafka(tmp_path / "stock") as stock:
+        settings: dict[str, object] = {
+            "clusters": "kafka, ottla",
+            "kafka.bootstrap.servers": stock.bootstrap,
+            "ottla.bootstrap.servers": own_broker.bootstrap,
             "offset.lag.max": 0,
-            "refresh.topics.interval.seconds": 1,
-            "refresh.groups.interval.seconds": 1,
-            "b.exactly.once.source.support": "enabled",
             "dedicated.mode.enable.internal.rest": "true",
             "listeners": "http://127.0.0.1:0",
             "replication.factor": 1,
-            "checkpoints.topic.replication.factor": 1,
-            "heartbeats.topic.replication.factor": 1,
-            "offset-syncs.topic.replication.factor": 1,
-            "offset.storage.replication.factor": 1,
-            "status.storage.replication.factor": 1,
-            "config.storage.replication.factor": 1,
         }
-        sent: list[str] = []
+        settings |= {f"{name}.interval.seconds": 1 for name in INTERVALS}
+        settings |= {f"{name}.replication.factor": 1 for name in MIRROR_TOPICS}
+        for source, target in (("kafka", "ottla"), ("ottla", "kafka")):
+            settings |= {
+                f"{source}->{target}.enabled": "true",
+                f"{source}->{target}.topics": f"from-{source}",
+                f"{source}->{target}.groups": f"readers-of-{source}",
+                f"{source}->{target}.sync.group.offsets.enabled": "true",
+                f"{target}.exactly.once.source.support": "enabled",
+            }
+        directions = [
+            (Source(stock.bootstrap, "from-kafka", "readers-of-kafka"), "kafka.from-kafka", own_broker.bootstrap),
+            (Source(own_broker.bootstrap, "from-ottla", "readers-of-ottla"), "ottla.from-ottla", stock.bootstrap),
+        ]
 
-        def send(count: int) -> None:
-            with Producer(bootstrap_servers=own_broker.bootstrap) as producer:
-                for number in range(len(sent), len(sent) + count):
-                    producer.send("orders", b'"%d"' % number, partition=0)
-                    sent.append(str(number))
-                producer.flush(30)
+        def wait_for_copies() -> None:
+            for source, topic, target in directions:
+                until(lambda: len(committed(target, topic)) >= len(source.sent), f"{topic} is copied", 120)  # noqa: B023
 
-        with Admin(bootstrap_servers=own_broker.bootstrap) as admin:
-            admin.create_topic("orders", partitions=1, replication_factor=1)
-            send(100)
-            admin.alter_group_offsets("readers", {("orders", 0): 100})
         mirror = JvmProcess(tmp_path / "mirror", "org.apache.kafka.connect.mirror.MirrorMaker")
         mirror.launch(settings)
         try:
-            copied = lambda: committed(target.bootstrap, "a.orders")  # noqa: E731
-            until(lambda: len(copied()) >= len(sent), "the records are copied", 120)
+            wait_for_copies()
             mirror.kill()
-            send(100)
+            for source, _, _ in directions:
+                source.send(100)
             mirror.launch(settings)
-            until(lambda: len(copied()) >= len(sent), "the records are copied after a kill", 120)
-            assert copied() == sent
-            with Admin(bootstrap_servers=target.bootstrap) as admin:
-                until(lambda: admin.list_group_offsets("readers"), "the group's offsets are translated", 120)
+            wait_for_copies()
+            for source, topic, target in directions:
+                assert committed(target, topic) == source.sent
+                with Admin(bootstrap_servers=target) as admin:
+                    offsets = lambda: admin.list_group_offsets(source.group)  # noqa: E731, B023
+                    until(offsets, f"the offsets of {source.group} are translated", 120)
         finally:
             mirror.stop()
