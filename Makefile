@@ -3,6 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Workers of `make test`. Half of the tests' time is waiting, so that four workers keep two cores busy.
 WORKERS := 4
+# `make soak` also runs a pipeline on Spark; `make soak PIPELINE=` does not.
+PIPELINE = --pipeline
 # The tests start thousands of processes. Each one compiles its imports again where the environment forbids bytecode,
 # which doubles the CPU time of a broker's start and triples the time of Spark's Python workers.
 export PYTHONDONTWRITEBYTECODE :=
@@ -12,7 +14,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos fuzz mutations corpus bench peers spark-versions docs wheels clean
+.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs wheels clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +63,9 @@ scenarios: dev-environment ## Write the effects of this code into tests/scenario
 
 chaos: dev-environment ## Kill, cut the power, harm files and live for long: make chaos MINUTES=30
 	@OTTLA_CHAOS_MINUTES=$(or $(MINUTES),10) OTTLA_CHAOS_SEED=$(or $(SEED),$(shell date +%s)) OTTLA_POWER_CUTS=300 OTTLA_CORRUPT_BYTES=40 $(BIN)/python -m pytest tests/chaos tests/storage/test_power_cut.py tests/storage/test_topic_lifecycle.py tests/storage/test_corrupt_bytes.py tests/storage/test_failing_disk.py tests/connect/postgres/test_kills.py tests/connect/mysql/test_kills.py -rP $(PYTEST)
+
+soak: dev-environment ## Hours of light load with kills: is anything lost, does anything grow? make soak MINUTES=120
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),120) $(PIPELINE) $(OPTIONS)
 
 fuzz: dev-environment ## Spoil requests of every API and version with new seeds: make fuzz MINUTES=30
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)

@@ -39,36 +39,36 @@ def write(path: Path, chart: Chart) -> None:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        _text(WIDTH / 2, 20, chart.title, size=14),
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart.x_label),
-        _text(16, (TOP + HEIGHT - BOTTOM) / 2, chart.y_label, turned=True),
+        text(WIDTH / 2, 20, chart.title, size=14),
+        text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, chart.x_label),
+        text(16, (TOP + HEIGHT - BOTTOM) / 2, chart.y_label, turned=True),
     ]
     for step in range(5):
         value = top * step / 4
         y = place(low, value)[1]
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(_text(LEFT - 6, y + 4, f"{value:.3g}", anchor="end"))
+        parts.append(text(LEFT - 6, y + 4, f"{value:.3g}", anchor="end"))
     ticks = sorted({x for x, _ in points})
-    parts += [_text(place(x, 0)[0], HEIGHT - BOTTOM + 16, f"{x:,.0f}") for x in ticks]
+    parts += [text(place(x, 0)[0], HEIGHT - BOTTOM + 16, f"{x:,.0f}") for x in ticks]
     if chart.model is not None and high > low:
         xs = [low * (high / low) ** (step / STEPS) for step in range(STEPS + 1)]
-        parts.append(_line([place(x, chart.model(x)) for x in xs], COLOURS[0], ' stroke-dasharray="5 4"'))
+        parts.append(line([place(x, chart.model(x)) for x in xs], COLOURS[0], ' stroke-dasharray="5 4"'))
     for number, (name, series) in enumerate(chart.series.items()):
         colour = COLOURS[number % len(COLOURS)]
         placed = [place(x, y) for x, y in series]
         if chart.model is None:
-            parts.append(_line(placed, colour))
+            parts.append(line(placed, colour))
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in placed]
-        parts.append(_text(LEFT + 10, TOP + 14 + 16 * number, name, anchor="start", colour=colour))
+        parts.append(text(LEFT + 10, TOP + 14 + 16 * number, name, anchor="start", colour=colour))
     path.write_text("\n".join([*parts, "</svg>"]) + "\n")
 
 
-def _line(placed: Sequence[tuple[float, float]], colour: str, style: str = "") -> str:
+def line(placed: Sequence[tuple[float, float]], colour: str, style: str = "") -> str:
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
     return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"{style}/>'
 
 
-def _text(
+def text(
     x: float, y: float, text: str, *, size: int = 11, anchor: str = "middle", colour: str = "#333", turned: bool = False
 ) -> str:
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
