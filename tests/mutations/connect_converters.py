@@ -7,6 +7,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 RESOLVED = "tests/connect/converters/test_protobuf_resolved.py"
 VERIFICATION = "tests/connect/converters/test_verification.py"
 JSON = "tests/connect/converters/test_json_schema.py"
+AVRO = "tests/connect/converters/test_avro.py"
 CONVERTERS = "connect/converters"
 
 ROWS: tuple[Row, ...] = (
@@ -30,6 +31,13 @@ ROWS: tuple[Row, ...] = (
         "each.round_trip(topic, *pair)",
         "each.to_connect(topic, each.from_connect(topic, *pair)).value",
         (f"{VERIFICATION}::test_verify_finds_equal_rows_and_registers_nothing",),
+    ),
+    (
+        "no record is skipped because the schema registry denies access to a converter",
+        f"{CONVERTERS}/registry.py",
+        "_DENIED: Final = frozenset({401, 403, 407})",
+        "_DENIED: Final = frozenset({402})",
+        (f"{AVRO}::test_registry_that_denies_access_or_is_overloaded_is_no_fault_of_the_record",),
     ),
     (
         "a JSON Schema that is refused is read once",

@@ -33,6 +33,20 @@ ROWS: tuple[Row, ...] = (
         (f"{ERRORS}::test_put_that_waits_says_so_again_after_a_pause",),
     ),
     (
+        "the report of a task has no secrets",
+        "connect/worker/task_thread.py",
+        "return self.control.report(self._secrets.hide)",
+        "return self.control.report(str)",
+        ("tests/unit/connect/worker/test_task_thread.py::test_report_of_a_task_shows_no_secret",),
+    ),
+    (
+        "a task that runs again after a failure is not explained as healthy before it has succeeded",
+        "cli/connectors_why.py",
+        'error or report.get("error") or ""',
+        'error or ""',
+        ("tests/connect/rest/test_why.py::test_a_task_that_runs_again_still_names_its_last_failure",),
+    ),
+    (
         "a task that is resumed between two tries is not shown as paused",
         "connect/worker/task_thread.py",
         "        if was_paused and not control.stopping:\n",

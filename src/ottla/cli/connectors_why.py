@@ -41,7 +41,10 @@ def sentences(
     found = list(_of_connector(name, connector, tasks, config))
     for task in tasks:
         found += _of_task(name, task, reports.get(task["id"], {}), now_ms)
-    running = sum(task["state"] == "RUNNING" and not task.get("trace") for task in tasks)
+    running = sum(
+        task["state"] == "RUNNING" and not task.get("trace") and not reports.get(task["id"], {}).get("error")
+        for task in tasks
+    )
     if tasks and running == len(tasks) and connector["state"] == "RUNNING" and not faults:
         found.insert(0, Sentence(f"{name} runs: {units.plural(len(tasks), 'task')} on {_workers(tasks)}."))
     return [*found, *(Sentence(text, True) for text in faults.values())]
@@ -108,12 +111,13 @@ def _of_task(name: str, task: Mapping[str, Any], report: Mapping[str, Any], now_
     if state == "UNASSIGNED":
         return [Sentence(f"{label} runs on no worker at this moment; its last one was {worker}.", True)]
     found = [] if state == "RUNNING" else [Sentence(f"{label} is {state.lower()} on worker {worker}.")]
+    error = (error or report.get("error") or "").rstrip(".")
     if error:
         tried = report.get("tried") or 0
         times = f" It was tried {units.plural(tried, 'time')}." if tried else ""
         found.append(Sentence(f"{label} could not go on: {error}.{times}{_next(report, now_ms)}", True))
     elif report.get("waits_for"):
-        found.append(Sentence(f"{label} waits for {report['waits_for']}."))
+        found.append(Sentence(f"{label}: {report['waits_for']}"))
     facts = {key: value for key, value in (report.get("facts") or {}).items() if key not in _WAITING}
     if facts:
         text = "; ".join(f"{key}: {_shown(value)}" for key, value in facts.items())

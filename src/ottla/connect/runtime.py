@@ -56,6 +56,8 @@ class Report:
     """When the worker starts it again, in milliseconds since 1970."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """Numbers and texts by name: records, lag, the last record."""
+    error: str = ""
+    """The failure after which the task or an operation is tried again; empty after a success."""
 
 
 class StatusListener(Protocol):

@@ -14,6 +14,7 @@ from tests.cli.commands import run_with_pipes
 from tests.connect.cluster.workers import BROKER
 from tests.connect.rest.worker_process import WorkerProcess
 from tests.ottla_process import OttlaProcess
+from tests.registry_process import RegistryProcess
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("connect-cluster")]
 WORDS = ("--listen", "127.0.0.1:0", "-X", "session.timeout.ms=3000", "-X", "heartbeat.interval.ms=300",
@@ -50,6 +51,26 @@ def test_unreachable_brokers_are_named(broker: OttlaProcess, tmp_path: Path) -> 
         wait_until(found, 60.0, what=lambda: why(worker, "lines"))
         broker.start()
         wait_until(lambda: why(worker, "lines")[0] == 0, 60.0, what=lambda: why(worker, "lines"))
+
+
+def test_a_schema_registry_that_is_down_is_named_until_it_runs(broker: OttlaProcess, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("one\n")
+    registry = RegistryProcess(tmp_path / "registry", broker.bootstrap)  # its port is reserved, and refuses
+    with WorkerProcess(tmp_path / "worker", "serve", "-b", broker.bootstrap, *WORDS) as worker:
+        config = {
+            "connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "lines",
+            "value.converter": "AvroConverter", "value.converter.schema.registry.url": registry.url,
+        }  # fmt: skip
+        assert worker.request("PUT", "/connectors/lines/config", config).status == 201
+
+        def found() -> bool:
+            code, text = why(worker, "lines")
+            named = f"No schema registry answered after 4 attempts: {registry.url}" in text
+            return code == 1 and named and "value.converter.schema.registry.url" in text and "lines runs" not in text
+
+        wait_until(found, 60.0, what=lambda: why(worker, "lines"))
+        with registry:
+            wait_until(lambda: why(worker, "lines")[0] == 0, 90.0, what=lambda: why(worker, "lines"))
 
 
 def test_a_lost_worker_is_named_while_its_work_waits_for_it(broker: OttlaProcess, tmp_path: Path) -> None:

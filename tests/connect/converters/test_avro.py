@@ -20,6 +20,7 @@ from ottla.connect.converters.avro_values import encoder
 from ottla.connect.errors import ConnectError, DataError, RetriableError
 from ottla.schemas.model import Schema, SchemaType
 from tests.connect.converters.json_text import TEXT, L, ask, of
+from tests.connect.http_server import Response, http_server
 
 INNER = of("struct", name="a.b.In", version=3, doc="inner", optional=True, fields=[of("int32", "x")])
 ROW = of(
@@ -268,10 +269,20 @@ def test_errors_say_what_to_do(registry: str) -> None:
 
 def test_registry_that_is_down_is_retriable() -> None:
     writer = converter("http://127.0.0.1:1", {"max.retries": "0"})
-    schema, value = TEXT.to_connect("t", b'{"schema":{"type":"int32"},"payload":1}')
-    with pytest.raises(RetriableError):
-        writer.from_connect("t", schema, value)
+    with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1: .* and value\.converter\.schema\.registry\.url"):
+        writer.from_connect("t", *TEXT.to_connect("t", b'{"schema":{"type":"int32"},"payload":1}'))
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(401, "basic.auth.user.info"), (403, "denies access"), (503, "see its log")]
+)
+def test_registry_that_denies_access_or_is_overloaded_is_no_fault_of_the_record(status: int, words: str) -> None:
+    with http_server(lambda _: Response(status, b'{"error_code": %d, "message": "no"}' % status)) as url:
+        reader = converter(url, {"max.retries": "0"})
+        with pytest.raises(RetriableError, match=words):
+            reader.to_connect("t", b"\0\0\0\0\1\2")
+        reader.close()
 
 
 def test_schema_that_contains_itself_is_refused() -> None:

@@ -56,9 +56,14 @@ def test_a_retried_task_says_when_it_is_tried_again() -> None:
     assert "Task 0 could not go on: x.RetriableError: refused. It was tried 3 times. The next try is in 2" in text
 
 
+def test_a_task_that_runs_again_still_names_its_last_failure() -> None:
+    text = explained({}, {"state": "RUNNING"}, t0={"tried": 2, "error": "No schema registry answered. Check that."})
+    assert text == "Task 0 could not go on: No schema registry answered. Check that. It was tried 2 times."
+
+
 def test_waits_and_facts_are_sentences() -> None:
-    text = explained({}, {"state": "RUNNING"}, t0={"waits_for": "the file x", "facts": {"lag": 1234}})
-    assert "Task 0 waits for the file x." in text
+    text = explained({}, {"state": "RUNNING"}, t0={"waits_for": "The task starts Spark.", "facts": {"lag": 1234}})
+    assert "Task 0: The task starts Spark." in text
     assert "lag: 1,234" in text
 
 

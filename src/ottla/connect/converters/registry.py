@@ -17,6 +17,7 @@ from ottla.connect.config.definition import Importance, Setting, SettingError, S
 from ottla.connect.converters.api import NULL, Converter, RecordHeaders, SchemaAndValue
 from ottla.connect.errors import DataError, RetriableError
 from ottla.registry_client import RegistryClient
+from ottla.registry_client.errors import RegistryUnavailable, SchemaRegistryError
 from ottla.registry_client.settings import has_setting
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_SCHEMAS: Final = 1_000
 """How many schemas a converter caches."""
+_DENIED: Final = frozenset({401, 403, 407})
 _STRATEGIES: Final = "io.confluent.kafka.serializers.subject."
 REGISTRY_SETTINGS: Final = (
     Setting("schema.registry.url", SettingType.LIST, "The schema registries, http://HOST:PORT.",
@@ -95,7 +97,7 @@ class RegistryConverter(Converter):
             encoded = value if encode is None else encode(value)
         except DataError as error:
             raise DataError(f"The {self._part} for topic {topic} cannot be converted: {error}") from error
-        return guarded(lambda: serializer(encoded, topic=topic, headers=[] if headers is None else headers))
+        return guarded(lambda: serializer(encoded, topic=topic, headers=[] if headers is None else headers), self._part)
 
     def _writing_of(self, schema: Schema | None) -> Writing:
         if schema is None:
@@ -103,7 +105,7 @@ class RegistryConverter(Converter):
         known = self._writers.get(id(schema))
         if known is not None:
             return known[1]
-        made = guarded(lambda: self._writing(schema))
+        made = guarded(lambda: self._writing(schema), self._part)
         made.serializer.bind(self._part, deferring=False)
         if len(self._writers) >= MOST_SCHEMAS:
             self._writers.clear()
@@ -114,7 +116,7 @@ class RegistryConverter(Converter):
         """Return the value and its schema, which is read once for each schema id."""
         if data is None:
             return NULL
-        found: SchemaAndValue = guarded(lambda: self._reader(data, topic=topic, headers=headers or []))
+        found: SchemaAndValue = guarded(lambda: self._reader(data, topic=topic, headers=headers or []), self._part)
         return found
 
     @abstractmethod
@@ -154,10 +156,25 @@ def _known(rows: Any, given: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if name in names}
 
 
-def guarded(call: Callable[[], T]) -> T:
-    """Call a serializer. Its errors are RetriableError or DataError."""
+def guarded(call: Callable[[], T], part: str) -> T:
+    """Call a serializer. Its errors are DataError, or RetriableError if the record is not the cause."""
     try:
         return call()
     except ClientError as error:
+        step = _next_step(error.__cause__, f"{part}.converter")
+        if step:
+            raise RetriableError(f"{error}. {step}") from error
         kind = RetriableError if error.retriable else DataError
         raise kind(str(error)) from error
+
+
+def _next_step(cause: BaseException | None, prefix: str) -> str:
+    """Return what an operator should do about a registry that does not serve; empty: it has refused the record."""
+    if isinstance(cause, RegistryUnavailable):
+        return f"Check that the schema registry runs, and {prefix}.schema.registry.url"
+    if isinstance(cause, SchemaRegistryError) and cause.http_status_code in _DENIED:
+        # A record must not be skipped because of a password. Values of variables are read again before the next try.
+        return f"The schema registry denies access: check {prefix}.basic.auth.user.info or {prefix}.bearer.auth.token"
+    if isinstance(cause, SchemaRegistryError) and cause.retriable:
+        return "The schema registry answers, but cannot serve at this moment: see its log"
+    return ""

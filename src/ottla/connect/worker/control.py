@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.connect.runtime import Report
@@ -22,6 +22,7 @@ class TaskControl:
         self._waits_for = ""
         self._tried = 0
         self._next_try_ms: int | None = None
+        self._error = ""
         self._facts: dict[str, object] = {}
 
     # -- wishes ------------------------------------------------------------------------------------------------------
@@ -70,9 +71,14 @@ class TaskControl:
         """Say what a task without progress waits for; empty: it makes progress."""
         self._waits_for = event
 
-    def retries(self, tried: int, next_try_ms: int | None) -> None:
-        """Say how often the task was started again since its last success, and when it is next."""
-        self._tried, self._next_try_ms = tried, next_try_ms
+    def retries(self, tried: int, next_try_ms: int | None, error: str) -> None:
+        """Say how often the task was started again since its last success, when it is next, and after what."""
+        self._tried, self._next_try_ms, self._error = tried, next_try_ms, error
+
+    def repeats(self, error: str) -> None:
+        """Say after what failure the task repeats an operation; empty: it has succeeded."""
+        self._error = error
+        self._waits_for = f"The task repeats an operation after a failure: {error}" if error else ""
 
     @property
     def tried(self) -> int:
@@ -81,12 +87,13 @@ class TaskControl:
 
     def succeeded(self) -> None:
         """Forget failed tries."""
-        self._tried, self._next_try_ms, self._waits_for = 0, None, ""
+        self._tried, self._next_try_ms, self._waits_for, self._error = 0, None, "", ""
 
     def report_facts(self, facts: Mapping[str, object]) -> None:
         """Add or replace facts."""
         self._facts = {**self._facts, **facts}
 
-    def report(self) -> Report:
-        """Return the report as it is now."""
-        return Report(self._waits_for, self._tried, self._next_try_ms, dict(self._facts))
+    def report(self, hide: Callable[[str], str]) -> Report:
+        """Return the report as it is now; `hide` removes secrets from its texts."""
+        facts = {name: hide(value) if isinstance(value, str) else value for name, value in self._facts.items()}
+        return Report(hide(self._waits_for), self._tried, self._next_try_ms, facts, hide(self._error))

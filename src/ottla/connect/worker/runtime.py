@@ -169,7 +169,7 @@ class WorkerRuntime:
     def report(self, task: TaskId) -> Report | None:
         """Return what a task of this worker says of itself."""
         running = self._tasks.get(task)
-        return None if running is None else running.control.report()
+        return None if running is None else running.report()
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

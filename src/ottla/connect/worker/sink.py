@@ -128,7 +128,7 @@ class SinkLife:
         except RetriableError as error:
             self._put_tries += 1
             wait_ms = delay_ms("connector", self._put_tries)
-            self._control.retries(self._put_tries, time.time_ns() // 1_000_000 + wait_ms)
+            self._control.retries(self._put_tries, time.time_ns() // 1_000_000 + wait_ms, str(error))
             text = f"The task puts {len(self._pending)} records again in {wait_ms} ms: {error}"
             self._retry = (time.monotonic() + wait_ms / 1000, text)
             self._control.waits_for(text)

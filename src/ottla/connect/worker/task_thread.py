@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ottla.connect.runtime import State, TaskId
+from ottla.connect.runtime import Report, State, TaskId
 from ottla.connect.worker.control import PAUSED, TaskControl
 from ottla.connect.worker.failures import delay_ms, retriable_kind, trace_of
 from ottla.connect.worker.providers import Secrets
@@ -47,6 +47,10 @@ class TaskThread:
             self._state = state
             self._changed(state, trace)
 
+    def report(self) -> Report:
+        """Return what the task says of itself, without secrets."""
+        return self.control.report(self._secrets.hide)
+
     def join(self, timeout_s: float) -> bool:
         """Wait for the end of the thread; returns whether it has ended."""
         self._thread.join(timeout_s)
@@ -75,8 +79,8 @@ class TaskThread:
             return False
         tried = control.tried + 1
         wait_ms = delay_ms(kind, tried)
-        control.retries(tried, time.time_ns() // 1_000_000 + wait_ms)
         message = self._secrets.hide(str(error))
+        control.retries(tried, time.time_ns() // 1_000_000 + wait_ms, message)
         control.waits_for(f"The task starts again in {wait_ms} ms, after a failure of {kind}: {message}")
         logger.warning("Task %s failed and starts again in %d ms: %s", self.task, wait_ms, message)
         self._report(State.RESTARTING, trace)

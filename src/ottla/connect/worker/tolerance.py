@@ -106,7 +106,7 @@ class Tolerance:
             delay_s = self._delay_ms(tried) / 1000
             if deadline is not None:
                 delay_s = max(0.0, min(delay_s, deadline - time.monotonic()))
-            self._control.waits_for(f"The task repeats an operation after a failure: {error}")
+            self._control.repeats(str(error))
             if self._control.wait(delay_s):
                 break
             try:
@@ -114,7 +114,7 @@ class Tolerance:
             except RetriableError as again:
                 error = again
             else:
-                self._control.waits_for("")
+                self._control.repeats("")
                 return result
         raise error
 

@@ -30,12 +30,22 @@ def test_task_that_is_resumed_between_two_tries_restarts() -> None:
         wait_until(lambda: states == [State.RESTARTING])
         control.pause(paused=True)
         wait_until(lambda: states == [State.RESTARTING, State.PAUSED])
-        assert (control.report().waits_for, lives) == (PAUSED, 1)
+        assert (thread.report().waits_for, lives) == (PAUSED, 1)
         control.pause(paused=False)
         wait_until(lambda: lives == 2)
         assert states == [State.RESTARTING, State.PAUSED, State.RESTARTING]
-        assert "starts again, after a failure of connector: the destination" in control.report().waits_for
+        assert "starts again, after a failure of connector: the destination" in thread.report().waits_for
     finally:
         control.stop()
         end.set()
     assert thread.join(10)
+
+
+def test_report_of_a_task_shows_no_secret() -> None:
+    control = TaskControl()
+    thread = TaskThread(TaskId("c", 0), control, lambda: None, lambda *_: None, Secrets(["hunter2"]))
+    control.retries(1, None, "refused hunter2")
+    control.waits_for("The task puts 3 records again: refused hunter2")
+    control.report_facts({"last error": "refused hunter2", "records": 3})
+    assert "hunter2" not in str(thread.report())
+    assert thread.report().facts["records"] == 3
