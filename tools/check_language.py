@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,17 +74,20 @@ RULES = [
     (r'"""what', "an imperative or a noun phrase"),
 ]
 _RULES = [(re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), term) for pattern, term in RULES]
+# Nearly all texts match no rule: one search for all of them takes a third of the time of one search for each.
+_ANY_RULE = re.compile(rf"(?<![\w-])(?:{'|'.join(pattern for pattern, _ in RULES)})(?![\w-])", re.IGNORECASE)
 _CODE = re.compile(r"``[^`]*``|`[^`\n]*`")
 _TEST_NAME = re.compile(r"\s*(?:async )?def (test_\w+)")
 _FSTRING_PART = getattr(tokenize, "FSTRING_MIDDLE", -1)
 
 
-def findings(text: str) -> Iterator[tuple[str, str]]:
-    """Each idiom in a text, with the term to use instead."""
-    prose = _CODE.sub("``", text)
-    for pattern, term in _RULES:
-        for match in pattern.finditer(re.sub(r"\s+", " ", prose)):
-            yield match.group(), term
+@cache
+def findings(text: str) -> Sequence[tuple[str, str]]:
+    """Each idiom in a text, with the term to use instead. Most strings of a code base occur more than once."""
+    prose = " ".join(_CODE.sub("``", text).split())
+    if not _ANY_RULE.search(prose):
+        return ()
+    return [(match.group(), term) for pattern, term in _RULES for match in pattern.finditer(prose)]
 
 
 def prose_of_python(path: Path) -> Iterator[tuple[int, str]]:
