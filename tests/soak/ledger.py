@@ -1,4 +1,4 @@
-"""The records of one writer: which were acknowledged and not yet read, and what is wrong with what was read.
+"""The records of one writer: which were acknowledged and not yet read, and what readers got wrong.
 
 Its size does not grow with the run: a number leaves the ledger as soon as it was acknowledged and read. The numbers of
 a writer ascend, and it reports them in that order. A number is in partition `number % partitions`.
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 MOST_PROBLEMS = 20
 ABORTED = 2_000
-"""So many aborted numbers are remembered: several minutes of them, after which a reader has long passed them."""
+"""The number of aborted numbers that are remembered: several minutes of them, after which readers have passed them."""
 
 
 class Ledger:
-    """Compares what a writer wrote with what readers got; for several threads."""
+    """Compares the numbers of a writer and of its readers; for several threads."""
 
     def __init__(self, name: str, partitions: int, *, ordered: bool = True) -> None:
         """`ordered`: each number is read at most once, and the numbers of a partition in their order."""
@@ -50,7 +50,7 @@ class Ledger:
             self._doubtful.update(numbers)
 
     def abort(self, numbers: Iterable[int]) -> None:
-        """Note that nobody may read these numbers."""
+        """Note that no reader may read these numbers."""
         with self._lock:
             self._aborted.extend(numbers)
 

@@ -10,7 +10,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def sample(pid: int, directory: Path | None = None) -> dict[str, float]:
-    """Return the figures of a process and its descendants; empty if it has ended. `disk` is that of `directory`.
+    """Return the figures of a process and its descendants; empty if it has ended. `disk` is the size of `directory`.
 
     Bytes and seconds. Memory that processes share counts for each of them.
     """

@@ -1,6 +1,6 @@
-"""What a soak runs: three brokers, the load, a Connect worker with two connectors, and optionally a pipeline on Spark.
+"""The processes of a soak: three brokers, the load, a Connect worker with two connectors, and if asked a Spark pipeline.
 
-Brokers 1 and 2 are killed now and then. Broker 3 is not, so that its memory is that of one process for hours.
+Brokers 1 and 2 are killed now and then. Broker 3 is not, so that one process is measured for hours.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def test_registry_that_is_down_is_retriable() -> None:
 @pytest.mark.parametrize(
     ("status", "words"), [(401, "basic.auth.user.info"), (403, "denies access"), (503, "see its log")]
 )
-def test_registry_that_denies_access_or_is_overloaded_is_no_fault_of_the_record(status: int, words: str) -> None:
+def test_registry_that_denies_access_or_is_overloaded_does_not_blame_the_record(status: int, words: str) -> None:
     with http_server(lambda _: Response(status, b'{"error_code": %d, "message": "no"}' % status)) as url:
         reader = converter(url, {"max.retries": "0"})
         with pytest.raises(RetriableError, match=words):
