@@ -1,4 +1,4 @@
-"""The processes of a soak: three brokers, the load, a Connect worker with two connectors, and if asked a Spark pipeline.
+"""The processes of a soak: three brokers, the load, a Connect worker with two connectors and if asked a Spark pipeline.
 
 Brokers 1 and 2 are killed now and then. Broker 3 is not, so that one process is measured for hours.
 """
