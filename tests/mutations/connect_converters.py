@@ -37,7 +37,7 @@ ROWS: tuple[Row, ...] = (
         f"{CONVERTERS}/registry.py",
         "_DENIED: Final = frozenset({401, 403, 407})",
         "_DENIED: Final = frozenset({402})",
-        (f"{AVRO}::test_registry_that_denies_access_or_is_overloaded_is_no_fault_of_the_record",),
+        (f"{AVRO}::test_registry_that_denies_access_or_is_overloaded_does_not_blame_the_record",),
     ),
     (
         "a JSON Schema that is refused is read once",
