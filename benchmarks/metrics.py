@@ -1,6 +1,6 @@
 """The cost of metrics: `python -m benchmarks.metrics [--rounds N] [--partitions N]`.
 
-1. Small Produce and Fetch requests through the dispatcher, with and without the measuring dispatch, in blocks that
+1. Small Produce and Fetch requests through the dispatcher, with and without a meter, in blocks that
    alternate within one process. CPU time per request, medians.
 2. The CPU time of two whole brokers, with and without metrics, for small Produce requests in rounds that alternate.
 3. A scrape of a broker with many partitions: CPU time of all slices together, and of the longest slice.
@@ -23,10 +23,13 @@ from typing import Any
 
 from tests.unit.broker.harness import BrokerHarness, batch, open_harness, produce_request
 
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import Sources, collect
 from ottla.broker.metrics.exposition import PROMETHEUS
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
+from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.protocol import frames
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -43,10 +46,15 @@ class Stopped:
         return 0.0
 
 
+def meter() -> Meter:
+    """Return a meter of its own."""
+    return Meter(RequestTimes(), ClientUsages(time.monotonic))
+
+
 def sources_of(harness: BrokerHarness) -> Sources:
     """Return the parts of a scrape."""
     delay = LoopDelay(Stopped())  # type: ignore[arg-type]
-    return Sources(harness.broker, RequestTimes(), delay, 1.0, GroupLag(harness.broker))
+    return Sources(harness.broker, meter(), delay, 1.0, GroupLag(harness.broker))
 
 
 def frame_of(request: Any, version: int) -> Callable[[], memoryview]:
@@ -74,12 +82,12 @@ def deeper(frames_below: int, work: Callable[[], tuple[float, float]]) -> tuple[
 
 
 def requests(harness: BrokerHarness, rounds: int) -> None:
-    """Print the cost of the measuring dispatch."""
+    """Print the cost of the meter."""
     harness.create("t", 1)
     produce = produce_request(("t", {0: batch(b"x" * 30)}), acks=1)
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=100)])]
     fetch = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics)
-    measured = RequestTimes().measured(harness.dispatch.__call__)  # type: ignore[arg-type]
+    measured = Dispatcher(harness.broker, meter=meter()).__call__
     plain = harness.dispatch.__call__
     for name, request, version in (("Produce", produce, 12), ("Fetch", fetch, 12)):
         make = frame_of(request, version)

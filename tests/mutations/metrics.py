@@ -6,6 +6,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 TESTS = "tests/unit/broker/metrics"
 HTTP, NODE, SCRAPE = f"{TESTS}/test_http.py", f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
+CLIENTS = f"{TESTS}/test_clients.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -89,10 +90,52 @@ ROWS: tuple[Row, ...] = (
         (f"{SCRAPE}::test_no_alert_for_a_busy_transactional_topic",),
     ),
     (
-        "Requests that still wait do not count as 0",
+        "Requests that still wait do not count as complete",
         "broker/metrics/request_rows.py",
-        "    _add(samples, f.TOTAL_TIME, label, count, [*at_once, *total])",
-        "    _add(samples, f.TOTAL_TIME, label, count, [*at_once, *total], zeros=max(count - completed, 0))",
+        "_Counts(count, max(count - waiting, 0))",
+        "_Counts(count, count)",
         (f"{TESTS}/test_requests.py::test_waiting_requests_count_only_in_the_local_time",),
+    ),
+    (
+        "The request of a lost connection does not wait any more",
+        "broker/metrics/meter.py",
+        "        self.completed(connection)\n        usage =",
+        "        usage =",
+        (f"{TESTS}/test_requests.py::test_request_of_a_closed_connection_does_not_wait_any_more",),
+    ),
+    (
+        "The number of clients with metrics is limited",
+        "broker/metrics/client_usage.py",
+        "        if len(self._by_name) >= self._most:",
+        "        if len(self._by_name) < 0:",
+        (f"{CLIENTS}::test_number_of_clients_is_limited_and_sums_never_decrease",),
+    ),
+    (
+        "The names of clients with metrics are cut",
+        "broker/metrics/client_usage.py",
+        "        name = user[:LONGEST_NAME], client_id[:LONGEST_NAME]",
+        "        name = user, client_id",
+        (f"{CLIENTS}::test_long_names_are_cut",),
+    ),
+    (
+        "Counters of a replaced client stay in the sum",
+        "broker/metrics/client_usage.py",
+        "            self.other.add(self._idle.pop(oldest))",
+        "            self._idle.pop(oldest)",
+        (f"{CLIENTS}::test_number_of_clients_is_limited_and_sums_never_decrease",),
+    ),
+    (
+        "The lines of the request log are limited",
+        "broker/metrics/slow_requests.py",
+        "self._log.info(",
+        "logger.info(",
+        (f"{TESTS}/test_slow_requests.py::test_lines_are_limited_and_the_others_counted",),
+    ),
+    (
+        "Names in the request log are cut",
+        "broker/metrics/slow_requests.py",
+        "    return text[: 100 if text.isascii() else 50]",
+        "    return text",
+        (f"{TESTS}/test_slow_requests.py::test_client_id_cannot_break_a_line",),
     ),
 )

@@ -37,6 +37,7 @@ from ottla.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.metrics.meter import Meter
     from ottla.network.connection import Connection
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
@@ -60,9 +61,14 @@ class Dispatcher:
     """
 
     def __init__(
-        self, broker: Broker, served: Mapping[int, tuple[int, int]] = ANSWERED, handlers: Mapping[int, str] = HANDLERS
+        self,
+        broker: Broker,
+        served: Mapping[int, tuple[int, int]] = ANSWERED,
+        handlers: Mapping[int, str] = HANDLERS,
+        meter: Meter | None = None,
     ) -> None:
         self._broker = broker
+        self._meter = meter
         self._handlers = handlers
         self._worker = broker.schedulers.worker
         self._served = served
@@ -77,8 +83,13 @@ class Dispatcher:
             if key in self._served:
                 _load(self._served, self._handlers, key, self._served[key][1])
 
-    def __call__(self, connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
-        """Handle one request; raises KafkaError or DecodeError if the connection must be closed."""
+    def __call__(
+        self, connection: Connection, frame: memoryview, is_measured: bool = False
+    ) -> Frames | Completion[Frames]:
+        """Handle one request; raises KafkaError or DecodeError if the connection must be closed.
+
+        `is_measured` is for calls by the meter, which has counted the request.
+        """
         header, position = frames.decode_request_header(frame)
         key, version, correlation_id, client_id = header
         api = self._apis.get((key, version))
@@ -86,6 +97,11 @@ class Dispatcher:
             if key == API_VERSIONS and not _is_served(self._served, key, version):
                 return _unsupported_api_versions(header, self._served)
             api = self._apis[key, version] = _load(self._served, self._handlers, key, version)
+        meter = self._meter
+        if meter is not None and not is_measured:
+            weight = meter.due(connection, key, client_id, len(frame))
+            if weight:
+                return meter.measure(self, connection, frame, header, weight)
         decode, most, handle, response_type = api
         context = RequestContext(connection, key, version, correlation_id, client_id)
         usage = None
@@ -100,20 +116,22 @@ class Dispatcher:
             handled = handle(self._broker, context, decode(frame, position, most)[0])
             # Most requests end here. A type that is equal needs none of the questions below.
             if type(handled) is response_type and usage is None:
-                return handled.encode_frame(version, correlation_id)
+                encoded: list[Buffer] = handled.encode_frame(version, correlation_id)
+                if meter is not None and key == FETCH:
+                    meter.fetched(connection, encoded)
+                return encoded
         answer: Handled = handled  # type: ignore[assignment]  # a generator is replaced below
         if isinstance(handled, GeneratorType):
             answer = self._worker.run(handled, connection, is_large=is_large)
         if usage is not None:
-            return usage.respond(header, answer)
-        if not isinstance(answer, Completion):
-            return None if answer is None else frames.encode_response(header, answer)
-        if answer.done:
-            return _encode(header, answer.result())
-        # `then` would take half a microsecond more for every response that waits.
-        later: Completion[Frames] = Completion()
-        answer.on_done(lambda done: later.complete_with(_encode_result, header, done))
-        return later
+            responded = usage.respond(header, answer)
+            return responded if meter is None else _metered(meter, connection, header, responded)
+        if not isinstance(answer, Completion) or answer.done:
+            response = _encode(header, answer.result() if isinstance(answer, Completion) else answer)
+            if meter is not None and key == FETCH:
+                meter.fetched(connection, response)
+            return response
+        return _encoded_later(header, answer) if meter is None else _metered_later(meter, connection, header, answer)
 
     def _handle_large(
         self, context: RequestContext, api: _Api, frame: memoryview, position: int
@@ -193,6 +211,53 @@ def _encode(header: frames.RequestHeader, answer: Answer) -> Frames:
 
 def _encode_result(header: frames.RequestHeader, done: Completion[Answer]) -> Frames:
     return _encode(header, done.result())
+
+
+def _encoded_later(header: frames.RequestHeader, answer: Completion[Answer]) -> Completion[Frames]:
+    # `then` would take half a microsecond more for every response that waits.
+    later: Completion[Frames] = Completion()
+    answer.on_done(lambda done: later.complete_with(_encode_result, header, done))
+    return later
+
+
+def _metered_later(
+    meter: Meter, connection: Connection, header: frames.RequestHeader, answer: Completion[Answer]
+) -> Completion[Frames]:
+    meter.waits(connection, header.api_key)
+    later: Completion[Frames] = Completion()
+    answer.on_done(lambda done: later.complete_with(_encode_metered, meter, connection, header, done))
+    return later
+
+
+def _encode_metered(
+    meter: Meter, connection: Connection, header: frames.RequestHeader, done: Completion[Answer]
+) -> Frames:
+    meter.completed(connection)
+    response = _encode_result(header, done)
+    if header.api_key == FETCH:
+        meter.fetched(connection, response)
+    return response
+
+
+def _metered(
+    meter: Meter, connection: Connection, header: frames.RequestHeader, response: Frames | Completion[Frames]
+) -> Frames | Completion[Frames]:
+    """Count what a client with quotas used, and its pause."""
+    key = header.api_key
+
+    def complete(done: Completion[Frames]) -> None:
+        meter.completed(connection)
+        if done.error is None:
+            meter.throttled(connection, key, done.result())
+            if key == FETCH:
+                meter.fetched(connection, done.result())
+
+    if isinstance(response, Completion):
+        meter.waits(connection, key)
+        response.on_done(complete)
+    elif key == FETCH:
+        meter.fetched(connection, response)
+    return response
 
 
 def _unsupported_api_versions(header: frames.RequestHeader, served: Mapping[int, tuple[int, int]]) -> list[Buffer]:

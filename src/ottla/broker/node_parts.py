@@ -13,6 +13,7 @@ from ottla.log import Files, LogManager
 from ottla.partitions.replication.replication import Replication
 
 if TYPE_CHECKING:
+    from ottla.broker.metrics.meter import Meter
     from ottla.broker.metrics.node import NodeMetrics
 
 
@@ -33,8 +34,9 @@ class Stopping:
 
 @dataclass(slots=True)
 class Background:
-    """Metrics, membership in a cluster, replication, and periodic tasks; each is None before it starts."""
+    """Measurements, metrics, membership in a cluster, replication, periodic tasks; each is None before it starts."""
 
+    meter: Meter | None = None
     metrics: NodeMetrics | None = None
     membership: Membership | None = None
     replication: Replication | None = None

@@ -45,7 +45,7 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.work import Worker
 from ottla.config import BrokerConfig
-from ottla.config.metrics_rows import LISTENER
+from ottla.config.metrics_rows import LISTENER, SLOW_REQUEST_MS
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.creation import removed_if_refused
 from ottla.metadata.image import MetadataImage
@@ -185,8 +185,10 @@ class Node:
             self._listeners.bind()
             refused.callback(self._listeners.close)
             # Most nodes of a developer have no metrics, and need not load the code.
-            if config.text(LISTENER) is not None:
-                self._background.metrics = late.NodeMetrics(config, self._loop)
+            if config.text(LISTENER) is not None or config.int(SLOW_REQUEST_MS) >= 0:
+                meter = self._background.meter = late.create_meter(config, self._loop)
+                if config.text(LISTENER) is not None:
+                    self._background.metrics = late.NodeMetrics(config, self._loop, meter)
             refused.pop_all()
         return logs, cluster_id
 
@@ -271,11 +273,11 @@ class Node:
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:
-        return Dispatcher(self.broker)
+        return Dispatcher(self.broker, meter=self._background.meter)
 
     @cached_property
     def _controller_dispatcher(self) -> Dispatcher:
-        return Dispatcher(self.broker, CONTROLLER_ANSWERED, CONTROLLER_HANDLERS)
+        return Dispatcher(self.broker, CONTROLLER_ANSWERED, CONTROLLER_HANDLERS, self._background.meter)
 
     @cached_property
     def _server(self) -> Server:
@@ -283,17 +285,12 @@ class Node:
         dispatcher = self._dispatcher
         limits = Limits.from_config(self.broker.settings.current)
         # A call of a bound method costs less than the call of an object.
-        self.network = Server(self._measured(self._wrap(dispatcher) if self._wrap else dispatcher.__call__), limits)
+        self.network = Server(self._wrap(dispatcher) if self._wrap else dispatcher.__call__, limits)
         self.network.admission.refused_ms = self.broker.security.quotas.refused_ms
         return self.network
 
     def _open_controllers(self) -> None:
-        dispatch = self._measured(self._controller_dispatcher.__call__)
-        self._listeners.open_controllers(self.broker, self._server, dispatch)
-
-    def _measured(self, dispatch: Dispatch) -> Dispatch:
-        metrics = self._background.metrics
-        return dispatch if metrics is None else metrics.measured(dispatch)
+        self._listeners.open_controllers(self.broker, self._server, self._controller_dispatcher.__call__)
 
     @property
     def _kind(self) -> str:

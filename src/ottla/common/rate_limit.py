@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 
 LINES_PER_PERIOD = 10
 PERIOD_S = 1.0
@@ -18,15 +19,17 @@ class RateLimitedLog:
         self._lines = 0
         self._left_out = 0
 
-    def info(self, message: str, *arguments: object) -> None:
-        """Log at INFO, or only count the line."""
-        self._log(logging.INFO, message, arguments)
+    def info(self, message: str, *arguments: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log at INFO, or only count the line. `extra` has more attributes of the record."""
+        self._log(logging.INFO, message, arguments, extra)
 
     def warning(self, message: str, *arguments: object) -> None:
         """Log a warning, or only count it."""
         self._log(logging.WARNING, message, arguments)
 
-    def _log(self, level: int, message: str, arguments: tuple[object, ...]) -> None:
+    def _log(
+        self, level: int, message: str, arguments: tuple[object, ...], extra: Mapping[str, object] | None = None
+    ) -> None:
         now = time.monotonic()
         if now - self._period_start >= self._period_s:
             self._period_start = now
@@ -38,4 +41,4 @@ class RateLimitedLog:
         if self._left_out:
             message += f" ({self._left_out} similar lines were omitted)"
             self._left_out = 0
-        self._logger.log(level, message, *arguments)
+        self._logger.log(level, message, *arguments, extra=extra)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.broker.metrics import cluster_rows, coordinator_rows, partition_rows, process_rows, request_rows
+from ottla.broker.metrics import client_rows, cluster_rows, coordinator_rows, partition_rows, process_rows, request_rows
 from ottla.broker.metrics import families as f
 from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.broker.metrics.transaction_ages import TransactionAges
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.metrics.lag_rows import GroupLag
     from ottla.broker.metrics.loop_delay import LoopDelay
-    from ottla.broker.metrics.requests import RequestTimes
+    from ottla.broker.metrics.meter import Meter
     from ottla.network.server import Server
 
 STARTING, RUNNING, STOPPING = 1, 3, 6
@@ -32,7 +32,7 @@ class Sources:
     """The parts that a scrape reads."""
 
     broker: Broker
-    requests: RequestTimes
+    meter: Meter
     loop_delay: LoopDelay
     started_s: float
     lag: GroupLag
@@ -56,7 +56,8 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     process_rows.add_loop(samples, sources.loop_delay, broker.schedulers.worker.unfinished)
     if sources.network is not None:
         process_rows.add_connections(samples, sources.network)
-    yield from request_rows.add_requests(samples, sources.requests)
+    yield from request_rows.add_requests(samples, sources.meter.times)
+    yield from client_rows.add_clients(samples, sources.meter.clients)
     yield from partition_rows.add_topics(samples, broker.partitions)
     yield from partition_rows.add_partitions(samples, broker, sources.transactions)
     cluster_rows.add_directories(samples, broker.logs)

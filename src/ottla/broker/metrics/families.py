@@ -102,6 +102,49 @@ THROTTLE_TIME = _family(
     "quantile",
 )
 
+# Clients
+_CLIENT: Final = ("user", "client_id")
+CLIENT_PRODUCED = _family(
+    "ottla_client_produced_bytes_total", COUNTER, "Bytes of the Produce requests of a client.", *_CLIENT
+)
+CLIENT_FETCHED = _family(
+    "ottla_client_fetched_bytes_total", COUNTER, "Bytes of the responses to Fetch requests of a client.", *_CLIENT
+)
+CLIENT_REQUEST_TIME = _family(
+    "ottla_client_request_seconds_total",
+    COUNTER,
+    "Local time of all requests of a client; busy APIs are sampled.",
+    *_CLIENT,
+)
+CLIENT_THROTTLED = _family(
+    "ottla_client_throttled_seconds_total", COUNTER, "Pauses of a client because of its quotas.", *_CLIENT
+)
+CLIENT_CONNECTIONS = _family("ottla_client_connections", GAUGE, "Open connections of a client.", *_CLIENT)
+PRODUCE_RATE = _family(
+    "kafka_server_produce_byte_rate", GAUGE, "Bytes per second of Produce requests, of the last 10 seconds.", *_CLIENT
+)
+FETCH_RATE = _family(
+    "kafka_server_fetch_byte_rate", GAUGE, "Bytes per second of Fetch responses, of the last 10 seconds.", *_CLIENT
+)
+REQUEST_SHARE = _family(
+    "kafka_server_request_request_time",
+    GAUGE,
+    "Share of the node's event loop that a client used in the last 10 seconds, from 0 to 100.",
+    *_CLIENT,
+)
+PRODUCE_THROTTLE = _family(
+    "kafka_server_produce_throttle_time",
+    GAUGE,
+    "Average pause after a throttled Produce request, of the last 10 seconds. Milliseconds.",
+    *_CLIENT,
+)
+FETCH_THROTTLE = _family(
+    "kafka_server_fetch_throttle_time", GAUGE, "The same after a throttled Fetch request.", *_CLIENT
+)
+REQUEST_THROTTLE = _family(
+    "kafka_server_request_throttle_time", GAUGE, "The same after other throttled requests.", *_CLIENT
+)
+
 # Topics
 MESSAGES_IN = _family(
     "kafka_server_brokertopicmetrics_messagesin_total", COUNTER, "Records that clients appended.", "topic"

@@ -1,21 +1,28 @@
-"""The metrics of a node with `ottla.metrics.listener`: counters, the endpoint, and their life."""
+"""The metrics of a node with `ottla.metrics.listener`: counters, the endpoint, and their life.
+
+`create_meter` is also for a node that only has a request log.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
 from ottla.broker.metrics.http import Endpoint, Scrapes
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
+from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.requests import RequestTimes
+from ottla.broker.metrics.slow_requests import SlowRequests
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import Listener, parse_address
-from ottla.config.metrics_rows import LISTENER, TOKEN
+from ottla.config.metrics_rows import LISTENER, SLOW_REQUEST_MS, TOKEN
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
@@ -23,20 +30,27 @@ if TYPE_CHECKING:
 
     from ottla.broker.broker import Broker
     from ottla.config import BrokerConfig
-    from ottla.network.connection import Dispatch
     from ottla.network.server import Server
 
 logger = logging.getLogger(__name__)
 
 # Quantiles and the greatest delay cover the last one to two windows.
 WINDOW_S: Final = 60.0
+# The rates of clients are averages of the last full interval.
+RATES_S: Final = 10.0
 _BACKLOG: Final = 32
 
 
-class NodeMetrics:
-    """Bound at its creation; `measured` and `open` follow, and `close` may be called at any time."""
+def create_meter(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> Meter:
+    """Return the meter of a node with these settings."""
+    slow_ms = config.int(SLOW_REQUEST_MS)
+    return Meter(RequestTimes(), ClientUsages(loop.time), SlowRequests(slow_ms) if slow_ms >= 0 else None)
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+
+class NodeMetrics:
+    """Bound at its creation; `open` follows, and `close` may be called at any time."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, meter: Meter) -> None:
         """Bind the listener. Raises ListenError, and KafkaError if other machines could reach it without the token."""
         self._loop = loop
         self._token = config.text(TOKEN)
@@ -51,21 +65,17 @@ class NodeMetrics:
                 f"{LISTENER}={host}:{port} would be open to other machines without authentication: set {TOKEN}, listen"
                 " on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
             )
-        self._requests = RequestTimes()
+        self._meter = meter
         self._loop_delay = LoopDelay(loop)
         self._servers: list[asyncio.Server] = []
         self._endpoint: Endpoint | None = None
-        self._rotation: asyncio.TimerHandle | None = None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._sources: Sources | None = None
         self._opening: asyncio.Task[None] | None = None
 
-    def measured(self, dispatch: Dispatch) -> Dispatch:
-        """Return a dispatch that measures each request."""
-        return self._requests.measured(dispatch)
-
     def open(self, broker: Broker) -> None:
         """Answer scrapes, from the start of the node on."""
-        sources = self._sources = Sources(broker, self._requests, self._loop_delay, time.time(), GroupLag(broker))
+        sources = self._sources = Sources(broker, self._meter, self._loop_delay, time.time(), GroupLag(broker))
         worker = broker.schedulers.worker
 
         def make(content_type: str) -> Completion[list[bytes]]:
@@ -73,7 +83,8 @@ class NodeMetrics:
 
         self._endpoint = Endpoint(Scrapes(make, self._loop.time), self._loop, self._token)
         self._loop_delay.start()
-        self._rotate()
+        self._every(WINDOW_S, self._rotate)
+        self._every(RATES_S, self._meter.clients.roll)
         self._opening = self._loop.create_task(self._listen(self._endpoint))
 
     async def _listen(self, endpoint: Endpoint) -> None:
@@ -94,9 +105,13 @@ class NodeMetrics:
             self._sources.state = STOPPING
 
     def _rotate(self) -> None:
-        self._requests.rotate()
+        self._meter.times.rotate()
         self._loop_delay.rotate()
-        self._rotation = self._loop.call_later(WINDOW_S, self._rotate)
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Call `work` now and at intervals, until the end."""
+        work()
+        self._timers[work] = self._loop.call_later(seconds, self._every, seconds, work)
 
     def close_sockets(self) -> None:
         """Close the sockets that are bound."""
@@ -105,8 +120,8 @@ class NodeMetrics:
 
     async def close(self) -> None:
         """Stop: close the listener and all connections."""
-        if self._rotation is not None:
-            self._rotation.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         self._loop_delay.stop()
         if self._opening is not None:
             await self._opening

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.metrics import families as f
 from ottla.broker.metrics.requests import FETCH, FOLLOWER_FETCH, QUANTILES, quantiles
@@ -23,10 +23,11 @@ def add_requests(samples: Samples, times: RequestTimes) -> Slices[None]:
     """Add the count and the times of each API that was requested."""
     for name, keys in _rows(times):
         count = sum(map(times.count, keys))
+        waiting = sum(times.waiting[key] for key in keys)
         label = f'request="{name}"'
         samples.add(f.REQUESTS, count, f"{{{label}}}")
         apis = [times.by_key[key] for key in keys if key in times.by_key]
-        yield from _add_times(samples, label, count, apis)
+        yield from _add_times(samples, label, _Counts(count, max(count - waiting, 0)), apis)
 
 
 def _rows(times: RequestTimes) -> Iterator[tuple[str, list[int]]]:
@@ -42,16 +43,23 @@ def _rows(times: RequestTimes) -> Iterator[tuple[str, list[int]]]:
             yield registry.API[key].name, [key]
 
 
-def _add_times(samples: Samples, label: str, count: int, apis: list[ApiTimes]) -> Slices[None]:
+class _Counts(NamedTuple):
+    """How many requests were handled, and how many of them are complete."""
+
+    handled: int
+    completed: int
+
+
+def _add_times(samples: Samples, label: str, counts: _Counts, apis: list[ApiTimes]) -> Slices[None]:
     at_once, total = [api.at_once for api in apis], [api.total for api in apis]
     throttle = [api.throttle for api in apis]
     handled, completed = _recent(at_once), _recent(at_once) + _recent(total)
-    _add(samples, f.LOCAL_TIME, label, count, [*at_once, *(api.local for api in apis)])
+    _add(samples, f.LOCAL_TIME, label, counts.handled, [*at_once, *(api.local for api in apis)])
     yield
     # A request that did not wait, or was not throttled, counts with 0. One that still waits does not count yet.
-    _add(samples, f.REMOTE_TIME, label, count, [api.remote for api in apis], zeros=handled)
-    _add(samples, f.THROTTLE_TIME, label, count, throttle, zeros=max(completed - _recent(throttle), 0))
-    _add(samples, f.TOTAL_TIME, label, count, [*at_once, *total])
+    _add(samples, f.REMOTE_TIME, label, counts.completed, [api.remote for api in apis], zeros=handled)
+    _add(samples, f.THROTTLE_TIME, label, counts.completed, throttle, zeros=max(completed - _recent(throttle), 0))
+    _add(samples, f.TOTAL_TIME, label, counts.completed, [*at_once, *total])
     yield
 
 

@@ -1,9 +1,7 @@
-"""Counts requests and their times, by API. This code runs for each request, so it does as little as it can.
+"""The number of requests and their times, by API. `Meter` fills them in.
 
 A request has a local time, in which it is decoded and handled at once, and may have a remote time, in which it waits:
-for records, followers, members, the disk, or its next slice. Every request is counted. Of an API with more than `EXACT`
-requests in a window, one in `SAMPLED` is measured from then on, and counts as that many: two readings of the clock and
-the histogram would cost 1 to 3 us of a request that takes 25 us (decision 33).
+for records, followers, members, the disk, or its next slice. Every request is counted, and some are measured.
 
 Quantiles come from histograms whose buckets grow by 19 % on average, over the last one to two minutes.
 """
@@ -11,14 +9,7 @@ Quantiles come from histograms whose buckets grow by 19 % on average, over the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
-
-from ottla.common.completion import Completion
-from ottla.network.connection import FETCHED_BY_REPLICA, Connection, Frames, MutingResponse
-
-if TYPE_CHECKING:
-    from ottla.network.connection import Dispatch
+from typing import Final
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 # Times of 64 ns and more, in buckets that divide each power of two by 4.
@@ -26,7 +17,6 @@ _OCTAVES: Final = 40
 _BUCKETS: Final = _OCTAVES * 4
 EXACT: Final = 1_000
 SAMPLED: Final = 32
-_SKIPPED: Final = SAMPLED - 1
 FETCH: Final = 1
 FOLLOWER_FETCH: Final = 256
 """In place of an API key: fetches of replicas, of which Kafka has metrics of their own. `FETCH` has the others."""
@@ -115,8 +105,10 @@ class RequestTimes:
 
     def __init__(self) -> None:
         self.by_key: dict[int, ApiTimes] = {}
-        # By API key: requests in this window, and before.
-        self._now = [0] * _KEYS
+        self.counts = [0] * _KEYS
+        """The requests of this window, by API key."""
+        self.waiting = [0] * _KEYS
+        """The requests whose responses are not complete, by API key."""
         self._before = [0] * _KEYS
 
     def of(self, key: int) -> ApiTimes:
@@ -128,75 +120,12 @@ class RequestTimes:
 
     def count(self, key: int) -> int:
         """How many requests an API had, with those that closed their connection."""
-        return self._before[key] + self._now[key]
+        return self._before[key] + self.counts[key]
 
     def rotate(self) -> None:
         """Begin a new window."""
         for times in self.by_key.values():
             times.rotate()
-        for key, count in enumerate(self._now):
+        for key, count in enumerate(self.counts):
             self._before[key] += count
-            self._now[key] = 0
-
-    def measured(self, dispatch: Dispatch) -> Dispatch:
-        """Return a dispatch that counts each request, and measures as many as the module says."""
-        counts = self._now
-
-        def measure(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
-            try:
-                key = frame[1]  # API keys need one byte
-            except IndexError:
-                return dispatch(connection, frame)  # it raises, too
-            if key == FETCH:
-                if FETCHED_BY_REPLICA not in connection.state:
-                    return measure_fetch(connection, frame)
-                key = FOLLOWER_FETCH
-            number = counts[key] = counts[key] + 1
-            if number > EXACT:
-                if number & _SKIPPED:
-                    return dispatch(connection, frame)
-                return self._measure(dispatch, connection, frame, key, SAMPLED)
-            return self._measure(dispatch, connection, frame, key, 1)
-
-        def measure_fetch(connection: Connection, frame: memoryview) -> Frames | Completion[Frames]:
-            number = counts[FETCH] = counts[FETCH] + 1
-            try:
-                if number > EXACT:
-                    if number & _SKIPPED:
-                        return dispatch(connection, frame)
-                    return self._measure(dispatch, connection, frame, FETCH, SAMPLED)
-                return self._measure(dispatch, connection, frame, FETCH, 1)
-            finally:
-                # The handler marks the connection at the first fetch of a replica.
-                if FETCHED_BY_REPLICA in connection.state:
-                    counts[FETCH] -= 1
-                    counts[FOLLOWER_FETCH] += 1
-
-        return measure
-
-    def _measure(
-        self, dispatch: Dispatch, connection: Connection, frame: memoryview, key: int, weight: int
-    ) -> Frames | Completion[Frames]:
-        began_ns = perf_counter_ns()
-        answer = dispatch(connection, frame)
-        local_ns = perf_counter_ns() - began_ns
-        if key == FETCH and FETCHED_BY_REPLICA in connection.state:
-            key = FOLLOWER_FETCH
-        times = self.of(key)
-        if not isinstance(answer, Completion):
-            times.at_once.record(local_ns, weight)
-            return answer
-        times.local.record(local_ns, weight)
-
-        def record(done: Completion[Frames]) -> None:
-            time_ns = perf_counter_ns() - began_ns
-            times.remote.record(time_ns - local_ns, weight)
-            response = None if done.error is not None else done.result()
-            if isinstance(response, MutingResponse):
-                pause_ns = int(response.pause_s * 1e9)
-                times.throttle.record(pause_ns, weight)
-            times.total.record(time_ns, weight)
-
-        # The connection adds its callback later: this one runs first, and the write of the response does not count.
-        answer.on_done(record)
-        return answer
+            self.counts[key] = 0

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.broker.metrics.node import NodeMetrics
+from ottla.broker.metrics.node import NodeMetrics, create_meter
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig, ConfigError
 
@@ -17,7 +17,8 @@ def bound(**settings: str) -> str:
     config = BrokerConfig({"node.id": "1", **names})
 
     async def bind() -> str:
-        metrics = NodeMetrics(config, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        metrics = NodeMetrics(config, loop, create_meter(config, loop))
         await metrics.close()
         return metrics.address[0]
 

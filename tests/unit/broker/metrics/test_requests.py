@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import re
-from types import SimpleNamespace
+import struct
 from typing import Any
 
 import pytest
 
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.exposition import Samples
 from ottla.broker.metrics.families import FAMILIES
+from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.request_rows import add_requests
 from ottla.broker.metrics.requests import (
     EXACT,
@@ -26,10 +29,43 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
 from ottla.network.connection import FETCHED_BY_REPLICA, MutingResponse
+from ottla.protocol import frames, registry
+from tests.unit.broker.harness import BrokerHarness, Connection
 
-PRODUCE_FRAME = memoryview(bytearray(b"\x00\x00\x00\x0d"))
-FETCH_FRAME = memoryview(bytearray(b"\x00\x01\x00\x0d"))
-JOIN_FRAME = memoryview(bytearray(b"\x00\x0b\x00\x09"))
+PRODUCE, JOIN_GROUP = 0, 11
+VERSIONS = {PRODUCE: 12, FETCH: 12, JOIN_GROUP: 9}
+
+
+class Answers:
+    """A dispatcher whose handlers return what a test wants."""
+
+    def __init__(self, harness: BrokerHarness, slow: Any = None) -> None:
+        self.meter = Meter(RequestTimes(), ClientUsages(lambda: 0.0), slow)
+        self.dispatcher = Dispatcher(harness.broker, meter=self.meter)
+        self.times = self.meter.times
+
+    def ask(self, key: int, answer: Any, connection: Any = None, client_id: str | None = "test") -> Any:
+        """Send a request; `answer` is what the handler returns, or a function of the connection."""
+
+        def handle(_broker: object, context: Any, _request: object) -> Any:
+            return answer(context.connection) if callable(answer) else answer
+
+        version = VERSIONS[key]
+        self.dispatcher._apis[key, version] = (lambda *_: (None, 0)), 1, handle, type(None)
+        encoded = b"" if client_id is None else client_id.encode()
+        length = -1 if client_id is None else len(encoded)
+        frame = struct.pack(">hhih", key, version, 7, length) + encoded + b"\0"
+        return self.dispatcher(connection or Connection(), memoryview(bytearray(frame)))
+
+
+@pytest.fixture
+def answers(harness: BrokerHarness) -> Answers:
+    return Answers(harness)
+
+
+def response(key: int) -> Any:
+    """An empty response."""
+    return registry.response_class(key)()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -72,59 +108,71 @@ def test_requests_that_did_not_wait_pull_the_quantiles_of_the_remote_time_down()
     assert found[0.95] >= 1
 
 
-def test_busy_api_is_sampled_and_every_request_is_counted() -> None:
-    times = RequestTimes()
-    measured = times.measured(lambda _connection, _frame: [])
+def test_busy_api_is_sampled_and_every_request_is_counted(answers: Answers) -> None:
+    times, connection = answers.times, Connection()
     for _ in range(EXACT + 8 * SAMPLED):
-        measured(_connection(), PRODUCE_FRAME)
-    assert times.count(0) == times.of(0).at_once.count == EXACT + 8 * SAMPLED
+        answers.ask(PRODUCE, response(PRODUCE), connection)
+    assert times.count(PRODUCE) == times.of(PRODUCE).at_once.count == EXACT + 8 * SAMPLED
     times.rotate()
-    measured(_connection(), PRODUCE_FRAME)
-    assert times.count(0) == times.of(0).at_once.count == EXACT + 8 * SAMPLED + 1
-    assert times.of(0).at_once.now.count(1) == 1
+    answers.ask(PRODUCE, response(PRODUCE), connection)
+    assert times.count(PRODUCE) == times.of(PRODUCE).at_once.count == EXACT + 8 * SAMPLED + 1
+    assert times.of(PRODUCE).at_once.now.count(1) == 1
 
 
-def test_response_that_comes_at_once_is_counted() -> None:
-    times = RequestTimes()
-    response = [b"response"]
-    measured = times.measured(lambda _connection, _frame: response)
-    assert measured(_connection(), PRODUCE_FRAME) is response
-    assert times.of(0).at_once.count == times.count(0) == 1
-    assert times.of(0).total.count == 0
+def test_response_that_comes_at_once_is_counted(answers: Answers) -> None:
+    assert answers.ask(PRODUCE, response(PRODUCE))
+    times = answers.times
+    assert times.of(PRODUCE).at_once.count == times.count(PRODUCE) == 1
+    assert times.of(PRODUCE).total.count == 0
 
 
-def test_waiting_response_is_counted_when_it_is_complete() -> None:
-    times = RequestTimes()
+def test_waiting_response_is_counted_when_it_is_complete(answers: Answers) -> None:
     later: Completion[Any] = Completion()
-    measured = times.measured(lambda _connection, _frame: later)
-    assert measured(_connection(), FETCH_FRAME) is later
-    fetch = times.of(1)
+    responded = answers.ask(FETCH, later)
+    fetch = answers.times.of(FETCH)
     assert (fetch.local.count, fetch.remote.count, fetch.total.count) == (1, 0, 0)
+    assert answers.times.waiting[FETCH] == 1
+    later.complete(response(FETCH))
+    assert responded.done
+    assert (fetch.remote.count, fetch.total.count) == (1, 1)
+    assert answers.times.waiting[FETCH] == 0
+
+
+def test_total_time_ends_before_the_pause(answers: Answers) -> None:
+    connection = Connection()
+    later: Completion[Any] = Completion()
+    measured = answers.meter
+    header = frames.RequestHeader(PRODUCE, 12, 1, "test")
+    measured.due(connection, PRODUCE, "test", 1)  # type: ignore[arg-type]
+    measured.measure(lambda *_, **_named: later, connection, memoryview(b""), header, 1)  # type: ignore[arg-type]
     later.complete(MutingResponse([b"x"], 0.25))
-    assert (fetch.remote.count, fetch.total.count, fetch.throttle.total_ns) == (1, 1, 250_000_000)
+    times = answers.times.of(PRODUCE)
+    assert times.throttle.total_ns == 250_000_000
     # Since KIP-219 the response is sent before the pause.
-    assert 0 < fetch.total.total_ns < 250_000_000
+    assert 0 < times.total.total_ns < 250_000_000
 
 
-def test_failed_request_raises_and_has_no_time() -> None:
-    times = RequestTimes()
-
-    def fail(_connection: object, _frame: memoryview) -> None:
+def test_failed_request_raises_and_has_no_time(answers: Answers) -> None:
+    def fail(_connection: object) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     with pytest.raises(KafkaError):
-        times.measured(fail)(_connection(), PRODUCE_FRAME)
-    assert not times.by_key
+        answers.ask(PRODUCE, fail)
+    assert not answers.times.by_key
+    assert answers.times.count(PRODUCE) == 1
     later: Completion[Any] = Completion()
-    times.measured(lambda _connection, _frame: later)(_connection(), FETCH_FRAME)
+    answers.ask(FETCH, later)
     later.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert times.of(1).total.count == 1
+    assert answers.times.of(FETCH).total.count == 1
+    assert answers.times.waiting[FETCH] == 0
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x00"])
-def test_frame_without_an_api_key_is_left_to_the_dispatcher(frame: bytes) -> None:
-    measured = RequestTimes().measured(lambda _connection, frame: [bytes(frame)])
-    assert measured(_connection(), memoryview(frame)) == [frame]
+def test_request_of_a_closed_connection_does_not_wait_any_more(answers: Answers) -> None:
+    connection = Connection()
+    answers.ask(JOIN_GROUP, Completion(), connection)
+    assert answers.times.waiting[JOIN_GROUP] == 1
+    connection.drop()
+    assert answers.times.waiting[JOIN_GROUP] == 0
 
 
 def rows(times: RequestTimes) -> dict[str, float]:
@@ -139,28 +187,25 @@ def rows(times: RequestTimes) -> dict[str, float]:
     return found
 
 
-def test_waiting_requests_count_only_in_the_local_time() -> None:
-    times = RequestTimes()
+def test_waiting_requests_count_only_in_the_local_time(answers: Answers) -> None:
     waiting: list[Completion[Any]] = [Completion() for _ in range(4)]
-    answers = iter(waiting)
-    measured = times.measured(lambda _connection, _frame: next(answers))
-    for _ in waiting:
-        measured(_connection(), JOIN_FRAME)
-    waiting[0].complete(MutingResponse([b"x"], 0.25))
-    found = rows(times)
+    for each in waiting:
+        answers.ask(JOIN_GROUP, each)
+    waiting[0].complete(response(JOIN_GROUP))
+    found = rows(answers.times)
     assert found['totaltimems{request="JoinGroup",quantile="0.50"}'] > 0
     assert found['remotetimems{request="JoinGroup",quantile="0.50"}'] > 0
-    assert found['throttletimems{request="JoinGroup",quantile="0.50"}'] >= 250
-    assert found['requests_total{request="JoinGroup"}'] == 4
+    assert found['requests_total{request="JoinGroup"}'] == found['localtimems_count{request="JoinGroup"}'] == 4
+    assert found['totaltimems_count{request="JoinGroup"}'] == found['remotetimems_count{request="JoinGroup"}'] == 1
 
 
-def test_requests_that_did_not_wait_have_no_remote_time_and_no_pause() -> None:
-    times = RequestTimes()
-    answers: list[Any] = [Completion.of([b"x"]), [], [], []]
-    measured = times.measured(lambda _connection, _frame: answers.pop())
-    for _ in range(4):
-        measured(_connection(), JOIN_FRAME)
-    found = rows(times)
+def test_requests_that_did_not_wait_have_no_remote_time_and_no_pause(answers: Answers) -> None:
+    for _ in range(3):
+        answers.ask(JOIN_GROUP, response(JOIN_GROUP))
+    later: Completion[Any] = Completion()
+    answers.ask(JOIN_GROUP, later)
+    later.complete(response(JOIN_GROUP))
+    found = rows(answers.times)
     assert found['totaltimems{request="JoinGroup",quantile="0.50"}'] > 0
     assert found['remotetimems{request="JoinGroup",quantile="0.50"}'] == 0
     assert found['remotetimems{request="JoinGroup",quantile="0.98"}'] > 0
@@ -176,42 +221,38 @@ def test_quantiles_are_written_as_by_the_jmx_exporter() -> None:
     assert labels == [["0.50"], ["0.75"], ["0.95"], ["0.98"], ["0.99"], ["0.999"]]
 
 
-def test_fetches_of_consumers_and_followers_are_also_counted_apart() -> None:
-    times = RequestTimes()
+def test_fetches_of_consumers_and_followers_are_also_counted_apart(answers: Answers) -> None:
+    def fetch_as_replica(connection: Any) -> Any:
+        connection.state[FETCHED_BY_REPLICA] = True
+        return response(FETCH)
 
-    def dispatch(connection: Any, _frame: memoryview) -> list[Any]:
-        if connection.fetches_as_replica:
-            connection.state[FETCHED_BY_REPLICA] = True
-        return []
-
-    measured = times.measured(dispatch)
-    consumer, follower = _connection(), _connection()
-    follower.fetches_as_replica = True
-    for _ in range(EXACT + 2 * SAMPLED):
-        measured(follower, FETCH_FRAME)
-    for _ in range(3):
-        measured(consumer, FETCH_FRAME)
-        measured(consumer, PRODUCE_FRAME)
-    measured(follower, PRODUCE_FRAME)
-    found = rows(times)
+    consumer, follower = Connection(), Connection()
     followed = EXACT + 2 * SAMPLED
-    assert found['requests_total{request="Fetch"}'] == followed + 3
+    for _ in range(followed):
+        answers.ask(FETCH, fetch_as_replica, follower)
+    waiting: Completion[Any] = Completion()
+    other_follower = Connection()
+    other_follower.state[FETCHED_BY_REPLICA] = True
+    answers.ask(FETCH, waiting, other_follower)
+    for _ in range(3):
+        answers.ask(FETCH, response(FETCH), consumer)
+        answers.ask(PRODUCE, response(PRODUCE), consumer)
+    answers.ask(PRODUCE, response(PRODUCE), follower)
+    found, times = rows(answers.times), answers.times
+    assert found['requests_total{request="Fetch"}'] == followed + 4
     assert found['requests_total{request="FetchConsumer"}'] == 3
-    assert found['requests_total{request="FetchFollower"}'] == followed
+    assert found['requests_total{request="FetchFollower"}'] == followed + 1
     assert found['totaltimems_count{request="FetchFollower"}'] == followed
     assert found['requests_total{request="Produce"}'] == 4
     assert times.of(FOLLOWER_FETCH).at_once.count == followed
     assert times.of(FETCH).at_once.count == 3
+    assert [usage.name for usage in answers.meter.clients] == [("ANONYMOUS", "test")]
+    assert next(iter(answers.meter.clients)).connections == 1
 
 
-def test_fetches_of_consumers_only_have_a_row_of_zeros_for_followers() -> None:
-    times = RequestTimes()
-    times.measured(lambda _connection, _frame: [])(_connection(), FETCH_FRAME)
-    found = rows(times)
+def test_fetches_of_consumers_only_have_a_row_of_zeros_for_followers(answers: Answers) -> None:
+    answers.ask(FETCH, response(FETCH))
+    found = rows(answers.times)
     assert found['requests_total{request="FetchFollower"}'] == 0
     assert found['totaltimems{request="FetchFollower",quantile="0.99"}'] == 0
     assert found['totaltimems{request="Fetch",quantile="0.99"}'] > 0
-
-
-def _connection() -> Any:
-    return SimpleNamespace(state={}, fetches_as_replica=False)

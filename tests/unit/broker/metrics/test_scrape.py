@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.metrics import cluster_rows, families, lag_rows, partition_rows, process_rows
+from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import Sources, collect
 from ottla.broker.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
+from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.process_rows import Descriptors
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.table import markdown
@@ -46,7 +48,8 @@ class ManualTime:
 
 
 def sources_of(harness: BrokerHarness) -> Sources:
-    return Sources(harness.broker, RequestTimes(), LoopDelay(ManualTime()), 1.0, GroupLag(harness.broker))  # type: ignore[arg-type]
+    meter = Meter(RequestTimes(), ClientUsages(lambda: 0.0))
+    return Sources(harness.broker, meter, LoopDelay(ManualTime()), 1.0, GroupLag(harness.broker))  # type: ignore[arg-type]
 
 
 def scrape(sources: Sources, content_type: str = PROMETHEUS) -> dict[str, float]:
@@ -71,7 +74,7 @@ def scraped(harness: BrokerHarness) -> dict[str, float]:
     harness.ask(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[fetch]), 12)
     harness.produce(("t", {1: b"not a batch"}))
     sources = sources_of(harness)
-    sources.requests.of(0).at_once.record(1_000_000)
+    sources.meter.times.of(0).at_once.record(1_000_000)
     return scrape(sources)
 
 
@@ -365,7 +368,7 @@ def test_fetch_of_a_replica_is_counted_by_its_replica_id(
     harness: BrokerHarness, options: dict[str, Any], version: int, is_follower: bool
 ) -> None:
     sources = sources_of(harness)
-    harness.dispatch = sources.requests.measured(harness.dispatch.__call__)  # type: ignore[assignment]
+    harness.dispatch._meter = sources.meter
     for _ in range(2):
         harness.ask(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[], **options), version)
     found = scrape(sources)
@@ -400,7 +403,9 @@ def test_listener_without_connections_has_a_zero() -> None:
 def test_every_family_is_scraped(harness: BrokerHarness, scraped: dict[str, float]) -> None:
     commit(harness, t=1)
     begin_transaction(harness, 7)
-    names = {name.partition("{")[0] for name in (*scraped, *scrape(sources_of(harness)))}
+    sources = sources_of(harness)
+    sources.meter.clients.acquire("user", "client")
+    names = {name.partition("{")[0] for name in (*scraped, *scrape(sources))}
     for family in families.FAMILIES.values():
         # The harness has no network.
         suffix = {"summary": "_count", "histogram": "_count"}.get(family.kind, "")
