@@ -33,6 +33,27 @@ ROWS: tuple[Row, ...] = (
         (f"{VERIFICATION}::test_verify_finds_equal_rows_and_registers_nothing",),
     ),
     (
+        "the depth of Avro schemas counts the levels of the types that they name",
+        f"{CONVERTERS}/avro_schemas.py",
+        "        self._reach(depth + self._heights.get(full, self._heights.get(name, 0)))\n",
+        "",
+        (f"{AVRO}::test_chain_of_names_has_at_most_a_hundred_levels",),
+    ),
+    (
+        "the depth of a Connect schema is limited before an Avro schema is written",
+        f"{CONVERTERS}/avro_schemas.py",
+        "        self._depth += 1\n        _check_depth(self._depth)\n",
+        "        self._depth += 1\n",
+        (f"{AVRO}::test_chain_of_records_has_at_most_a_hundred_levels",),
+    ),
+    (
+        "no setting of a converter that would change values is ignored",
+        f"{CONVERTERS}/registry.py",
+        'if value.lower() not in ("", "false"):',
+        'if value.lower() == "refused":',
+        (f"{JSON}::test_settings_that_would_change_values_are_refused",),
+    ),
+    (
         "no record is skipped because the schema registry denies access to a converter",
         f"{CONVERTERS}/registry.py",
         "_DENIED: Final = frozenset({401, 403, 407})",

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from ottla.clients.serializers.avro import parsed
 from ottla.clients.serializers.base import References
+from ottla.connect import data
 from ottla.connect.converters.avro import AvroConverter, is_bytes, plain_references
 from ottla.connect.converters.avro_schemas import AvroSchemaReader, AvroSchemaWriter
 from ottla.connect.converters.avro_values import encoder
@@ -298,3 +300,46 @@ def test_schema_that_unfolds_to_too_much_is_refused() -> None:
         avro = {"type": "record", "name": f"R{level}", "fields": fields}
     with pytest.raises(DataError, match="more than 50000 types"):
         AvroSchemaReader().read(avro)
+
+
+def nested(levels: int, *, optional: bool) -> Any:
+    avro: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+    for level in range(1, levels):
+        kind = ["null", avro] if optional else avro
+        avro = {"type": "record", "name": f"R{level}", "fields": [{"name": "n", "type": kind}]}
+    return avro
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_chain_of_records_has_at_most_a_hundred_levels(optional: bool) -> None:
+    for levels, accepted in ((100, True), (101, False), (250, False)):
+        refusal = None if accepted else pytest.raises(DataError, match="nested more than 100 deep")
+        schema, value = data.struct({"x": data.INT32}, "R0"), {"x": 1}
+        for level in range(1, levels):
+            member = replace(schema, optional=optional)
+            schema, value = data.struct({"n": member}, f"R{level}"), {"n": value}
+        if refusal is None:
+            assert AvroSchemaReader().read(nested(levels, optional=optional)).type is data.Type.STRUCT
+            assert converter("http://127.0.0.1:1").round_trip("t", schema, value) == value
+            continue
+        with refusal:
+            AvroSchemaReader().read(nested(levels, optional=optional))
+        with pytest.raises(DataError, match="nested more than 100 deep"):
+            AvroSchemaWriter().written(schema)
+
+
+def test_chain_of_names_has_at_most_a_hundred_levels() -> None:
+    reader = AvroSchemaReader()
+    chain = [
+        {"type": "record", "name": f"R{level}", "fields": [{"name": "n", "type": f"R{level - 1}" if level else "int"}]}
+        for level in range(101)
+    ]
+    for each in chain[:100]:
+        reader.read(each)
+    with pytest.raises(DataError, match="nested more than 100 deep"):
+        reader.read(chain[100])
+
+
+def test_union_within_a_union_is_refused() -> None:
+    with pytest.raises(DataError, match="union as member"):
+        AvroSchemaReader().read(["null", ["null", "int"]])

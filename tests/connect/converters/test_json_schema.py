@@ -259,6 +259,37 @@ def test_optional_field_with_one_type_in_a_list_stays_optional() -> None:
     assert found.schema == data.struct({"a": data.OPTIONAL_STRING})
 
 
+@pytest.mark.parametrize("name", ["preserve.additional.properties", "json.indent.output", "rule.executors"])
+def test_settings_that_would_change_values_are_refused(name: str) -> None:
+    with pytest.raises(SettingError, match=rf"configuration {name}: .*; remove the setting"):
+        converter(config={name: "true"})
+    converter(config={name: "false", "json.fail.unknown.properties": "true", "json.oneof.for.nullables": "false"})
+
+
+def test_values_are_validated_on_demand_by_draft_7_or_the_draft_of_the_schema(registry: str) -> None:
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+              "properties": {"a": {"type": "string", "maxLength": 3}}, "dependentRequired": {"a": ["b"]}}  # fmt: skip
+    with RegistryClient({"schema.registry.url": registry}) as client:
+        number = client.register_schema("drafts-value", RegistrySchema(SchemaType.JSON, json.dumps(schema)))
+    prefix = b"\0" + number.to_bytes(4, "big")
+
+    def reads(body: bytes, **settings: str) -> bool:
+        made = converter(registry, {name.replace("_", "."): each for name, each in settings.items()})
+        try:
+            made.to_connect("drafts", prefix + body)
+        except DataError:
+            return False
+        finally:
+            made.close()
+        return True
+
+    assert reads(b'{"a":"long"}')
+    assert not reads(b'{"a":"long"}', json_fail_invalid_schema="true")
+    # Draft 7 ignores `dependentRequired`.
+    assert not reads(b'{"a":"x"}', json_fail_invalid_schema="true")
+    assert reads(b'{"a":"x"}', json_fail_invalid_schema="true", ignore_modern_dialects="true")
+
+
 def test_unknown_decimal_format_is_refused() -> None:
     with pytest.raises(SettingError, match=r"numerik.*decimal\.format"):
         converter(config={"decimal.format": "numerik"})

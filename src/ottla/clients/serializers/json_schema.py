@@ -87,11 +87,12 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not a reference of the schema, and no other address is opened")
 
 
-def checker(references: References) -> Callable[[Any], None]:
-    """Return a function that raises InvalidValue for a value that is not valid."""
+def checker(references: References, *, draft7: bool = False) -> Callable[[Any], None]:
+    """Return a function that raises InvalidValue for a value that is not valid; `draft7` ignores `$schema`."""
+    make = jsonschema_rs.Draft7Validator if draft7 else jsonschema_rs.validator_for
     try:
         others = [(name, json.loads(each.text)) for name, each in references.referenced.items()]
-        validator = jsonschema_rs.validator_for(
+        validator = make(
             json.loads(references.schema.text),
             registry=jsonschema_rs.Registry(others) if others else None,
             retriever=_refuse,

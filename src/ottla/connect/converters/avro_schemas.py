@@ -81,6 +81,7 @@ class AvroSchemaWriter:
         self._with_metadata, self._with_enums = with_metadata, with_enums
         self._defined: dict[str, Schema] = {}
         self._unnamed = 0
+        self._depth = -1
 
     def written(self, schema: Schema, namespace: str = "") -> AvroType:
         """Return the Avro schema. Raises DataError."""
@@ -90,6 +91,13 @@ class AvroSchemaWriter:
         return [made, "null"] if schema.has_default and schema.default is not None else ["null", made]
 
     def _without_null(self, schema: Schema, namespace: str) -> AvroType:
+        self._depth += 1
+        _check_depth(self._depth)
+        made = self._typed(schema, namespace)
+        self._depth -= 1
+        return made
+
+    def _typed(self, schema: Schema, namespace: str) -> AvroType:
         if schema.type is Type.STRUCT:
             return self._union(schema, namespace) if schema.name == UNION else self._struct(schema, namespace)
         if self._with_enums and _ENUM in schema.parameters:
@@ -177,6 +185,11 @@ class AvroSchemaWriter:
         return [self._without_null(each.schema, namespace) for each in schema.fields]
 
 
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise DataError(f"The Avro schema is nested more than {_DEEPEST} deep")
+
+
 def _names(name: str, namespace: str) -> tuple[dict[str, Any], str]:
     """Return the attributes with the name of a type, and its namespace."""
     own, _, short = name.rpartition(".")
@@ -215,16 +228,19 @@ class AvroSchemaReader:
         self._open: set[str] = set()
         self._parts = 0
         self._sizes: dict[str, int] = {}
+        self._deepest = 0
+        """The deepest level of the record that is being read."""
+        self._heights: dict[str, int] = {}
+        """How many levels named types have below them."""
 
     def read(self, avro: AvroType, namespace: str = "", depth: int = 0) -> Schema:
         """Return the Connect schema. Raises DataError."""
-        if depth > _DEEPEST:
-            raise DataError(f"The Avro schema is nested more than {_DEEPEST} deep")
+        self._reach(depth)
         self._count(1)
         if isinstance(avro, list):
             return self._of_union(avro, namespace, depth)
         if isinstance(avro, str):
-            return self._of_name(avro, namespace)
+            return self._of_name(avro, namespace, depth)
         kind = avro["type"]
         if isinstance(kind, (dict, list)):
             return self.read(kind, namespace, depth + 1)
@@ -237,15 +253,19 @@ class AvroSchemaReader:
         elif kind in ("enum", "fixed"):
             made = self._of_named(avro, namespace)
         else:
-            made = self._of_primitive(avro, namespace)
+            made = self._of_primitive(avro, namespace, depth)
         return _with_metadata(made, avro)
+
+    def _reach(self, depth: int) -> None:
+        _check_depth(depth)
+        self._deepest = max(self._deepest, depth)
 
     def _count(self, parts: int) -> None:
         self._parts += parts
         if self._parts > _MOST_PARTS:
             raise DataError(f"The Avro schema has more than {_MOST_PARTS} types with all that it names")
 
-    def _of_name(self, name: str, namespace: str) -> Schema:
+    def _of_name(self, name: str, namespace: str, depth: int) -> Schema:
         if name in _TYPES:
             return Schema(_TYPES[name])
         if name == "null":
@@ -257,9 +277,10 @@ class AvroSchemaReader:
         if found is None:
             raise DataError(f"The Avro schema does not define {full}")
         self._count(self._sizes.get(full, self._sizes.get(name, 1)))
+        self._reach(depth + self._heights.get(full, self._heights.get(name, 0)))
         return found
 
-    def _of_primitive(self, avro: Mapping[str, Any], namespace: str) -> Schema:
+    def _of_primitive(self, avro: Mapping[str, Any], namespace: str, depth: int) -> Schema:
         kind: str = avro["type"]
         meaning: str = avro.get("logicalType", "")
         if (kind, meaning) in _FROM_LOGICAL:
@@ -268,7 +289,7 @@ class AvroSchemaReader:
             return _decimal(avro)
         if avro.get("connect.type") in ("int8", "int16"):
             return Schema(Type(avro["connect.type"].upper()))
-        return self._of_name(kind, namespace)
+        return self._of_name(kind, namespace, depth)
 
     def _of_array(self, avro: Mapping[str, Any], namespace: str, depth: int) -> Schema:
         items = avro["items"]
@@ -296,7 +317,7 @@ class AvroSchemaReader:
     def _of_record(self, avro: Mapping[str, Any], namespace: str, depth: int) -> Schema:
         full, own = _full_name(avro, namespace)
         self._open.add(full)
-        before = self._parts
+        before, outer, self._deepest = self._parts, self._deepest, depth
         parameters: dict[str, str] = {}
         if avro.get("doc") is not None:
             parameters[_RECORD_DOC] = avro["doc"]
@@ -310,7 +331,8 @@ class AvroSchemaReader:
                 schema = replace(schema, default=default, parameters={**schema.parameters, _FIELD_DEFAULT: "true"})
             fields.append(Field(field["name"], schema))
         self._open.discard(full)
-        self._sizes[full] = self._parts - before
+        self._sizes[full], self._heights[full] = self._parts - before, self._deepest - depth
+        self._deepest = max(self._deepest, outer)
         name = None if full.startswith(f"{NAMESPACE}.ConnectDefault") else full
         made = Schema(Type.STRUCT, name=name, parameters=parameters, fields=tuple(fields))
         self._named[full] = made = _with_metadata(made, avro)
@@ -318,12 +340,15 @@ class AvroSchemaReader:
 
     def _of_union(self, avro: list[Any], namespace: str, depth: int) -> Schema:
         others = [each for each in avro if each != "null"]
+        if any(isinstance(each, list) for each in others):
+            raise DataError("A union of the Avro schema has a union as member, which Avro does not allow")
+        # A union is not a level: chains of optional and of required records may have the same length.
         if len(others) == 1:
-            made = self.read(others[0], namespace, depth + 1)
+            made = self.read(others[0], namespace, depth)
             return made.as_optional() if len(avro) > 1 else made
         fields = []
         for each in others:
-            schema = self.read(each, namespace, depth + 1).as_optional()
+            schema = self.read(each, namespace, depth).as_optional()
             fields.append(Field(union_field(each), schema))
         return Schema(Type.STRUCT, optional=len(others) < len(avro), name=UNION, fields=tuple(fields))
 

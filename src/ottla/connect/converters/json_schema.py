@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
@@ -31,8 +31,13 @@ _VALIDATE: Final = "json.fail.invalid.schema"
 class _Serializer(JsonSchemaSerializer):
     """Writes the bytes of values that are encoded already."""
 
+    def __init__(self, text: str, options: JsonSchemaOptions, registry: Any, config: dict[str, str]) -> None:
+        super().__init__(text, registry=registry, config=config)
+        self._options = options
+
     def _encoder(self, references: References) -> Callable[[Any], bytes]:
-        check = checker(references) if self.settings.values["validate"] else None
+        draft7 = self._options.ignore_modern_dialects
+        check = checker(references, draft7=draft7) if self.settings.values["validate"] else None
 
         def encode(value: Any) -> bytes:
             try:
@@ -59,7 +64,8 @@ class _Deserializer(JsonSchemaDeserializer):
 
     def _decoder(self, writer: References, reader: References | None) -> Callable[[bytes, int], SchemaAndValue]:
         wanted = writer if reader is None else reader
-        check = checker(wanted) if self.settings.values["validate"] else None
+        draft7 = self._options.ignore_modern_dialects
+        check = checker(wanted, draft7=draft7) if self.settings.values["validate"] else None
         try:
             others = {name: json.loads(each.text) for name, each in wanted.referenced.items()}
             schema = JsonSchemaReader(json.loads(wanted.schema.text), others, self._options).read()
@@ -100,8 +106,15 @@ class JsonSchemaConverter(RegistryConverter):
                     "Whether a null stays null if the field has a default.", False),
             Setting("flatten.singleton.unions", SettingType.BOOLEAN, "Whether a union of one type is that type.", True,
                     Importance.LOW),
+            Setting("ignore.modern.dialects", SettingType.BOOLEAN,
+                    "Whether values are validated by draft 7, whatever draft the schema names.", False, Importance.LOW),
         ]
     )  # fmt: skip
+    refused: ClassVar[Mapping[str, str]] = {
+        "preserve.additional.properties": "properties that the schema does not name are not kept",
+        "json.indent.output": "values are written without spaces",
+        **RegistryConverter.refused,
+    }
 
     def _read_settings(self, settings: Mapping[str, Any]) -> None:
         made = JsonSchemaOptions(*(settings[name.replace("_", ".")] for name in JsonSchemaOptions._fields))
@@ -119,7 +132,8 @@ class JsonSchemaConverter(RegistryConverter):
             found = convert(value)
             return None if found is ABSENT else found
 
-        return Writing(encode, _Serializer(text, self._registry, config={_VALIDATE: "false", **self._options}))
+        config = {_VALIDATE: "false", **self._options}
+        return Writing(encode, _Serializer(text, self._format, self._registry, config))
 
     def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
         """Return the function that reads values of a schema, from a position of some bytes."""

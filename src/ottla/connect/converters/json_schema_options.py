@@ -22,6 +22,7 @@ class JsonSchemaOptions(NamedTuple):
     generalized_sum_type_support: bool = False
     ignore_default_for_nullables: bool = False
     flatten_singleton_unions: bool = True
+    ignore_modern_dialects: bool = False
 
     def enum_parameter(self) -> str:
         """The parameter of an enum, and the beginning of those with its values."""

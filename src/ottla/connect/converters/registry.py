@@ -1,14 +1,14 @@
 """The common part of the converters with a schema registry: settings, one serializer for each schema, and errors.
 
 Settings are the registry's, the serializers' (`schema.registry.url`, `auto.register.schemas`, ...) and the format's.
-Unknown ones are ignored, as by Confluent's converters.
+Unknown ones are ignored, as by Confluent's, unless they would change values (`refused`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.clients.errors import ClientError, ConfigurationError
 from ottla.clients.serializers.base import InvalidValue
@@ -57,9 +57,19 @@ class _Local(NamedTuple):
 class RegistryConverter(Converter):
     """Converts between Connect's data and a format whose schemas are in a registry."""
 
+    refused: ClassVar[Mapping[str, str]] = {
+        "rule.executors": "rules of schemas are not executed",
+        "schema.backup.enabled": "records with their schemas in an envelope are not written",
+    }
+    """Settings of Confluent's converters that would change values, and what is done in their place."""
+
     def configure(self, config: Config, *, is_key: bool) -> None:
         """Read the settings. Nothing connects before the first record."""
         self._part = "key" if is_key else "value"
+        for name, reason in self.refused.items():
+            value = (config.get(name) or "").strip()
+            if value.lower() not in ("", "false"):
+                raise SettingError(f"Invalid value {value} for configuration {name}: {reason}; remove the setting")
         self._read_settings(self.config_def.parse(config))
         given = {name: value.removeprefix(_STRATEGIES) for name, value in config.items() if value is not None}
         try:
