@@ -5,6 +5,7 @@ from __future__ import annotations
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
 CONFIGS = "tests/unit/connect/cluster/test_config_state.py"
+ROTATED = "tests/connect/secured/test_rotated_passwords.py"
 STATUSES = "tests/unit/connect/cluster/test_status_state.py"
 OFFSETS = "tests/unit/connect/cluster/test_offset_records.py"
 ASSIGNOR = "tests/unit/connect/cluster/test_assignor.py"
@@ -13,7 +14,30 @@ STORE = "tests/connect/cluster/test_store.py"
 MEMBERSHIP = "tests/connect/cluster/test_membership.py"
 WORKERS = "tests/connect/cluster/test_several_workers.py"
 
+STATUSES = "tests/unit/connect/cluster/test_status_writer.py"
+
 ROWS: tuple[Row, ...] = (
+    (
+        "a worker reads its topics again when its password or its rights are corrected",
+        "connect/cluster/topic_log.py",
+        "                    if not error.retriable and not isinstance(error, _DENIED):\n",
+        "                    if not error.retriable:\n",
+        (f"{ROTATED}::test_a_changed_password_of_the_worker_is_named_and_the_new_one_is_used",),
+    ),
+    (
+        "a status that cannot be written is written again",
+        "connect/cluster/status_writer.py",
+        "    return [status] if is_passing else []\n",
+        "    return []\n",
+        (f"{STATUSES}::test_status_is_written_again_after_brokers_or_passwords_come_back",),
+    ),
+    (
+        "an old status is not written again over one of another worker",
+        "connect/cluster/status_writer.py",
+        "if each.key not in self._waiting and each.is_current():",
+        "if each.key not in self._waiting:",
+        (f"{STATUSES}::test_status_is_not_written_again_after_another_worker_has_written_one",),
+    ),
     (
         "Task configurations of two writes never run together in Connect",
         "connect/cluster/config_state.py",

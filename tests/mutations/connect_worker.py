@@ -8,6 +8,9 @@ KILLS = "tests/connect/worker/test_kills.py"
 ERRORS = "tests/connect/worker/test_errors.py"
 FENCING = "tests/connect/worker/test_standalone_fencing.py"
 FILES = "tests/connect/worker/test_files.py"
+ROTATED = "tests/connect/secured/test_rotated_passwords.py"
+UNIT = "tests/unit/connect/worker"
+PROVIDERS = f"{UNIT}/test_providers.py"
 JSON = "tests/unit/connect/worker/test_json_converter.py"
 
 ROWS: tuple[Row, ...] = (
@@ -31,6 +34,41 @@ ROWS: tuple[Row, ...] = (
         'self._retry[1] if self._pending else ""',
         "PAUSED",
         (f"{ERRORS}::test_put_that_waits_says_so_again_after_a_pause",),
+    ),
+    (
+        "credentials from variables are read again for each connection",
+        "network/sasl_settings.py",
+        "        if not changing:\n            return first()\n",
+        "        if first:\n            return first()\n",
+        (f"{PROVIDERS}::test_credentials_are_read_again_for_each_connection_and_stay_hidden",),
+    ),
+    (
+        "later values of credentials are secrets, too",
+        "connect/worker/providers.py",
+        "sorted(self._values | later, key=len, reverse=True)",
+        "sorted(self._values, key=len, reverse=True)",
+        (f"{PROVIDERS}::test_credentials_are_read_again_for_each_connection_and_stay_hidden",),
+    ),
+    (
+        "a task waits for credentials that can change",
+        "connect/worker/failures.py",
+        "    if rereads and isinstance(error, AuthenticationFailed):\n",
+        "    if rereads and isinstance(error, ConnectionError):\n",
+        (f"{ROTATED}::test_a_changed_password_of_a_connector_is_named_and_the_new_one_is_used",),
+    ),
+    (
+        "source offsets are not read with an old password of the user, or with the rights of another one",
+        "connect/worker/offset_store.py",
+        "            if found is not None and found.settings != settings:\n",
+        "            if found is not None and found.settings == {}:\n",
+        (f"{UNIT}/test_offset_stores.py::test_store_is_shared_by_the_tasks_of_a_user_and_replaced_with_its_password",),
+    ),
+    (
+        "a trace fits into the record of a status",
+        "connect/worker/failures.py",
+        "    if len(text) <= MAX_TRACE:\n",
+        "    if len(text) <= 1 << 30:\n",
+        (f"{UNIT}/test_task_thread.py::test_trace_fits_into_a_record",),
     ),
     (
         "the report of a task has no secrets",

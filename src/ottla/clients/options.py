@@ -92,7 +92,8 @@ def _read_bool(value: object) -> bool | None:
 def _read_str(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return None
-    return str(value) if _is_text(str(value)) else None
+    text = value if isinstance(value, str) else str(value)
+    return text if _is_text(text) else None
 
 
 def _is_text(value: str) -> bool:

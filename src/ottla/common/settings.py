@@ -11,10 +11,32 @@ A setting is data. Each package has one function that reads a value of its setti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 Kind: TypeAlias = Literal["bool", "short", "int", "long", "float", "str", "password", "class", "list", "object"]
+
+
+class ChangingText(str):
+    """A text whose source can change, such as a password in a file. It is equal to its first value."""
+
+    __slots__ = ("_read", "values")
+    _read: Callable[[], str]
+    values: set[str]
+    """All values so far."""
+
+    def __new__(cls, value: str, read: Callable[[], str]) -> Self:
+        """`read` returns the value as it is now. It may block, and raise any error."""
+        made = super().__new__(cls, value)
+        made._read, made.values = read, {value}
+        return made
+
+    def current(self) -> str:
+        """Return the value as it is now."""
+        value = self._read()
+        self.values.add(value)
+        return value
 
 
 @dataclass(frozen=True, slots=True)

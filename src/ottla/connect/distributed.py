@@ -37,18 +37,21 @@ async def run(
     worker = Worker({**default_settings(settings.get("group.id", DEFAULT_GROUP)), **settings})
     rest = RestServer(RestSettings.read(worker.given), worker.given, insecure=insecure)
     try:
-        async with _started(worker, rest) as (herder, membership):
+        async with _started(worker, rest) as (herder, membership, store):
             member = membership.start(herder)
             serving = asyncio.create_task(rest.serve(herder, stop, lambda: None), name="serve the REST API")
             announcing = asyncio.create_task(_announce(membership, ready, rest.urls))
             try:
-                await asyncio.wait([member, serving], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([member, serving, *store.failed], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 announcing.cancel()
                 stop.set()
                 await serving
             if member.done():
                 member.result()
+            for each in store.failed:
+                if each.done() and each.exception() is not None:
+                    raise Failure(f"the worker cannot read its topics any more: {each.exception()}")
     finally:
         rest.close()
 
@@ -67,7 +70,7 @@ async def _announce(membership: GroupMembership, ready: Callable[[Sequence[str]]
 
 
 @contextlib.asynccontextmanager
-async def _started(worker: Worker, rest: RestServer) -> AsyncIterator[tuple[Herder, GroupMembership]]:
+async def _started(worker: Worker, rest: RestServer) -> AsyncIterator[tuple[Herder, GroupMembership, KafkaStore]]:
     """Read the topics, and stop everything at the end of the block."""
     cluster = ClusterSettings.read(worker.given, rest.tls)
     store = KafkaStore(cluster.store, _now_ms)
@@ -82,7 +85,7 @@ async def _started(worker: Worker, rest: RestServer) -> AsyncIterator[tuple[Herd
             await store.start()
         except (ClientError, ConnectError) as error:
             raise Failure(f"the worker cannot read its topics: {error}") from error
-        yield herder, membership
+        yield herder, membership, store
 
 
 def _now_ms() -> int:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from ottla.common.settings import ChangingText
 from ottla.network import oauth
 from ottla.network.errors import AuthenticationRefused, ConnectFailed, SecuritySettingError
 from ottla.network.sasl import SaslSource
@@ -26,6 +27,7 @@ TokenProvider: TypeAlias = Callable[[], OAuthToken | str]
 
 NONCE_BYTES: Final = 24
 _CLAIM = re.compile(r"unsecuredLogin(?P<kind>String|Number|List)Claim_(?P<name>.+)")
+_LOGIN: Final = ("sasl_username", "sasl_password", "sasl_jaas_config")
 _MECHANISM_OF_MODULE: Final = {"PlainLoginModule": "PLAIN", "OAuthBearerLoginModule": "OAUTHBEARER"}
 
 
@@ -42,7 +44,29 @@ def sasl_source(options: Mapping[str, Any]) -> SaslSource:
         raise SecuritySettingError(f"sasl.jaas.config has {module}, but {mechanism} needs {expected}")
     if mechanism == oauthbearer.NAME:
         return _token_source(options, login)
-    username, password = options["sasl_username"] or login.get("username"), options["sasl_password"]
+    given = {name: options[name] for name in _LOGIN}
+    changing = {name: each for name, each in given.items() if isinstance(each, ChangingText)}
+    first = _exchange_of(mechanism, given)
+
+    async def source() -> SaslClient:
+        if not changing:
+            return first()
+        try:
+            current = await asyncio.to_thread(lambda: {name: each.current() for name, each in changing.items()})
+        except Exception as error:  # a config provider may raise anything; the next connection tries again
+            raise ConnectFailed(f"the credentials cannot be read: {error}") from error
+        try:
+            return _exchange_of(mechanism, {**given, **current})()
+        except SecuritySettingError as error:
+            raise AuthenticationRefused(str(error)) from error
+
+    return source
+
+
+def _exchange_of(mechanism: str, given: Mapping[str, Any]) -> Callable[[], SaslClient]:
+    """Return the function that makes an exchange for each connection. Raises SecuritySettingError."""
+    login = parse_jaas(given["sasl_jaas_config"])[1] if given["sasl_jaas_config"] else {}
+    username, password = given["sasl_username"] or login.get("username"), given["sasl_password"]
     password = login.get("password") if password is None else password
     if not username or password is None:
         what = "sasl.username" if not username else "sasl.password"
@@ -59,11 +83,7 @@ def sasl_source(options: Mapping[str, Any]) -> SaslSource:
         exchange()
     except SaslError as error:
         raise SecuritySettingError(str(error)) from error
-
-    async def source() -> SaslClient:
-        return exchange()
-
-    return source
+    return exchange
 
 
 def _module_of(mechanism: str) -> str:

@@ -113,9 +113,9 @@ def is_outdated(status: Status, known: Status | None) -> bool:
 
 def may_replace(known: Status | None, status: Status) -> bool:
     """Whether a worker writes a status. The previous worker of a task must not hide the state of the new worker."""
-    return (
-        status.state not in _CAREFUL
-        or known is None
-        or known.worker_id == status.worker_id
-        or known.generation <= status.generation
-    )
+    return status.state not in _CAREFUL or is_newest(known, status)
+
+
+def is_newest(known: Status | None, status: Status) -> bool:
+    """Whether no other worker has written a status of a later generation."""
+    return known is None or known.worker_id == status.worker_id or known.generation <= status.generation

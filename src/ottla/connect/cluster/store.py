@@ -6,6 +6,7 @@ both topics to their ends before it returns; listeners learn only later changes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from ottla.connect.cluster.config_state import (
     SessionKeyChanged,
 )
 from ottla.connect.cluster.config_writer import ConfigWriter
-from ottla.connect.cluster.status_state import StatusState, may_replace
+from ottla.connect.cluster.status_state import StatusState, is_newest, may_replace
 from ottla.connect.cluster.status_writer import StatusWriter
 from ottla.connect.cluster.topic_log import TopicLog
 from ottla.connect.cluster.topics import TopicSettings, prepare_topic
@@ -85,6 +86,11 @@ class KafkaStore:
     def offset(self) -> int:
         """The offset after the last record of the topic of configurations that was read."""
         return self._configs.next_offset
+
+    @property
+    def failed(self) -> list[asyncio.Future[None]]:
+        """Complete with an error when a topic is not read any more: the worker has to stop."""
+        return [each.failed for each in (self._config_log, self._status_log) if each.failed is not None]
 
     @property
     def session_key(self) -> SessionKey | None:
@@ -199,12 +205,16 @@ class KafkaStore:
     def put_status(self, name: str, status: Status) -> None:
         """See `Store`."""
         if may_replace(self.status(name), status):
-            self._status_writer.put(keys.STATUS_CONNECTOR + name, values.status(status))
+            self._status_writer.put(
+                keys.STATUS_CONNECTOR + name, values.status(status), lambda: is_newest(self.status(name), status)
+            )
 
     def put_task_status(self, task: TaskId, status: Status) -> None:
         """See `Store`."""
         if may_replace(self.task_status(task), status):
-            self._status_writer.put(f"{keys.STATUS_TASK}{task}", values.status(status))
+            self._status_writer.put(
+                f"{keys.STATUS_TASK}{task}", values.status(status), lambda: is_newest(self.task_status(task), status)
+            )
 
     def put_topic(self, name: str, topic: str) -> None:
         """See `Store`."""

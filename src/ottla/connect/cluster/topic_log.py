@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.clients import AsyncConsumer, Record
-from ottla.clients.errors import ClientError, Wakeup
+from ottla.clients.errors import AuthenticationFailed, ClientError, NotAuthorized, Wakeup
 from ottla.common.ids import TopicPartition
-from ottla.connect.errors import ConnectError
+from ottla.connect.errors import ConnectError, RetriableError
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,10 @@ _WAITED_POLL_S: Final = 0.02
 _POLL_S: Final = 5.0
 _RECORDS: Final = 10_000
 _RETRY_S: Final = 0.5
+_DENIED_RETRY_S: Final = 3.0
 _CLOSE_S: Final = 1.0
+_DENIED: Final = (AuthenticationFailed, NotAuthorized)
+"""Errors that end when an operator corrects a password or a right."""
 
 
 class _Waiter(NamedTuple):
@@ -84,7 +87,9 @@ class TopicLog:
                 self._consumer.wakeup()
                 await waiter.done
         except TimeoutError as error:
-            raise ConnectError(f"Could not read to the end of the topic {self.topic} within {timeout_s:g} s") from error
+            raise RetriableError(
+                f"Could not read to the end of the topic {self.topic} within {timeout_s:g} s"
+            ) from error
 
     async def _ends(self, consumer: AsyncConsumer[bytes, bytes]) -> Mapping[TopicPartition, int]:
         while True:
@@ -92,7 +97,8 @@ class TopicLog:
                 return await consumer.end_offsets(self._partitions)
             except ClientError as error:
                 if not error.retriable:
-                    raise ConnectError(f"Cannot find the end of the topic {self.topic}: {error}") from error
+                    kind = RetriableError if isinstance(error, _DENIED) else ConnectError
+                    raise kind(f"Cannot find the end of the topic {self.topic}: {error}") from error
                 await asyncio.sleep(_RETRY_S)
 
     async def _read(self, consumer: AsyncConsumer[bytes, bytes], failed: asyncio.Future[None]) -> None:
@@ -103,10 +109,10 @@ class TopicLog:
                 except Wakeup:
                     records = []
                 except ClientError as error:
-                    if not error.retriable:
+                    if not error.retriable and not isinstance(error, _DENIED):
                         raise
                     logger.warning("Reading the topic %s again: %s", self.topic, error)
-                    await asyncio.sleep(_RETRY_S)
+                    await asyncio.sleep(_RETRY_S if error.retriable else _DENIED_RETRY_S)
                     continue
                 for record in records:
                     self._apply(record)

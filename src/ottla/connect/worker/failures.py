@@ -6,6 +6,7 @@ import traceback
 from typing import Final
 
 from ottla.clients.errors import (
+    AuthenticationFailed,
     ClientError,
     DeliveryTimedOut,
     InvalidProducerEpoch,
@@ -16,13 +17,20 @@ from ottla.clients.errors import (
 from ottla.connect.errors import RetriableError
 from ottla.connect.worker.providers import Secrets
 
-FIRST_DELAY_MS: Final = {"kafka": 500, "connector": 1_000}
+FIRST_DELAY_MS: Final = {"kafka": 500, "connector": 1_000, "credentials": 2_000}
 """The pause before the first try again, by the kind of failure. It doubles with each try."""
 MAX_DELAY_MS: Final = 60_000
+MAX_TRACE: Final = 100_000
+"""How many characters of a trace are kept."""
 
 
-def retriable_kind(error: BaseException) -> str | None:
-    """Return the kind of a failure that passes: kafka or connector; None for one that does not."""
+def retriable_kind(error: BaseException, *, rereads: bool = False) -> str | None:
+    """Return the kind of a failure that passes: kafka, connector or credentials; None for one that does not.
+
+    `rereads`: whether the credentials of the clients are variables, whose values may change.
+    """
+    if rereads and isinstance(error, AuthenticationFailed):
+        return "credentials"
     if isinstance(error, RetriableError):
         return "connector"
     if isinstance(error, (DeliveryTimedOut, ProducerFenced, InvalidProducerEpoch)):
@@ -31,7 +39,7 @@ def retriable_kind(error: BaseException) -> str | None:
         return "kafka"
     if isinstance(error, (TransactionFailed, ProducerUnusable)):
         cause = error.__cause__
-        return "kafka" if cause is None else retriable_kind(cause)
+        return "kafka" if cause is None else retriable_kind(cause, rereads=rereads)
     if isinstance(error, ClientError):
         return "kafka" if getattr(error, "retriable", False) else None
     return None
@@ -46,4 +54,9 @@ def trace_of(error: BaseException, secrets: Secrets) -> str:
     """Return the error as the REST API shows it: the message first, then the stack and the causes, without secrets."""
     head = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
     stack = "".join(traceback.format_exception(error))
-    return secrets.hide(f"{head}\n{stack}")
+    text = secrets.hide(f"{head}\n{stack}")
+    if len(text) <= MAX_TRACE:
+        return text
+    # A status must fit into a record. The error is at the beginning and at the end.
+    left_out = len(text) - MAX_TRACE
+    return f"{text[: MAX_TRACE // 2]}\n... {left_out} more characters ...\n{text[-MAX_TRACE // 2 :]}"

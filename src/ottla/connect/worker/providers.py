@@ -1,7 +1,7 @@
 """Values from outside in configurations: `${env:NAME}`, `${file:PATH:KEY}`, `${dir:PATH:FILE}` (KIP-297, KIP-421).
 
-They are resolved when a connector or task starts, and nowhere else: the configuration in topics and in the REST API has
-the variables. `Secrets` remembers the values, and hides them in error messages.
+They are resolved when a connector or task starts, and credentials for each connection to a broker. The configuration in
+topics and in the REST API has the variables. `Secrets` remembers the values, and hides them in error messages.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from ottla.common.settings import ChangingText
 from ottla.connect.config.definition import HIDDEN, SettingError
 from ottla.connect.errors import InvalidConfigError
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _SHORTEST_SECRET: Final = 3
 _SECRET_NAMES: Final = ("password", "secret", "sasl.jaas.config", "token", "credential", "keystore.key")
+_CREDENTIALS: Final = ("sasl.username", "sasl.password", "sasl.jaas.config")
 _MAX_FILE_BYTES: Final = 1 << 20
 
 
@@ -107,8 +110,17 @@ class Providers:
         self._providers = {name: _provider(name, given) for name in dict.fromkeys([*_DEFAULT_CLASSES, *listed])}
 
     def resolve(self, config: Mapping[str, str], secrets: Secrets | None = None) -> dict[str, str]:
-        """Return the settings with values for variables. Raises InvalidConfigError that names the variable."""
-        return {name: self._resolved(value, secrets) for name, value in config.items()}
+        """Return the settings with values for variables. Raises InvalidConfigError that names the variable.
+
+        Credentials of the brokers are ChangingText: clients read them again for each connection.
+        """
+        found = {name: self._resolved(value, secrets) for name, value in config.items()}
+        for name, raw in config.items():
+            if name.endswith(_CREDENTIALS) and found[name] != raw:
+                found[name] = ChangingText(found[name], partial(self._resolved, raw, None))
+                if secrets is not None:
+                    secrets.add(found[name])
+        return found
 
     def _resolved(self, value: str, secrets: Secrets | None) -> str:
         def replaced(found: re.Match[str]) -> str:
@@ -134,17 +146,25 @@ def _provider(name: str, worker: Mapping[str, str]) -> Provider:
     return _CLASSES[simple](settings)
 
 
+def has_changing_credentials(config: Mapping[str, str]) -> bool:
+    """Whether credentials of the brokers are variables."""
+    return any(name.endswith(_CREDENTIALS) and _VARIABLE.search(value) for name, value in config.items())
+
+
 class Secrets:
     """Values that no message may show."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
+        self._changing: list[ChangingText] = []
         for each in values:
             self.add(each)
 
     def copy(self) -> Secrets:
         """Return secrets to which others may be added."""
-        return Secrets(self._values)
+        made = Secrets(self._values)
+        made._changing = list(self._changing)
+        return made
 
     def add_named(self, settings: Mapping[str, str]) -> None:
         """Hide the values of settings whose names say that they are secret."""
@@ -154,13 +174,16 @@ class Secrets:
 
     def add(self, value: str) -> None:
         """Hide a value from now on; one or two characters would hide too much."""
-        for each in {value, value.strip()}:
+        if isinstance(value, ChangingText) and not any(each is value for each in self._changing):
+            self._changing.append(value)
+        for each in {str(value), value.strip()}:
             if len(each) >= _SHORTEST_SECRET:
                 self._values.add(each)
 
     def hide(self, text: str) -> str:
         """Return a text without the values."""
-        for each in sorted(self._values, key=len, reverse=True):
+        later = {value for each in self._changing for value in list(each.values) if len(value) >= _SHORTEST_SECRET}
+        for each in sorted(self._values | later, key=len, reverse=True):
             text = text.replace(each, HIDDEN)
         return text
 

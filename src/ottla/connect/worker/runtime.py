@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from ottla.common.settings import ChangingText
 from ottla.connect import plugins
 from ottla.connect.api import Config, Connector, ConnectorContext, SourceOffset
 from ottla.connect.config.definition import Password
-from ottla.connect.errors import ConnectError, NotFoundError
+from ottla.connect.errors import ConnectError, NotFoundError, RetriableError
 from ottla.connect.records import Position
 from ottla.connect.runtime import Report, StatusListener, TargetState, TaskId
 from ottla.connect.worker import offset_admin
@@ -23,7 +24,7 @@ from ottla.connect.worker.environment import TaskEnvironment
 from ottla.connect.worker.failures import trace_of
 from ottla.connect.worker.fencing import fence_tasks
 from ottla.connect.worker.offset_store import OffsetStore, OffsetStores
-from ottla.connect.worker.providers import Providers, Secrets
+from ottla.connect.worker.providers import Providers, Secrets, has_changing_credentials
 from ottla.connect.worker.settings import WorkerSettings
 from ottla.connect.worker.sink import SinkLife
 from ottla.connect.worker.source import SourceLife
@@ -44,6 +45,7 @@ class WorkerRuntime:
         self._secrets = Secrets()
         self._settings = WorkerSettings.read(self._providers.resolve(settings, self._secrets))
         self._secrets.add_named(self._settings.given)
+        self._rereads = any(isinstance(each, ChangingText) for each in self._settings.given.values())
         self._listener = listener
         self._reached = reached
         self._stores = OffsetStores()
@@ -146,7 +148,8 @@ class WorkerRuntime:
                 life = SourceLife(environment) if offset_admin.is_source(connector_class) else SinkLife(environment)
             life.run()
 
-        thread = TaskThread(task, control, live, changed, secrets)
+        rereads = has_changing_credentials(connector) or self._rereads
+        thread = TaskThread(task, control, live, changed, secrets, rereads=rereads)
         self._tasks[task] = thread
         thread.start()
 
@@ -154,7 +157,10 @@ class WorkerRuntime:
         """Ask the herder, from the task's thread, whether the task is still this worker's. Raises ConnectError."""
         assert self._loop is not None
         asked = asyncio.run_coroutine_threadsafe(self._listener.check_task(task, generation), self._loop)
-        asked.result(_CHECK_S)
+        try:
+            asked.result(_CHECK_S)
+        except TimeoutError as error:
+            raise RetriableError(f"The worker did not confirm the task {task} within {_CHECK_S:g} s") from error
 
     async def stop_tasks(self, tasks: Sequence[TaskId]) -> None:
         """Stop tasks, and wait until they have ended, at most for task.shutdown.graceful.timeout.ms."""

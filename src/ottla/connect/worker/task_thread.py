@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from ottla.connect.errors import RetriableError
 from ottla.connect.runtime import Report, State, TaskId
 from ottla.connect.worker.control import PAUSED, TaskControl
 from ottla.connect.worker.failures import delay_ms, retriable_kind, trace_of
@@ -15,6 +16,7 @@ from ottla.connect.worker.providers import Secrets
 
 logger = logging.getLogger("ottla.connect.worker")
 _PAUSE_S: Final = 0.5
+_CHANGED_CREDENTIALS: Final = "The credentials are read again for each try: correct the file or variable that has them"
 Live: TypeAlias = Callable[[], None]
 """One life of a task. Raises the error that ends it."""
 Changed: TypeAlias = Callable[[State, str], None]
@@ -23,12 +25,23 @@ Changed: TypeAlias = Callable[[State, str], None]
 class TaskThread:
     """Runs one task until it is stopped, or fails for good."""
 
-    def __init__(self, task: TaskId, control: TaskControl, live: Live, changed: Changed, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        task: TaskId,
+        control: TaskControl,
+        live: Live,
+        changed: Changed,
+        secrets: Secrets,
+        *,
+        rereads: bool = False,
+    ) -> None:
+        """`rereads`: whether the credentials of its clients are variables, which are read again for each connection."""
         self.task = task
         self.control = control
         self._live = live
         self._changed = changed
         self._secrets = secrets
+        self._rereads = rereads
         self._state: State | None = None
         """The last state that this thread has reported."""
         # A daemon: a task that does not stop in time must not keep the process from ending.
@@ -67,11 +80,16 @@ class TaskThread:
 
     def _continues_after(self, error: Exception) -> bool:
         """Report an error. Returns whether to live again, after a pause."""
-        control, trace = self.control, trace_of(error, self._secrets)
+        control = self.control
+        kind = retriable_kind(error, rereads=self._rereads)
+        if kind == "credentials":
+            refused = RetriableError(f"{error}. {_CHANGED_CREDENTIALS}")
+            refused.__cause__ = error
+            error = refused
+        trace = trace_of(error, self._secrets)
         if control.stopping:
             logger.warning("Task %s failed while it stopped: %s", self.task, trace)
             return False
-        kind = retriable_kind(error)
         if kind is None:
             logger.error("Task %s failed and will not be started again: %s", self.task, trace)
             control.waits_for("The task has failed: it waits for a restart by an operator.")

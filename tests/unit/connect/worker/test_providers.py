@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.connect.config.definition import SettingError
+from ottla.connect.config.definition import HIDDEN, SettingError
 from ottla.connect.errors import InvalidConfigError
 from ottla.connect.worker.providers import Providers, Secrets, read_properties
+from ottla.network.errors import ConnectFailed
+from ottla.network.sasl_settings import sasl_source
 
 
 def test_variables_are_replaced_and_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +86,28 @@ def test_escaped_properties_are_read(values: dict[str, str]) -> None:
 
     text = "".join(f"{escaped(name)}={escaped(value)}\n" for name, value in values.items())
     assert read_properties(text) == values
+
+
+def test_credentials_are_read_again_for_each_connection_and_stay_hidden(tmp_path: Path) -> None:
+    path, secrets = tmp_path / "p", Secrets()
+    path.write_text("k=first-one\n")
+    config = {"sasl.password": f"${{file:{path}:k}}", "admin.sasl.jaas.config": "fixed", "other": f"${{file:{path}:k}}"}
+    found = Providers().resolve(config, secrets)
+    options = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": found["sasl.password"],
+               "sasl_jaas_config": None}  # fmt: skip
+    source = sasl_source(options)
+
+    async def started() -> bytes:
+        return (await source()).start()
+
+    def sent() -> bytes:
+        return asyncio.run(started())
+
+    assert sent().endswith(b"\0first-one")
+    path.write_text("k=second-one\n")
+    assert sent().endswith(b"\0second-one")
+    path.write_text("")
+    with pytest.raises(ConnectFailed, match="the credentials cannot be read"):
+        sent()
+    assert secrets.hide("first-one second-one") == f"{HIDDEN} {HIDDEN}"
+    assert found["admin.sasl.jaas.config"] == "fixed"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from ottla.connect.errors import RetriableError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.runtime import State, TaskId
 from ottla.connect.worker.control import PAUSED, TaskControl
+from ottla.connect.worker.failures import trace_of
 from ottla.connect.worker.providers import Secrets
 from ottla.connect.worker.task_thread import TaskThread
 from ottla.testing.waiting import wait_until
@@ -49,3 +50,10 @@ def test_report_of_a_task_shows_no_secret() -> None:
     control.report_facts({"last error": "refused hunter2", "records": 3})
     assert "hunter2" not in str(thread.report())
     assert thread.report().facts["records"] == 3
+
+
+def test_trace_fits_into_a_record() -> None:
+    text = trace_of(ConnectError("x" * 5_000_000), Secrets())
+    assert len(text) < 101_000
+    assert text.startswith("ottla.connect.errors.ConnectError: xxx")
+    assert "more characters" in text
