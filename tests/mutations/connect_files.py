@@ -136,6 +136,23 @@ ROWS: tuple[Row, ...] = (
         (f"{HTTP}::test_requests_have_keys_and_are_sent_again_only_if_they_failed",),
     ),
     (
+        "no record is skipped because of a status that is not about it",
+        "connect/connectors/http/client.py",
+        "    return 400 <= status < 500 and status not in _NOT_OF_A_RECORD\n",
+        "    return status not in (401, 403, 404)\n",
+        (
+            f"{HTTP}::test_status_that_is_not_about_the_record_stops_the_task_and_skips_nothing",
+            f"{SEARCH}::test_document_that_a_full_or_closed_index_refuses_is_not_skipped",
+        ),
+    ),
+    (
+        "the next line is not glued to a half one of a killed worker",
+        "connect/connectors/file_stream.py",
+        '            if size and file.read(1) != b"\\n":\n',
+        "            if not size:\n",
+        ("tests/unit/connect/test_file_stream.py::test_half_line_of_a_killed_worker_is_ended",),
+    ),
+    (
         "a late record does not replace a newer document",
         "connect/connectors/search/sink.py",
         '                "version": record.original_offset,\n',

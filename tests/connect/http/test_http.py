@@ -193,6 +193,16 @@ def test_refused_record_of_a_batch_is_rejected_alone(serve: Serve) -> None:
     sink.task.stop()
 
 
+@pytest.mark.parametrize("status", [302, 401, 405, 501, 507])
+def test_status_that_is_not_about_the_record_stops_the_task_and_skips_nothing(serve: Serve, status: int) -> None:
+    sink = sink_of(serve(lambda _: Response(status, b"no", {"location": "/login"})), count=1)
+    with pytest.raises(ConnectError, match=f"status {status}") as caught:
+        sink.put()
+    assert not isinstance(caught.value, RetriableError)
+    assert (sink.rejected, sink.committed) == ([], {})
+    sink.task.stop()
+
+
 def test_retry_after_dates_and_places() -> None:
     import httpx
 

@@ -120,6 +120,28 @@ def test_busy_server_gets_all_records_again() -> None:
         assert len(sink.rejected) == 1
 
 
+@pytest.mark.parametrize("status", [403, 507])
+def test_document_that_a_full_or_closed_index_refuses_is_not_skipped(status: int) -> None:
+    index = Index()
+    with sink_on(index, [row(0, "a", {"n": 0}), row(1, "b", {"n": 1})]) as sink:
+        index.busy = [200, status]
+        with pytest.raises(ConnectError, match=f"refuses to write: status {status}"):
+            sink.put()
+        assert not sink.rejected
+        sink.start()
+        sink.run()
+        assert set(index.documents) == {"a", "b"}
+
+
+@pytest.mark.parametrize("items", [[1], [{"index": {}}], [{"index": {"status": "x"}}], "text", [], None])
+def test_answer_that_is_not_of_a_bulk_request_is_tried_again(items: object) -> None:
+    with http_server(lambda _: Response(200, json.dumps({"items": items}).encode())) as url:
+        sink = Sink(SearchSinkTask, {"connection.url": url}, {TP: [row(0, "a", {"n": 0})]})
+        with pytest.raises(RetriableError):
+            sink.put()
+        sink.task.stop()
+
+
 def test_mapping_error_names_record_and_field() -> None:
     index = Index()
     with sink_on(index, [row(0, "a", {"n": "x"}), row(1, "b", {"n": 1}), row(2, None, {}), row(3, "c", [1])]) as sink:

@@ -64,6 +64,16 @@ def test_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     assert path.read_text() == "first\nsecond\nthird\n"
 
 
+@pytest.mark.parametrize(("before", "after"), [("first\nsec", "first\nsec\n"), ("", ""), ("first\n", "first\n")])
+def test_half_line_of_a_killed_worker_is_ended(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "f"
+    path.write_text(before)
+    task = started(path)
+    task.put(lines("second"))
+    task.stop()
+    assert path.read_text() == f"{after}second\n"
+
+
 def test_sync_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

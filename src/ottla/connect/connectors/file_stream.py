@@ -214,6 +214,17 @@ class FileStreamSinkTask(SinkTask):
                 self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         except OSError as error:
             raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask: {error}") from error
+        if self._is_regular:
+            with self._errors(), _locked(self._file, self._name):
+                self._end_half_line()
+
+    def _end_half_line(self) -> None:
+        """End a line that kill -9 or a loss of power has cut: its record is written again, as a line of its own."""
+        with open(self._name, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            if size and file.read(1) != b"\n":
+                self._append(b"\n")
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Write lines, for those who follow the file; `flush` syncs them. Raises ConnectError if there is no space."""

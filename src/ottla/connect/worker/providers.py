@@ -19,7 +19,10 @@ from ottla.connect.errors import InvalidConfigError
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _SHORTEST_SECRET: Final = 3
-_SECRET_NAMES: Final = ("password", "secret", "sasl.jaas.config", "token", "credential", "keystore.key")
+_SECRET_NAMES: Final = (
+    "password", "secret", "sasl.jaas.config", "token", "credential", "keystore.key", "authorization", "user.info",
+    "api.key", "api-key", "apikey", "access.key", "cookie",
+)  # fmt: skip
 _CREDENTIALS: Final = ("sasl.username", "sasl.password", "sasl.jaas.config")
 _MAX_FILE_BYTES: Final = 1 << 20
 
@@ -169,7 +172,7 @@ class Secrets:
     def add_named(self, settings: Mapping[str, str]) -> None:
         """Hide the values of settings whose names say that they are secret."""
         for name, value in settings.items():
-            if any(word in name for word in _SECRET_NAMES):
+            if any(word in name.lower() for word in _SECRET_NAMES):
                 self.add(value)
 
     def add(self, value: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HEADER: Final = "header."
 """Settings with this prefix are headers: `header.Authorization`."""
 RETRIABLE: Final = ("408", "425", "429", "500", "502", "503", "504")
+_NOT_OF_A_RECORD: Final = frozenset({401, 402, 403, 404, 405, 407, 410, 421, 423, 426, 451, 511})
 _MOST_WAIT_S: Final = 3600.0
 _SHOWN: Final = 300
 
@@ -65,6 +66,14 @@ def problem(response: httpx.Response) -> str:
     """Return the words for a response that is an error."""
     request = response.request
     return f"{request.method} {place(str(request.url))}: status {response.status_code}: {response.text[:_SHOWN]}"
+
+
+def refuses_record(status: int) -> bool:
+    """Whether a status says that a record is wrong: not the address, the credentials or the server.
+
+    A redirection, a missing right or a full server must not let records be skipped.
+    """
+    return 400 <= status < 500 and status not in _NOT_OF_A_RECORD
 
 
 def retry_after_s(response: httpx.Response) -> float | None:

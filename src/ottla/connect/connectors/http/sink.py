@@ -13,7 +13,14 @@ from typing import Any, Final
 from ottla import __version__
 from ottla.connect.api import Config, Connector, Kind, SinkTask, SinkTaskContext, TopicPartition
 from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType, between, one_of
-from ottla.connect.connectors.http.client import CLIENT_SETTINGS, make_client, problem, retry_after_s, send
+from ottla.connect.connectors.http.client import (
+    CLIENT_SETTINGS,
+    make_client,
+    problem,
+    refuses_record,
+    retry_after_s,
+    send,
+)
 from ottla.connect.converters import json_encoder
 from ottla.connect.converters.json_encoder import Encode, JsonOptions, dumps
 from ottla.connect.data import Schema
@@ -80,12 +87,12 @@ class HttpSinkTask(SinkTask):
             after = retry_after_s(response)
             hint = "" if after is None else f" (the server asks for {after:g} s)"
             raise RetriableError(f"{problem(response)}{hint}")
-        if response.status_code in (401, 403, 404):
-            raise ConnectError(problem(response))
-        if not 200 <= response.status_code < 300:
+        if 200 <= response.status_code < 300:
+            self._accepted(batch)
+        elif refuses_record(response.status_code):
             self._divide(batch, DataError(problem(response)))
-            return
-        self._accepted(batch)
+        else:
+            raise ConnectError(problem(response))
 
     def _divide(self, batch: Sequence[SinkRecord], error: DataError) -> None:
         """Send the records of a refused batch alone, and reject a record that is refused alone."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from ottla import __version__
 from ottla.connect.api import Config, Connector, Kind, SinkTask, SinkTaskContext
 from ottla.connect.config.definition import ConfigDef, Importance, Setting, SettingType, between, non_empty, one_of
-from ottla.connect.connectors.http.client import RETRIABLE, make_client, problem, send
+from ottla.connect.connectors.http.client import RETRIABLE, make_client, place, problem, refuses_record, send
 from ottla.connect.converters import json_encoder
 from ottla.connect.converters.java_text import object_text
 from ottla.connect.converters.json_encoder import Encode, JsonOptions, dumps
@@ -156,27 +156,26 @@ class SearchSinkTask(SinkTask):
     def _check(self, batch: Sequence[_Action], response: Any) -> None:
         """Reject refused documents; raise if some must be sent again."""
         try:
-            items = response.json()["items"]
-        except (ValueError, KeyError, TypeError) as error:
+            items = [result for each in response.json()["items"] for result in each.items()]
+            statuses = [int(result["status"]) for _, result in items]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RetriableError(f"{problem(response)} is not the answer to a bulk request") from error
         if len(items) != len(batch):
             raise RetriableError(f"The server has answered {len(items)} of {len(batch)} documents")
         busy = ""
-        for action, item in zip(batch, items, strict=True):
-            (result,) = item.values()
-            status = result["status"]
-            if 200 <= status < 300 or status == _CONFLICT or (status == _NOT_FOUND and "delete" in item):
+        for action, (kind, result), status in zip(batch, items, statuses, strict=True):
+            if 200 <= status < 300 or status == _CONFLICT or (status == _NOT_FOUND and kind == "delete"):
                 continue
             reason = _reason(result.get("error"))
-            if status in (401, 403, _NOT_FOUND):
-                raise ConnectError(f"{self._values['connection.url']} refuses to write: status {status}: {reason}")
             if status in _RETRIABLE:
                 busy = f"status {status}: {reason}"
+            elif not refuses_record(status):
+                raise ConnectError(f"{place(self._url)} refuses to write: status {status}: {reason}")
             else:
                 found = _FIELD.search(reason)
                 self._reject(action.record, f"{f'field {found[1]}: ' if found else ''}{reason}")
         if busy:
-            raise RetriableError(f"{self._values['connection.url']} has not written all documents: {busy}")
+            raise RetriableError(f"{place(self._url)} has not written all documents: {busy}")
 
     def stop(self) -> None:
         """Close connections."""
