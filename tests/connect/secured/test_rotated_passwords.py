@@ -106,7 +106,7 @@ def test_a_changed_password_of_the_worker_is_named_and_the_new_one_is_used(
         until(lambda: reported().count("The credentials are read again for each try") >= 2, worker.log)
         health = worker.request("GET", "/health")
         assert (health.status, "refuses to log in by SCRAM-SHA-512" in health.text) == (500, True)
-        # A half-written file is no reason to fail either.
+        # The tasks wait for a file that is only half written, too.
         secrets.write_text("")
         until(lambda: "the credentials cannot be read: ${file:" in worker.log(), worker.log)
         secrets.write_text(f"worker={NEW}\n")
