@@ -14,7 +14,7 @@ STORE = "tests/connect/cluster/test_store.py"
 MEMBERSHIP = "tests/connect/cluster/test_membership.py"
 WORKERS = "tests/connect/cluster/test_several_workers.py"
 
-STATUSES = "tests/unit/connect/cluster/test_status_writer.py"
+STATUS_WRITER = "tests/unit/connect/cluster/test_status_writer.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -29,14 +29,14 @@ ROWS: tuple[Row, ...] = (
         "connect/cluster/status_writer.py",
         "    return [status] if is_passing else []\n",
         "    return []\n",
-        (f"{STATUSES}::test_status_is_written_again_after_brokers_or_passwords_come_back",),
+        (f"{STATUS_WRITER}::test_status_is_written_again_after_brokers_or_passwords_come_back",),
     ),
     (
         "an old status is not written again over one of another worker",
         "connect/cluster/status_writer.py",
         "if each.key not in self._waiting and each.is_current():",
         "if each.key not in self._waiting:",
-        (f"{STATUSES}::test_status_is_not_written_again_after_another_worker_has_written_one",),
+        (f"{STATUS_WRITER}::test_status_is_not_written_again_after_another_worker_has_written_one",),
     ),
     (
         "Task configurations of two writes never run together in Connect",
@@ -74,8 +74,8 @@ ROWS: tuple[Row, ...] = (
     (
         "A failure of an earlier generation does not replace a state in Connect",
         "connect/cluster/status_state.py",
-        "        or known.generation <= status.generation\n",
-        "        or True\n",
+        " or known.generation <= status.generation\n",
+        " or True\n",
         (
             f"{STATUSES}::test_a_worker_does_not_replace_the_state_of_a_later_generation",
             f"{STORE}::test_statuses_are_written_in_order_and_not_over_a_later_generation",

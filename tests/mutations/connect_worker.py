@@ -173,8 +173,8 @@ ROWS: tuple[Row, ...] = (
     (
         "the values of variables are in no trace",
         "connect/worker/failures.py",
-        '    return secrets.hide(f"{head}\\n{stack}")\n',
-        '    return f"{head}\\n{stack}"\n',
+        '    text = secrets.hide(f"{head}\\n{stack}")\n',
+        '    text = f"{head}\\n{stack}"\n',
         (f"{ERRORS}::test_secrets_are_in_no_trace",),
     ),
     (
