@@ -14,7 +14,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs wheels clean
+.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,9 @@ docs: dev-environment ## Regenerate the generated tables in docs/ and the types 
 	@$(BIN)/python -m ottla.broker.authorization_page > docs/authorization.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
+
+site: dev-environment ## The documentation site, in build/site; a broken link is an error
+	@$(BIN)/python -m tools.docsite
 
 wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/, each of them checked and run
 	@python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/wheels/build.py $(ONLY)

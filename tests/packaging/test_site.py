@@ -1,0 +1,100 @@
+"""The documentation site: it is built without warnings, and has the pages that are generated."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs")
+
+from tools.docsite import api, hooks
+
+from ottla import clients
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built once for all tests."""
+    output = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "tools.docsite", "--output", str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output
+
+
+def page(site: Path, name: str) -> str:
+    """Return the text of a page, as a browser shows it."""
+    text = (site / name / "index.html").read_text()
+    return html.unescape(re.sub(r"<[^>]+>", "", text[text.index("<article") :]))
+
+
+def test_every_page_of_the_repository_is_in_the_site_and_its_search(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert [name for name in pages if not (site / name / "index.html").exists()] == []
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    found = {row["location"].partition("#")[0].strip("/") for row in index["docs"]}
+    assert pages <= found
+    assert "Ottla is Apache Kafka's little sister" in page(site, "")
+
+
+def test_each_command_has_its_help_on_the_page_of_commands(site: Path) -> None:
+    text = page(site, "reference/commands")
+    for usage in ("Usage: ottla up", "Usage: ottla topic create", "Usage: ottla connect offsets", "Usage: ottla check"):
+        assert usage in text
+
+
+def test_methods_that_are_made_from_others_have_their_signature_and_text(site: Path) -> None:
+    text = page(site, "reference/admin")
+    assert "delete_topics(" in text
+    assert "Delete a topic" in text
+    assert "send(" in page(site, "reference/producer")
+
+
+def test_each_public_name_of_the_clients_is_on_one_page() -> None:
+    pages = [text for title, _, text in api.pages() if api.PAGES[title][0] == api.CLIENTS]
+    for name in clients.__all__:
+        if callable(getattr(clients, name)):
+            assert sum(f"\n## {name}\n" in text for text in pages) == 1, name
+
+
+def test_pages_load_nothing_from_other_servers(site: Path) -> None:
+    """Diagrams are the exception: their library is loaded by the theme where a page has one."""
+    for name in ("", "configuration", "reference/producer"):
+        text = (site / name / "index.html").read_text()
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)", text)
+        loaded += re.findall(r"<link[^>]+rel=\"(?:stylesheet|preconnect)\"[^>]+href=\"(https?:[^\"]+)", text)
+        assert loaded == []
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "expected"),
+    [
+        ("docs/cli.md", "cluster.md#start", "cluster.md#start"),
+        ("README.md", "docs/cli.md", "cli.md"),
+        ("README.md", "docs/decisions", "decisions/index.md"),
+        ("docs/architecture/groups.md", "../reliability.md", "../reliability.md"),
+        ("docs/clients-moving.md", "../examples/services/README.md", "repository/examples/services/README.md"),
+        ("CHANGELOG.md", "CONTRIBUTING.md", "CONTRIBUTING.md"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(name: str, link: str, expected: str) -> None:
+    assert hooks.relocated(f"see [it]({link}), `[no]({link})`", name)[0].startswith(f"see [it]({expected}), ")
+
+
+def test_links_to_directories_become_text_and_others_stay() -> None:
+    text = "[files](../deploy/metrics) [web](https://example.org/x) [here](#part)"
+    assert hooks.relocated(text, "docs/metrics.md") == ("files [web](https://example.org/x) [here](#part)", set())
+
+
+def test_broken_links_are_errors() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text()
+    assert "strict: true" in settings
+    assert "links: {not_found: warn, anchors: warn, absolute_links: warn, unrecognized_links: warn}" in settings
