@@ -134,16 +134,19 @@ def test_a_paused_worker_writes_nothing_after_its_work_has_moved(own_broker: Ott
     """SIGSTOP for longer than the session timeout: when it goes on, its tasks are fenced."""
     with workers(tmp_path, own_broker.bootstrap, 2) as every:
         put(every[0], "count", counting(2))
-        until(lambda: running(every[0], "count", 2), "the source runs")
-        paused, other = sorted(every, key=lambda each: each.worker_id != states(every[0], "count")[1][1])
+        paused, other = every
+        both = {each.worker_id for each in every}
+
+        def divided() -> bool:
+            return running(other, "count", 2) and {worker_id for _, worker_id in states(other, "count")[1:]} == both
+
+        until(divided, "each worker runs a task")
         paused.signal(signal.SIGSTOP)
         until(lambda: running(other, "count", 2, on={other.worker_id}), "its work has moved")
+        before = len(committed(own_broker.bootstrap, TOPIC))
         paused.signal(signal.SIGCONT)
-        both = {paused.worker_id, other.worker_id}
-        until(
-            lambda: running(paused, "count", 2) and {worker_id for _, worker_id in states(other, "count")} == both,
-            "it is a member again",
-        )
+        until(lambda: "The group removed this worker" in paused.log(), "it notices that it was removed")
+        until(lambda: len(committed(own_broker.bootstrap, TOPIC)) > before, "the other one writes on")
         settled_counts(other, own_broker.bootstrap)
 
 

@@ -126,7 +126,7 @@ def workers(directory: Path, bootstrap: str, count: int, **settings: object) -> 
         yield every
 
 
-def until(condition: Callable[[], Any], about: str, timeout_s: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], about: str, timeout_s: float = 120.0) -> Any:
     """Return the first true result. Answers with errors count as false: the group may rebalance."""
     deadline = time.monotonic() + timeout_s
     last: object = None
