@@ -71,6 +71,13 @@ ROWS: tuple[Row, ...] = (
         (f"{UNIT}/test_task_thread.py::test_trace_fits_into_a_record",),
     ),
     (
+        "an error of an operation shows no secret of its causes",
+        "connect/worker/failures.py",
+        "    raise made from None\n",
+        "    raise error\n",
+        (f"{UNIT}/test_task_thread.py::test_error_for_a_user_shows_no_secret_of_its_causes",),
+    ),
+    (
         "the report of a task has no secrets",
         "connect/worker/task_thread.py",
         "return self.control.report(self._secrets.hide)",

@@ -37,6 +37,7 @@ class ConnectorThread:
 
     def __init__(self, environment: ConnectorEnvironment) -> None:
         self._environment = environment
+        self.secrets = environment.secrets
         self._thread = Daemon(f"connector-{environment.name}")
         self._instance: Connector | None = None
         self._config: Config = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from typing import Final
+from typing import Final, NoReturn
 
 from ottla.clients.errors import (
     AuthenticationFailed,
@@ -14,7 +14,7 @@ from ottla.clients.errors import (
     ProducerUnusable,
     TransactionFailed,
 )
-from ottla.connect.errors import RetriableError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.worker.providers import Secrets
 
 FIRST_DELAY_MS: Final = {"kafka": 500, "connector": 1_000, "credentials": 2_000}
@@ -48,6 +48,21 @@ def retriable_kind(error: BaseException, *, rereads: bool = False) -> str | None
 def delay_ms(kind: str, tried: int) -> int:
     """Return the pause before a try: it doubles, up to a minute."""
     return min(MAX_DELAY_MS, FIRST_DELAY_MS[kind] << min(tried - 1, 16))
+
+
+def raise_without_secrets(error: Exception, secrets: Secrets) -> NoReturn:
+    """Raise the error again as ConnectError: of its own class, and without causes if one of them shows a secret."""
+    text = "".join(traceback.format_exception(error))
+    if not isinstance(error, ConnectError):
+        raise ConnectError(f"{type(error).__name__}: {secrets.hide(str(error))}") from (
+            error if secrets.hide(text) == text else None
+        )
+    if secrets.hide(text) == text:
+        raise error
+    made = type(error).__new__(type(error))
+    made.__dict__.update(error.__dict__)
+    made.args = (secrets.hide(str(error)),)
+    raise made from None
 
 
 def trace_of(error: BaseException, secrets: Secrets) -> str:

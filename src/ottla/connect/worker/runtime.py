@@ -21,7 +21,7 @@ from ottla.connect.worker.clients import Clients
 from ottla.connect.worker.connector_thread import ConnectorEnvironment, ConnectorThread
 from ottla.connect.worker.control import TaskControl
 from ottla.connect.worker.environment import TaskEnvironment
-from ottla.connect.worker.failures import trace_of
+from ottla.connect.worker.failures import raise_without_secrets, trace_of
 from ottla.connect.worker.fencing import fence_tasks
 from ottla.connect.worker.offset_store import OffsetStore, OffsetStores
 from ottla.connect.worker.providers import Providers, Secrets, has_changing_credentials
@@ -106,12 +106,13 @@ class WorkerRuntime:
         thread = self._connectors.get(name)
         if thread is None:
             raise NotFoundError(f"Connector {name} does not run on this worker")
+        secrets = thread.secrets
         try:
             return await asyncio.wrap_future(thread.task_configs())
-        except ConnectError:
-            raise
-        except Exception as error:  # the code of a plugin may raise anything
-            raise ConnectError(trace_of(error, self._secrets)) from error
+        except ConnectError as error:
+            raise_without_secrets(error, secrets)
+        except Exception as error:  # noqa: BLE001 - the code of a plugin may raise anything
+            raise ConnectError(trace_of(error, secrets)) from None
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -181,22 +182,25 @@ class WorkerRuntime:
 
     async def fence(self, name: str, config: Config, tasks: int | None) -> None:
         """Fence the transactional producers of older tasks of an exactly-once source (KIP-618)."""
-        _, resolved = self._resolved(config, Secrets())
+        secrets = self._secrets.copy()
+        _, resolved = self._resolved(config, secrets)
         if tasks != 0:
             group_id, clients = self._settings.group_id, Clients(self._settings, resolved)
-            await self._in_thread(partial(fence_tasks, clients, group_id, name, tasks))
+            await self._in_thread(partial(fence_tasks, clients, group_id, name, tasks), secrets)
 
     async def validate(self, config: Config) -> Mapping[str, Sequence[str]]:
         """Ask the plugin for problems that its definitions do not show: messages by the name of the setting."""
-        connector_class, resolved = self._resolved(config, Secrets())
-        return await self._in_thread(partial(connector_class.problems, resolved))
+        secrets = self._secrets.copy()
+        connector_class, resolved = self._resolved(config, secrets)
+        return await self._in_thread(partial(connector_class.problems, resolved), secrets)
 
     async def offsets(self, name: str, config: Config) -> Sequence[SourceOffset]:
         """Read the committed offsets of a connector; offsets of a sink have the form of the REST API (KIP-875)."""
-        connector_class, resolved = self._resolved(config, Secrets())
+        secrets = self._secrets.copy()
+        connector_class, resolved = self._resolved(config, secrets)
         if not offset_admin.is_source(connector_class):
             return await self._in_thread(
-                partial(offset_admin.read_sink_offsets, name, Clients(self._settings, resolved))
+                partial(offset_admin.read_sink_offsets, name, Clients(self._settings, resolved)), secrets
             )
         store = self._store(resolved)
 
@@ -204,11 +208,12 @@ class WorkerRuntime:
             store.refresh()
             return store.all(name)
 
-        return await self._in_thread(read)
+        return await self._in_thread(read, secrets)
 
     async def alter_offsets(self, name: str, config: Config, offsets: Sequence[SourceOffset] | None) -> str:
         """Write offsets of a stopped connector, None: delete all. Returns the message for the user."""
-        connector_class, resolved = self._resolved(config, Secrets())
+        secrets = self._secrets.copy()
+        connector_class, resolved = self._resolved(config, secrets)
         clients = Clients(self._settings, resolved)
 
         def alter() -> None:
@@ -218,7 +223,7 @@ class WorkerRuntime:
             else:
                 offset_admin.alter_sink_offsets(name, clients, offsets)
 
-        await self._in_thread(alter)
+        await self._in_thread(alter, secrets)
         return offset_admin.message(connector_class, offsets)
 
     async def close(self) -> None:
@@ -231,14 +236,12 @@ class WorkerRuntime:
         topic = config.get("offsets.storage.topic") or self._settings.offsets_topic
         return self._stores.of(Clients(self._settings, config), topic)
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
+    async def _in_thread(self, call: Callable[[], T], secrets: Secrets) -> T:
         """Run a call that waits for another system. Errors of clients and plugins become ConnectError."""
         try:
             return await asyncio.to_thread(call)
-        except ConnectError:
-            raise
-        except Exception as error:  # the code of a plugin may raise anything
-            raise ConnectError(f"{type(error).__name__}: {self._secrets.hide(str(error))}") from error
+        except Exception as error:  # noqa: BLE001 - the code of a plugin may raise anything
+            raise_without_secrets(error, secrets)
 
     def _notify(self, method: Callable[..., None], *arguments: Any) -> None:
         """Call the listener on the event loop, from any thread."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import traceback
 
-from ottla.connect.errors import ConnectError, RetriableError
+import pytest
+
+from ottla.connect.errors import ConnectError, NotLeaderError, RetriableError
 from ottla.connect.runtime import State, TaskId
 from ottla.connect.worker.control import PAUSED, TaskControl
-from ottla.connect.worker.failures import trace_of
+from ottla.connect.worker.failures import raise_without_secrets, trace_of
 from ottla.connect.worker.providers import Secrets
 from ottla.connect.worker.task_thread import TaskThread
 from ottla.testing.waiting import wait_until
@@ -57,3 +60,18 @@ def test_trace_fits_into_a_record() -> None:
     assert len(text) < 101_000
     assert text.startswith("ottla.connect.errors.ConnectError: xxx")
     assert "more characters" in text
+
+
+def test_error_for_a_user_shows_no_secret_of_its_causes() -> None:
+    secrets = Secrets(["hunter2"])
+    errors: list[tuple[Exception, type[Exception]]] = [
+        (ValueError("x hunter2"), ConnectError),
+        (NotLeaderError("y", "http://a"), NotLeaderError),
+    ]
+    for raised, kind in errors:
+        raised.__cause__ = OSError("password hunter2 is wrong")
+        with pytest.raises(kind) as caught:
+            raise_without_secrets(raised, secrets)
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert isinstance(caught.value, NotLeaderError)
+    assert (str(caught.value), caught.value.leader_url) == ("y", "http://a")
