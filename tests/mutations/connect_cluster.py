@@ -18,6 +18,13 @@ STATUS_WRITER = "tests/unit/connect/cluster/test_status_writer.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "the leader of a Connect group replaces an expired session key",
+        "connect/cluster/membership.py",
+        "        if usable and left_ms > 0:\n",
+        "        if usable:\n",
+        ("tests/unit/connect/cluster/test_session_keys.py::test_key_stays_until_it_expires_and_is_replaced_then",),
+    ),
+    (
         "a worker reads its topics again when its password or its rights are corrected",
         "connect/cluster/topic_log.py",
         "                    if not error.retriable and not isinstance(error, _DENIED):\n",

@@ -146,7 +146,7 @@ def test_a_paused_worker_writes_nothing_after_its_work_has_moved(own_broker: Ott
         before = len(committed(own_broker.bootstrap, TOPIC))
         paused.signal(signal.SIGCONT)
         until(lambda: "The group removed this worker" in paused.log(), "it notices that it was removed")
-        until(lambda: len(committed(own_broker.bootstrap, TOPIC)) > before, "the other one writes on")
+        until(lambda: len(committed(own_broker.bootstrap, TOPIC)) > before, "the other worker writes on")
         settled_counts(other, own_broker.bootstrap)
 
 
