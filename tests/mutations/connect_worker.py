@@ -193,9 +193,9 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "JsonConverter writes no number that its schema does not have",
-        "connect/converters/json_encoder.py",
-        '        condition = f"type({name}) is int and {-limit} <= {name} < {limit}"\n',
-        '        condition = f"type({name}) is int"\n',
+        "connect/converters/json_structs.py",
+        '            condition = f"type({name}) is int and {-limit} <= {name} < {limit}"\n',
+        '            condition = f"type({name}) is int"\n',
         (f"{JSON}::test_value_that_does_not_fit_names_its_field",),
     ),
     (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 from ottla.connect.converters.api import HeaderConverter, SchemaAndValue
-from ottla.connect.converters.java_text import double_text, float_text
+from ottla.connect.converters.java_text import scalar_text
 from ottla.connect.converters.literals import parsed
 from ottla.connect.data import Schema, Type
 from ottla.connect.errors import DataError
@@ -41,15 +40,9 @@ def value_text(value: Any, schema: Schema | None = None, *, is_inner: bool = Tru
     One difference: a date or a time is written by its type. Java writes all before 1970-01-02 as times, and midnights
     as dates.
     """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        is_single = schema is not None and schema.type is Type.FLOAT32
-        return float_text(value) if is_single else double_text(value)
-    if isinstance(value, (int, Decimal)):
-        return str(value)
+    scalar = scalar_text(value, schema)
+    if scalar is not None:
+        return scalar
     if isinstance(value, (str, bytes)):
         text = value if isinstance(value, str) else b64encode(value).decode()
         return _quoted(text) if is_inner else text

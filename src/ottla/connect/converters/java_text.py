@@ -62,10 +62,8 @@ def _scientific(mantissa: str, exponent: str) -> str:
     return f"{whole}.{fraction.rstrip('0') or '0'}E{int(exponent)}"
 
 
-def object_text(value: Any, schema: Schema | None = None) -> str:
-    """Return a value as Java's `toString` of it. Raises DataError for bytes, which Java prints as an address."""
-    if isinstance(value, str):
-        return value
+def scalar_text(value: Any, schema: Schema | None) -> str | None:
+    """Return null, a boolean or a number as text; None for other values."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -73,8 +71,16 @@ def object_text(value: Any, schema: Schema | None = None) -> str:
     if isinstance(value, float):
         is_single = schema is not None and schema.type is Type.FLOAT32
         return float_text(value) if is_single else double_text(value)
-    if isinstance(value, (int, Decimal)):
-        return str(value)
+    return str(value) if isinstance(value, (int, Decimal)) else None
+
+
+def object_text(value: Any, schema: Schema | None = None) -> str:
+    """Return a value as Java's `toString` of it. Raises DataError for bytes, which Java prints as an address."""
+    if isinstance(value, str):
+        return value
+    text = scalar_text(value, schema)
+    if text is not None:
+        return text
     if isinstance(value, dict):
         return _struct_text(value, schema) if schema is not None and schema.fields else _map_text(value, schema)
     if isinstance(value, (list, tuple)):

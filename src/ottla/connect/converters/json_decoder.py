@@ -16,7 +16,8 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from ottla.connect.converters.java_text import single
-from ottla.connect.converters.json_encoder import BITS, JsonOptions
+from ottla.connect.converters.json_encoder import JsonOptions
+from ottla.connect.converters.json_structs import BITS, Plain, struct_function
 from ottla.connect.converters.logical import (
     date_from_days,
     decimal_from_bytes,
@@ -29,7 +30,14 @@ from ottla.connect.errors import DataError
 
 Decode: TypeAlias = Callable[[Any], Any]
 """From a JSON value to a value of the schema."""
-_PLAIN: Final = {Type.FLOAT64: "float", Type.STRING: "str", Type.BOOLEAN: "bool"}
+_PLAIN: Final = Plain(
+    {
+        Type.FLOAT64: "type({0}) is float",
+        Type.STRING: "type({0}) is str",
+        Type.BOOLEAN: "type({0}) is bool",
+    },
+    keeps_dict=True,
+)
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -188,40 +196,9 @@ def _map(schema: Schema, options: JsonOptions, path: str) -> Decode:
 
 
 def _struct(schema: Schema, options: JsonOptions, path: str) -> Decode:
-    """Generate the decoder of a STRUCT: it checks plain fields in line, and keeps the parsed dict if all are plain."""
-    names = [each.name for each in schema.fields]
     slow = [compiled(each.schema, options, f"{path}.{each.name}" if path else each.name) for each in schema.fields]
-    read = [f"    x{i} = value[{name!r}]" for i, name in enumerate(names)]
-    lines = ["def decode(value):", "  try:", f"    if len(value) != {len(names)}: value = complete(value)", *read]
-    lines += ["  except (KeyError, TypeError, IndexError):", "    value = complete(value)", *read]
-    conditions = [_plain_condition(each.schema, options, f"x{i}") for i, each in enumerate(schema.fields)]
-    if names and all(conditions):
-        lines.append(f"  if {' and '.join(f'({each})' for each in conditions)}: return value")
-    for i, condition in enumerate(conditions):
-        lines.append(f"  if not ({condition}): x{i} = s{i}(x{i})" if condition else f"  x{i} = s{i}(x{i})")
-    lines.append(f"  return {{{', '.join(f'{name!r}: x{i}' for i, name in enumerate(names))}}}")
-    namespace: dict[str, Any] = {f"s{i}": each for i, each in enumerate(slow)}
-    namespace["complete"] = _completer(names, path)
-    # Only names of fields come from outside, as string literals that repr() has quoted.
-    exec(compile("\n".join(lines), f"<JSON decoder of {schema.name or 'a struct'!r}>", "exec"), namespace)  # noqa: S102
-    decode: Decode = namespace["decode"]
-    return decode
-
-
-def _plain_condition(schema: Schema, options: JsonOptions, name: str) -> str:
-    """Return the Python condition under which a parsed value is a value of the schema; empty if there is none."""
-    if schema.name in _LOGICAL:
-        return ""
-    kind = schema.type
-    if kind in BITS:
-        limit = 1 << BITS[kind]
-        condition = f"type({name}) is int and {-limit} <= {name} < {limit}"
-    elif kind in _PLAIN:
-        condition = f"type({name}) is {_PLAIN[kind]}"
-    else:
-        return ""
-    keeps_null = schema.optional and (schema.default in (NO_DEFAULT, None) or not options.replace_null_with_default)
-    return f"{name} is None or ({condition})" if keeps_null else condition
+    complete, replaces_null = _completer([each.name for each in schema.fields], path), options.replace_null_with_default
+    return struct_function(schema, slow, complete, _PLAIN, replaces_null=replaces_null)
 
 
 def _completer(names: list[str], path: str) -> Callable[[Any], dict[str, Any]]:

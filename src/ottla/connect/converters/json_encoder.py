@@ -1,7 +1,6 @@
 """Encodes values of a schema as JSON, byte by byte as Java's JsonConverter does, but for the order of map entries.
 
-`compiled` returns a function for one schema. For a STRUCT it is generated Python code that checks the fields in line
-and builds a dict for orjson; fields that are not plain go through a function of their own. An error names its field.
+`compiled` returns a function for one schema, which builds objects for orjson. An error names its field.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from ottla.connect.converters.java_text import double_text, float_text
+from ottla.connect.converters.json_structs import BITS, Plain, struct_function
 from ottla.connect.converters.logical import date_to_days, decimal_scale, decimal_to_bytes, time_to_ms, timestamp_to_ms
 from ottla.connect.data import DATE, DECIMAL, NO_DEFAULT, TIME, TIMESTAMP, Schema, Type
 from ottla.connect.errors import DataError
@@ -23,7 +23,15 @@ from ottla.connect.errors import DataError
 Encode: TypeAlias = Callable[[Any], Any]
 """From a value to an object that orjson prints as Java does."""
 
-BITS: Final = {Type.INT8: 7, Type.INT16: 15, Type.INT32: 31, Type.INT64: 63}
+_PLAIN: Final = Plain(
+    {
+        Type.FLOAT64: "type({0}) is float and (0.001 <= {0} < 1e7 or -1e7 < {0} <= -0.001)",
+        Type.STRING: "type({0}) is str",
+        Type.BOOLEAN: "type({0}) is bool",
+    },
+    keeps_dict=False,
+)
+"""The conditions under which orjson prints a value as Java does."""
 _FLOATS: Final = frozenset({Type.FLOAT32, Type.FLOAT64})
 _CONTROL: Final = re.compile(rb"(?<!\\)((?:\\\\)*\\u00)([01][0-9a-f])")
 _LINE_END: Final = orjson.Fragment(b"\n")
@@ -237,41 +245,9 @@ def _without_schema_int(value: int) -> int:
 
 
 def _struct(schema: Schema, options: JsonOptions, path: str) -> Encode:
-    """Generate the encoder of a STRUCT."""
-    names = [each.name for each in schema.fields]
     slow = [compiled(each.schema, options, f"{path}.{each.name}" if path else each.name) for each in schema.fields]
-    lines = ["def encode(value):", "  try:", f"    if len(value) != {len(names)}: value = complete(value)"]
-    lines += [f"    x{i} = value[{name!r}]" for i, name in enumerate(names)]
-    lines += ["  except (KeyError, TypeError, IndexError):", "    value = complete(value)"]
-    lines += [f"    x{i} = value[{name!r}]" for i, name in enumerate(names)]
-    for i, each in enumerate(schema.fields):
-        is_plain = _plain_condition(each.schema, options, f"x{i}")
-        lines.append(f"  if not ({is_plain}): x{i} = s{i}(x{i})" if is_plain else f"  x{i} = s{i}(x{i})")
-    lines.append(f"  return {{{', '.join(f'{name!r}: x{i}' for i, name in enumerate(names))}}}")
-    namespace: dict[str, Any] = {f"s{i}": each for i, each in enumerate(slow)}
-    namespace["complete"] = _completer(schema, path)
-    # Only names of fields come from outside, as string literals that repr() has quoted.
-    exec(compile("\n".join(lines), f"<JSON encoder of {schema.name or 'a struct'!r}>", "exec"), namespace)  # noqa: S102
-    encode: Encode = namespace["encode"]
-    return encode
-
-
-def _plain_condition(schema: Schema, options: JsonOptions, name: str) -> str:
-    """Return the Python condition under which orjson prints a value as it is; empty if there is none."""
-    if schema.name in _LOGICAL:
-        return ""
-    kind = schema.type
-    if kind in BITS:
-        limit = 1 << BITS[kind]
-        condition = f"type({name}) is int and {-limit} <= {name} < {limit}"
-    elif kind is Type.FLOAT64:
-        condition = f"type({name}) is float and (0.001 <= {name} < 1e7 or -1e7 < {name} <= -0.001)"
-    elif kind in (Type.STRING, Type.BOOLEAN):
-        condition = f"type({name}) is {'str' if kind is Type.STRING else 'bool'}"
-    else:
-        return ""
-    keeps_null = schema.optional and (schema.default in (NO_DEFAULT, None) or not options.replace_null_with_default)
-    return f"{name} is None or ({condition})" if keeps_null else condition
+    complete, replaces_null = _completer(schema, path), options.replace_null_with_default
+    return struct_function(schema, slow, complete, _PLAIN, replaces_null=replaces_null)
 
 
 def _completer(schema: Schema, path: str) -> Callable[[Any], dict[str, Any]]:

@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from ottla.connect.converters import json_decoder, json_encoder
-from ottla.connect.converters.json_encoder import BITS, JsonOptions
+from ottla.connect.converters.json_encoder import JsonOptions
 from ottla.connect.converters.json_schema_options import JsonSchemaOptions, is_union
+from ottla.connect.converters.json_structs import BITS
 from ottla.connect.data import DECIMAL, NO_DEFAULT, Schema, Type
 from ottla.connect.errors import DataError
 
