@@ -14,7 +14,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels clean
+.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,12 +90,16 @@ docs: dev-environment ## Regenerate the generated tables in docs/ and the types 
 	@$(BIN)/python -m ottla.broker.authorization_page > docs/authorization.md
 	@$(BIN)/python -m ottla.config.table > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
+	@$(BIN)/python tools/dependencies.py licenses > docs/licenses.md
 
 site: dev-environment ## The documentation site, in build/site; a broken link is an error
 	@$(BIN)/python -m tools.docsite
 
-wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/, each of them checked and run
+wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/, each of them checked and run; and a source archive
 	@python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/wheels/build.py $(ONLY)
+
+sbom: dev-environment ## Software bill of materials (CycloneDX) of the base and the extras, in dist/
+	@mkdir -p dist && $(BIN)/python tools/dependencies.py sbom > dist/ottla.cdx.json
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,13 +6,19 @@ compiled, none is installed (`BuildAllOrNone`).
 The kernels are translated and compiled in parallel, one job for each available core. `build_ext --parallel N` sets
 another number of jobs for the compiler, the variable CFLAGS other flags (debug symbols are kept then). All other
 metadata of the package is in pyproject.toml.
+
+With SOURCE_DATE_EPOCH, source archives are the same byte for byte, wherever and whenever they are built; wheels are so
+without more.
 """
 
+import gzip
 import os
+import tarfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 from setuptools.errors import BaseError, CCompilerError
 
 RECORDS = Path("src/ottla/records")
@@ -47,6 +53,30 @@ class BuildAllOrNone(build_ext):
                 f"THE KERNELS ARE NOT COMPILED, so records and codecs run as plain Python, many times slower. {error}. "
                 "Install a C compiler and the headers of Python, and build again."
             )
+
+
+class ReproducibleArchive(sdist):
+    """With SOURCE_DATE_EPOCH, writes source archives without the times, owners and order of this machine's files."""
+
+    def make_archive(self, base_name: str, archive_format: str, **options: str | None) -> str:
+        epoch_s = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch_s is None or archive_format != "gztar":
+            return str(super().make_archive(base_name, archive_format, **options))
+
+        def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.mtime, member.uid, member.gid, member.uname, member.gname = int(epoch_s), 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            return member
+
+        archive = f"{base_name}.tar.gz"
+        with (
+            open(archive, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=int(epoch_s)) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for path in sorted(Path(str(options["base_dir"])).rglob("*")):
+                tar.add(path, recursive=False, filter=plain)
+        return archive
 
 
 def extensions() -> list[Extension]:
@@ -92,4 +122,8 @@ def extensions() -> list[Extension]:
 
 
 if __name__ == "__main__":  # the processes that translate may import this file
-    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone}, options={"build_ext": {"parallel": JOBS}})
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_ext": BuildAllOrNone, "sdist": ReproducibleArchive},
+        options={"build_ext": {"parallel": JOBS}},
+    )

@@ -68,6 +68,8 @@ print(json.dumps({
 }))
 """
 
+EPOCH_S = "1700000000"
+
 pytestmark = pytest.mark.xdist_group("packaging")
 
 
@@ -96,11 +98,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout
 
 
+def archive_of(checkout: Path, directory: str, **environment: str) -> Path:
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({directory!r})"
+    run([sys.executable, "-c", build], checkout, SOURCE_DATE_EPOCH=EPOCH_S, **environment)
+    (archive,) = (checkout / directory).iterdir()
+    return archive
+
+
 @pytest.fixture(scope="module")
 def archive(checkout: Path) -> Path:
-    run([sys.executable, "-c", "from setuptools.build_meta import build_sdist; build_sdist('dist')"], checkout)
-    (archive,) = (checkout / "dist").iterdir()
-    return archive
+    return archive_of(checkout, "dist")
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
@@ -187,14 +194,24 @@ def test_the_wheel_has_every_kernel_compiled_and_the_fallbacks_beside_them(wheel
     assert not {name for name in names if re.search(r"(^|/)(tests?|benchmarks)/|\.c$|conftest", name)}
 
 
-def test_without_cython_the_wheel_fits_every_machine(archive: Path, tmp_path: Path) -> None:
+def test_without_cython_the_wheel_fits_every_machine_and_two_builds_are_equal(
+    checkout: Path, archive: Path, tmp_path: Path
+) -> None:
+    """`tools/wheels/build.py twice` compares wheels with compiled kernels."""
     hidden = tmp_path / "hidden" / "Cython"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('hidden by a test')\n")
-    source = unpacked(archive, tmp_path / "source")
-    wheel = wheel_of(source, tmp_path / "built", PYTHONPATH=str(hidden.parent))
+    environment = {"PYTHONPATH": str(hidden.parent), "SOURCE_DATE_EPOCH": EPOCH_S}
+    wheel = wheel_of(unpacked(archive, tmp_path / "source"), tmp_path / "built", **environment)
     assert wheel.name.endswith("-py3-none-any.whl")
     assert compiled_in(wheel) == set()
+
+    (checkout / "README.md").touch()
+    (checkout / "LICENSE").chmod(0o600)
+    again = archive_of(checkout, "again", PYTHONPATH=str(hidden.parent))
+    assert again.read_bytes() == archive.read_bytes()
+    wheel_again = wheel_of(unpacked(again, tmp_path / "other"), tmp_path / "built-again", **environment)
+    assert wheel_again.read_bytes() == wheel.read_bytes()
 
 
 def test_the_command_and_the_plugin_are_declared(site: Path) -> None:

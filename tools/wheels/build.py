@@ -14,8 +14,13 @@ extension uses.
    (Debian: `dpkg --add-architecture arm64`; or a directory with them, named in QEMU_LD_PREFIX). The output says which
    wheels were not run.
 
-    python tools/wheels/build.py                 all wheels, into dist/
-    python tools/wheels/build.py 3.14 aarch64    the wheels of one Python or machine
+The source archive is beside them. All times in these files are the time of the commit (SOURCE_DATE_EPOCH), and nothing
+names the directory of the build, so that two builds of one commit are equal byte for byte. `twice` builds each wheel
+again elsewhere and compares.
+
+    python tools/wheels/build.py                       all wheels, into dist/
+    python tools/wheels/build.py 3.14 aarch64          the wheels of one Python or machine
+    python tools/wheels/build.py 3.14 x86_64 twice     and compare two builds
 
 Exit code 0, or 1 if a step failed, with the end of its output.
 """
@@ -45,6 +50,7 @@ GLIBC = (2, 17)
 COMPILER = "ziglang>=0.13"
 BUILD_REQUIREMENTS = ("setuptools>=77", "Cython>=3.1")
 EMULATOR = "qemu-aarch64-static"
+TWICE = "twice"
 # Below the directory in QEMU_LD_PREFIX if it is set.
 LOADER_OF_AARCH64 = "lib/ld-linux-aarch64.so.1"
 STEP_DEADLINE_S = 1800.0
@@ -158,13 +164,21 @@ def fetch_pythons() -> None:
             program.chmod(0o755)
 
 
-def source_archive(python: Path) -> Path:
-    """Unpack the source archive of this checkout, and translate its kernels to C."""
+def commit_time() -> str:
+    """The time of the commit in seconds, or SOURCE_DATE_EPOCH: all times in the archives."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    return given or run(["git", "log", "-1", "--format=%ct"]).strip()
+
+
+def source_archive(python: Path, epoch_s: str) -> Path:
+    """Write the source archive of this checkout into dist/, unpack it, and translate its kernels to C."""
     shutil.rmtree(WORK / "source", ignore_errors=True)
     (WORK / "source").mkdir(parents=True)
     build = f"from setuptools.build_meta import build_sdist; build_sdist({str(WORK / 'source')!r})"
-    run([python, "-c", build])
+    run([python, "-c", build], SOURCE_DATE_EPOCH=epoch_s)
     (archive,) = (WORK / "source").iterdir()
+    DIST.mkdir(exist_ok=True)
+    shutil.copy(archive, DIST)
     with tarfile.open(archive) as tar:
         tar.extractall(WORK / "source", filter="data")
     source = WORK / "source" / archive.name.removesuffix(".tar.gz")
@@ -172,8 +186,8 @@ def source_archive(python: Path) -> Path:
     return source
 
 
-def build(target: Target, source: Path, zig: Path) -> Path:
-    """Build a wheel in a copy of the source."""
+def build(target: Target, source: Path, zig: Path, output: Path) -> Path:
+    """Build a wheel in a copy of the source, and copy it into the output directory."""
     python = WORK / "environments" / f"build-{target.python}" / "bin" / "python"
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         copy = Path(directory, "source")
@@ -198,12 +212,25 @@ def build(target: Target, source: Path, zig: Path) -> Path:
             SETUPTOOLS_EXT_SUFFIX=f".cpython-{target.tag[2:]}-{target.machine}-linux-gnu.so",
             ZIG_GLOBAL_CACHE_DIR=str(WORK / "zig"),
             ZIG_LOCAL_CACHE_DIR=str(WORK / "zig"),
+            SOURCE_DATE_EPOCH=commit_time(),
         )
         (wheel,) = Path(directory).glob("*.whl")
         if not wheel.name.endswith(f"-{target.tag}-{target.tag}-{target.platform}.whl"):
             raise StepFailed(f"{target}: unexpected tags: {wheel.name}")
-        DIST.mkdir(exist_ok=True)
-        return Path(shutil.copy(wheel, DIST))
+        return Path(shutil.copy(wheel, output))
+
+
+def compare(target: Target, wheel: Path, source: Path, zig: Path) -> None:
+    """Build the wheel again. Raises StepFailed if it differs."""
+    with tempfile.TemporaryDirectory(dir=WORK) as directory:
+        again = build(target, source, zig, Path(directory))
+        if again.read_bytes() != wheel.read_bytes():
+            members = [
+                {member.filename: (member.CRC, member.date_time) for member in zipfile.ZipFile(each).infolist()}
+                for each in (wheel, again)
+            ]
+            differing = sorted(name for name, _ in members[0].items() ^ members[1].items())
+            raise StepFailed(f"{target}: a second build differs: {', '.join(differing[:10]) or 'order or compression'}")
 
 
 def check(target: Target, wheel: Path, kernels: list[str], auditwheel: Path) -> None:
@@ -281,9 +308,11 @@ def _address(broker: subprocess.Popen[bytes], output: Path) -> str:
 
 def chosen(arguments: list[str]) -> list[Target]:
     """The targets that the command line names. Raises StepFailed."""
-    unknown = set(arguments) - {*PYTHONS, *MACHINES}
+    unknown = set(arguments) - {*PYTHONS, *MACHINES, TWICE}
     if unknown:
-        raise StepFailed(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join([*PYTHONS, *MACHINES])}")
+        raise StepFailed(
+            f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join([*PYTHONS, *MACHINES, TWICE])}"
+        )
     pythons = [python for python in PYTHONS if python in arguments] or list(PYTHONS)
     machines = [machine for machine in MACHINES if machine in arguments] or list(MACHINES)
     return [Target(python, machine) for python in pythons for machine in machines]
@@ -303,12 +332,14 @@ def main(arguments: list[str]) -> int:
             for python in sorted({target.python for target in targets})
         }
         first = next(iter(builders.values())) / "python"
-        source = source_archive(first)
+        source = source_archive(first, commit_time())
         kernels = run([first, "-c", EXTENSIONS], source).split()
         for target in targets:
             started = time.monotonic()
-            wheel = build(target, source, zig)
+            wheel = build(target, source, zig, DIST)
             check(target, wheel, kernels, tools / "auditwheel")
+            if TWICE in arguments:
+                compare(target, wheel, source, zig)
             outcome = verify(target, wheel, kernels)
             print(
                 f"{wheel.name}  {wheel.stat().st_size / 1e6:.1f} MB  {time.monotonic() - started:.0f} s  {outcome}",
