@@ -47,6 +47,7 @@ WORDS = {
     "config set": "topic TOPIC retention.ms=-1",
     "config unset": "topic TOPIC retention.ms",
     "check": "",
+    "health": "ready",
     "top": "--once --interval 0.1",
     "cluster show": "--only brokers",
     "cluster why": "--watch 0",

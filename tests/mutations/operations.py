@@ -13,6 +13,27 @@ BALANCE_PLAN = "tests/unit/tools/test_balance.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a node whose stop would take the quorum's majority waits",
+        "tools/health.py",
+        "    if len(current - {facts.node}) < needed:\n",
+        "    if False:\n",
+        ("tests/unit/tools/test_health.py::test_voter_stops_only_if_the_others_are_a_majority",),
+    ),
+    (
+        "a node whose stop would make a partition unwritable waits",
+        "tools/health.py",
+        "        if len(each.isr) < len(each.replicas):\n            behind.append(name)\n",
+        "",
+        ("tests/unit/tools/test_health.py::test_node_with_replicas_out_of_sync_is_catching_up_and_must_not_stop",),
+    ),
+    (
+        "passwords in the settings of a container are for its user only",
+        "launch/container.py",
+        "os.O_TRUNC, 0o600)",
+        "os.O_TRUNC, 0o644)",
+        ("tests/unit/launch/test_container.py::test_mounted_file_comes_first_and_the_defaults_only_without_both",),
+    ),
+    (
         "a cluster that may lose acknowledged records is not ready for production",
         "tools/readiness.py",
         "        elif least == 1 and topic.replication_factor >= REPLICAS:\n",

@@ -148,10 +148,11 @@ class Node:
             # A single node loads what it needs when it is asked. Here the clients of a node that failed would wait.
             self._dispatcher.preload(NEEDED_AT_FAILOVER)
             self._controller_dispatcher.preload(NEEDED_AT_FAILOVER)
+        is_alone = False
         if not config.roles.is_broker:
             self._start_controller(metadata)
             self._open_controllers()
-        elif self._has_no_other_broker(metadata):
+        elif is_alone := self._has_no_other_broker(metadata):
             self._start_broker(logs, metadata)
             self._open_controllers()
         else:
@@ -160,7 +161,12 @@ class Node:
         self._listeners.open_clients(self.broker, self._server)
         if self._background.metrics is not None:
             self._background.metrics.started(self.network)
-        logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, self.config.node_id)
+        if is_alone:
+            # Kafka's modules of testcontainers wait for this line, and others for the last one.
+            text = "[BrokerLifecycleManager id=%d] %s Transitioning from RECOVERY to RUNNING."
+            logger.info(text, config.node_id, "The broker has been unfenced.")
+        logger.info("[%s id=%d] Transition from STARTING to STARTED", self._kind, config.node_id)
+        logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
         if not config.roles.is_broker:
             first = self._listeners.advertised_controllers[0]
             return Bootstrap(first.host, first.port)

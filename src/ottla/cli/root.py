@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "cluster": "show brokers, partitions in trouble, quorum, moves",
         "top": "show the busiest topics, hot partitions, and lag",
         "check": "check whether a cluster is ready for production",
+        "health": "check one node: is it alive, is it ready, may it stop?",
         "broker": "drain, replace and remove brokers of a cluster",
     },
     "Schemas and HTTP": {

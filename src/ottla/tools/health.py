@@ -1,0 +1,146 @@
+"""Health of one node, for probes and for rolling restarts: is it alive, is it ready, may it stop now?
+
+`read` asks the node itself, with an asyncio admin client; the rest are decisions without I/O. A node that does not
+answer has no health: it is starting, has ended or is broken, which only the time since its start tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ottla.clients import admin as api
+from ottla.clients.errors import UnsupportedByBroker
+from ottla.common import units
+from ottla.common.ids import TopicPartition
+
+State = Literal["starting", "catching_up", "broken", "ready"]
+MIN_ISR: Final = "min.insync.replicas"
+CAUGHT_UP_WITHIN_MS: Final = 10_000
+"""A voter that was at the end of the metadata log within this time can take part in the next election."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The state of a cluster as one of its nodes knows it; `min_isr` by topic."""
+
+    node: int
+    now_ms: int
+    cluster: api.ClusterDescription
+    partitions: Mapping[TopicPartition, api.PartitionDescription]
+    min_isr: Mapping[str, int] = field(default_factory=dict)
+    quorum: api.Quorum | None = None
+    directories: tuple[api.LogDirectory, ...] = ()
+
+    def own(self) -> Iterator[tuple[TopicPartition, api.PartitionDescription]]:
+        """Yield the partitions that have a replica on this node."""
+        return ((name, each) for name, each in self.partitions.items() if self.node in each.replicas)
+
+
+@dataclass(frozen=True)
+class Health:
+    """The state of a node, with the reasons why it is not ready, or may not stop."""
+
+    node: int
+    state: State
+    reasons: tuple[str, ...] = ()
+
+
+async def node_of(admin: api.AsyncAdmin, timeout_s: float) -> int | None:
+    """Return the id of the only broker; None if the cluster has several, or none is registered."""
+    brokers = (await _cluster(admin, timeout_s)).brokers
+    return brokers[0].node_id if len(brokers) == 1 else None
+
+
+async def read(admin: api.AsyncAdmin, node: int, timeout_s: float, now_ms: int) -> Facts:
+    """Read what the decisions need. Raises ClientError."""
+    cluster = await _cluster(admin, timeout_s)
+    if all(each.is_fenced or each.node_id != node for each in cluster.brokers):
+        return Facts(node, now_ms, cluster, {})  # it may not have the metadata yet
+    names = [each.name for each in await admin.list_topics(include_internal=True, timeout_s=timeout_s)]
+    topics = await admin.describe_topics(names, timeout_s=timeout_s) if names else {}
+    own = sorted(name for name, topic in topics.items() if any(node in each.replicas for each in topic.partitions))
+    resources = [api.ConfigResource.topic(name) for name in own]
+    settings = await admin.describe_configs(resources, timeout_s=timeout_s) if resources else {}
+    directories = await admin.describe_log_dirs([node], timeout_s=timeout_s)
+    return Facts(
+        node,
+        now_ms,
+        cluster,
+        {
+            TopicPartition(name, each.partition): each
+            for name, topic in sorted(topics.items())
+            for each in topic.partitions
+        },
+        {key.name: int(rows[MIN_ISR].value or 1) for key, rows in settings.items()},
+        await admin.describe_quorum(timeout_s=timeout_s),
+        tuple(directories.get(node, ())),
+    )
+
+
+async def _cluster(admin: api.AsyncAdmin, timeout_s: float) -> api.ClusterDescription:
+    try:
+        return await admin.describe_cluster(include_fenced=True, timeout_s=timeout_s)
+    except UnsupportedByBroker:
+        return await admin.describe_cluster(timeout_s=timeout_s)
+
+
+def readiness(facts: Facts) -> Health:
+    """Return the state of the node: ready if it is unfenced, all its disks work and all its replicas are in sync."""
+    registered = {each.node_id: each.is_fenced for each in facts.cluster.brokers}
+    if registered.get(facts.node, True):
+        known = "is fenced" if facts.node in registered else "is not registered"
+        return Health(facts.node, "starting", (f"the node {known}: it catches up with the metadata",))
+    failed = [each.error for each in facts.directories if each.error]
+    if failed:
+        return Health(
+            facts.node, "broken", (f"{units.plural(len(failed), 'log directory', 'log directories')} failed",)
+        )
+    behind = [name for name, each in facts.own() if facts.node not in each.isr]
+    if behind:
+        return Health(facts.node, "catching_up", (_some("replicas of this node are not in sync", behind),))
+    return Health(facts.node, "ready")
+
+
+def obstacles(facts: Facts) -> tuple[str, ...]:
+    """Return why the node should not stop: partitions would become unwritable, or the quorum would lose its majority.
+
+    A partition with one replica, and a quorum of one or two voters, cannot be spared the stop of their node.
+    """
+    behind, unwritable = [], []
+    for name, each in facts.own():
+        if len(each.replicas) == 1:
+            continue
+        if len(each.isr) < len(each.replicas):
+            behind.append(name)
+        left = set(each.isr) - {facts.node}
+        # A topic that needs all replicas is unwritable without any one of them, whenever the node stops.
+        if len(left) < min(facts.min_isr.get(name.topic, 1), len(each.replicas) - 1):
+            unwritable.append(name)
+    found = []
+    if behind:
+        found.append(_some("partitions with a replica on this node are under-replicated", behind))
+    if unwritable:
+        found.append(_some("partitions would have too few in-sync replicas", unwritable))
+    return (*found, *_quorum_obstacles(facts))
+
+
+def _quorum_obstacles(facts: Facts) -> Iterator[str]:
+    quorum = facts.quorum
+    if quorum is None or len(quorum.voters) < 3 or facts.node not in {each.node_id for each in quorum.voters}:
+        return
+    current = {
+        each.node_id
+        for each in quorum.voters
+        if each.node_id == quorum.leader or facts.now_ms - each.last_caught_up_ms <= CAUGHT_UP_WITHIN_MS
+    }
+    needed = len(quorum.voters) // 2 + 1
+    if len(current - {facts.node}) < needed:
+        behind = ", ".join(str(each.node_id) for each in quorum.voters if each.node_id not in current)
+        yield f"the metadata quorum needs {needed} other voters, and these are not caught up: {behind}"
+
+
+def _some(what: str, names: list[TopicPartition]) -> str:
+    shown = ", ".join(f"{each.topic}-{each.partition}" for each in names[:3])
+    return f"{len(names)} {what}: {shown}{', ...' if len(names) > 3 else ''}"
