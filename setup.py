@@ -36,7 +36,7 @@ DIRECTIVES = {"emit_code_comments": False}
 
 
 class BuildAllOrNone(build_ext):
-    """Compiles all extensions. If one fails, warns and deletes all of them, those of earlier builds included."""
+    """Compiles all extensions. If one fails, warns and deletes all of them, also from earlier builds."""
 
     def build_extensions(self) -> None:
         try:
