@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.cli.root import ROOT
-from ottla.clients import Admin, Consumer, Producer
+from ottla.clients import Admin, Consumer, Producer, TopicPartition
+from ottla.clients.admin import ConfigResource
+from ottla.clients.consumer.record import make_record
+from ottla.console.masking import Mask
+from ottla.console.records import PREVIEW, Decoder, Search, _Scan
 
 from .conftest import RunningConsole, StartConsole, csrf, post
 
@@ -119,6 +123,14 @@ def test_topics_have_a_filter_and_pages(ottla: Any, console: RunningConsole) -> 
     assert console.http.get("/topics?page=x").status_code == 400
 
 
+def test_all_topics_are_described_in_one_call(filled: RunningConsole, ottla: Any) -> None:
+    with Admin(ottla.bootstrap) as admin:
+        found = admin.describe_topics(None)
+        assert {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal} == {"orders": 2}
+        resource = ConfigResource.topic("orders")
+        assert set(admin.describe_configs([resource], names=["retention.ms"])[resource]) == {"retention.ms"}
+
+
 def texts(found: dict[str, Any]) -> list[str]:
     return [json.loads(record["value"])["text"] for record in found["records"]]
 
@@ -159,6 +171,21 @@ def test_large_value_is_shortened_with_a_link_to_the_whole(ottla: Any, console: 
     assert (raw.content, raw.headers["content-type"]) == (b"x" * 1_000_000, "application/octet-stream")
     assert raw.headers["content-disposition"].startswith("attachment")
     assert console.http.get("/topics/big/messages/0/1").status_code == 404
+
+
+def test_search_holds_large_records_as_shortened_rows() -> None:
+    topic, values = "t", (b"small", b"x" * 100_000)
+    records = [make_record(topic, 0, offset, offset, b"k", value, []) for offset, value in enumerate(values)]
+    scan = _Scan(
+        Search(topic, (0,)),
+        Decoder(Mask(), None),
+        {TopicPartition(topic, 0): 0},
+        {TopicPartition(topic, 0): 2},
+        newest=True,
+    )
+    scan.take(records)
+    assert [isinstance(each.found, dict) for each in scan.shown()] == [True, False]
+    assert [len(row["value"]) for row in scan.rows()] == [PREVIEW, 5]
 
 
 def test_record_is_produced_with_key_headers_and_partition(filled: RunningConsole) -> None:

@@ -112,4 +112,11 @@ ROWS: tuple[Row, ...] = (
         "            if True:\n",
         ("tests/registry/test_topic.py::test_new_topic_is_asked_for_again_until_brokers_know_it",),
     ),
+    (
+        "a search of the console holds no large records",
+        "console/records.py",
+        "    is_large = sum(len(part) for part in parts if part is not None) > _LARGE\n",
+        "    is_large = False\n",
+        (f"{HERE}/test_pages.py::test_search_holds_large_records_as_shortened_rows",),
+    ),
 )

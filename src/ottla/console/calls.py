@@ -257,6 +257,8 @@ _STATUS: Final[tuple[tuple[type[errors.ClientError], int], ...]] = (
 
 def _raise_problem(error: errors.ClientError) -> NoReturn:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
+    # The request was valid: brokers that elect leaders, or whose disks fail, cannot answer it now.
+    status = 503 if status == 400 and error.retriable else status
     raise Problem(status, _one_line(error)) from error
 
 

@@ -22,6 +22,8 @@ MOST_SCANNED: Final = 200_000
 SCAN_S: Final = 8.0
 _POLL_S: Final = 0.5
 _POLL_RECORDS: Final = 2_000
+_LARGE: Final = 16 * 1024
+"""Records of this size are shortened at once: a search may hold thousands."""
 _MAGIC: Final = 0
 _FRAME: Final = 5
 
@@ -161,7 +163,7 @@ def search(consumer: Consumer[bytes, bytes], admin: api.Admin, wanted: Search, d
             # Offsets without records (of transactions, or compacted) are passed without being returned.
             for tp in list(scan.left):
                 scan.reach(tp, consumer.position(tp))
-    rows = [decoder.row(record) for record in scan.shown()]
+    rows = scan.rows()
     remaining = sum(max(0, ends[tp] - at) for tp, at in scan.next.items())
     return Found(
         rows,
@@ -191,6 +193,20 @@ def _starts(
     return {tp: max(at, ends[tp] - each) for tp, at in first.items()}, True
 
 
+class _Match(NamedTuple):
+    """A record that a search found; a large one as its shortened row, so that memory stays bounded."""
+
+    timestamp_ms: int
+    offset: int
+    found: Record[bytes, bytes] | dict[str, Any]
+
+
+def _match(record: Record[bytes, bytes], decoder: Decoder) -> _Match:
+    parts = (record.key, record.value, *(value for _, value in record.headers))
+    is_large = sum(len(part) for part in parts if part is not None) > _LARGE
+    return _Match(record.timestamp, record.offset, decoder.row(record) if is_large else record)
+
+
 class _Scan:
     """The progress of one search."""
 
@@ -209,7 +225,7 @@ class _Scan:
         self._newest = newest
         self._key = wanted.key.casefold()
         self._text = wanted.text.casefold()
-        self._found: list[Record[bytes, bytes]] = []
+        self._found: list[_Match] = []
         self.left = left
         self.next = dict(left)
         self.scanned = 0
@@ -230,7 +246,7 @@ class _Scan:
             self.scanned += 1
             self.next[tp] = record.offset + 1
             if self._matches(record):
-                self._found.append(record)
+                self._found.append(_match(record, self._decoder))
                 self._is_full = not self._newest and len(self._found) >= self._wanted.limit
                 # The newest ones replace the oldest: memory stays bounded.
                 if self._newest and len(self._found) > 4 * self._wanted.limit + 1000:
@@ -244,12 +260,18 @@ class _Scan:
             self.next[tp] = self._ends[tp]
             del self.left[tp]
 
-    def shown(self) -> list[Record[bytes, bytes]]:
+    def shown(self) -> list[_Match]:
         """Return the records to show: the newest first, or in the order of their offsets."""
         if self._newest:
-            newest = sorted(self._found, key=lambda each: (each.timestamp, each.offset), reverse=True)
+            newest = sorted(self._found, key=lambda each: (each.timestamp_ms, each.offset), reverse=True)
             return newest[: self._wanted.limit]
         return self._found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the records to show as plain data."""
+        return [
+            self._decoder.row(each.found) if isinstance(each.found, Record) else each.found for each in self.shown()
+        ]
 
     def _matches(self, record: Record[bytes, bytes]) -> bool:
         if not self._wanted.filters:

@@ -60,9 +60,13 @@ class Finder:
     def find(self, sample: int, stopping: Stopping) -> list[DeadLetterTopic]:
         """Return the topics with dead letters, by name; `sample` is the number of letters that are read of each."""
         counts = {topic.name: topic.partitions for topic in self._admin.list_topics()}
-        spans = self._spans(counts)
         named = {name for name in counts if is_name_of_dead_letters(name)} | (self._of_settings(counts) & counts.keys())
-        found = named | self._by_headers([name for name in counts if name not in named], spans, stopping)
+        others = [name for name in counts if name not in named]
+        if len(others) > MOST_TOPICS:
+            self._warn(f"only {MOST_TOPICS:,} of {len(others):,} topics were searched for the headers of dead letters")
+        searched = others[:MOST_TOPICS]
+        spans = self._spans({name: counts[name] for name in (*named, *searched)})
+        found = named | self._by_headers(searched, spans, stopping)
         return [self._describe(name, spans, sample, stopping) for name in sorted(found) if not stopping.asked]
 
     def _spans(self, counts: Mapping[str, int]) -> Spans:
@@ -76,7 +80,7 @@ class Finder:
         if not resources:
             return set()
         try:
-            settings = self._admin.describe_configs(resources)
+            settings = self._admin.describe_configs(resources, names=(_NAMES_A_TOPIC, _ALLOWS_GROUPS))
         except api.PartialFailure as error:
             settings = dict(error.results)
             self._warn(
@@ -92,10 +96,8 @@ class Finder:
 
     def _by_headers(self, names: Sequence[str], spans: Spans, stopping: Stopping) -> set[str]:
         """Return the topics whose last records are dead letters."""
-        if len(names) > MOST_TOPICS:
-            self._warn(f"only {MOST_TOPICS:,} of {len(names):,} topics were searched for the headers of dead letters")
         wanted = {}
-        for name in names[:MOST_TOPICS]:
+        for name in names:
             partitions = spans.of(name)
             if partitions:
                 fullest = max(partitions, key=lambda tp: spans.end[tp] - spans.first[tp])

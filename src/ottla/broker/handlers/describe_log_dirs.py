@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
+from ottla.common.ids import TopicPartition
 from ottla.common.slices import Slices
 from ottla.metadata.features import CORDONED_FROM
 from ottla.protocol.messages.describe_log_dirs import (
@@ -32,12 +34,12 @@ def handle(
     broker: DescribeLogDirsPorts, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Slices[DescribeLogDirsResponse]:
     """Describe every directory; its topics are the requested ones, or all."""
-    asked: set[tuple[str, int]] | None = None
+    asked: dict[TopicPartition, None] | None = None
     if request.topics is not None:
-        asked = set()
+        asked = {}
         for wanted in request.topics:
             for index in wanted.partitions:
-                asked.add((wanted.topic, index))
+                asked[TopicPartition(wanted.topic, index)] = None
                 yield
     cordoned: set[str] = set()
     if broker.metadata.image.metadata_version >= CORDONED_FROM:
@@ -45,11 +47,9 @@ def handle(
     sizes: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(lambda: defaultdict(list))
     while broker.partitions.open_some():
         yield
-    for log in (*broker.logs.all(), *broker.logs.futures.values()):
+    for log in _logs(broker, asked):
         yield
-        topic, index = log.topic_partition
-        if asked is None or (topic, index) in asked:
-            sizes[log.log_directory.path][topic].append(_partition(broker, log))
+        sizes[log.log_directory.path][log.topic_partition.topic].append(_partition(broker, log))
     results = []
     for directory in broker.logs.directories():
         path = os.path.abspath(directory.path)  # the client has another working directory  # noqa: PTH100 - no pathlib at start
@@ -67,6 +67,14 @@ def handle(
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+def _logs(broker: DescribeLogDirsPorts, asked: Collection[TopicPartition] | None) -> Sequence[Log]:
+    """Return the logs of the requested partitions, or all: each replica, and its copy in another directory."""
+    if asked is None:
+        return (*broker.logs.all(), *broker.logs.futures.values())
+    found = (log for tp in asked for log in (broker.logs.get(tp), broker.logs.futures.get(tp)))
+    return [log for log in found if log is not None]
 
 
 def _partition(broker: DescribeLogDirsPorts, log: Log) -> DescribeLogDirsPartition:

@@ -115,10 +115,11 @@ class AsyncAdmin:
         return await self._run(only_of(topics.describe([name])), timeout_s)
 
     async def describe_topics(
-        self, names: Iterable[str], *, timeout_s: float | None = None
+        self, names: Iterable[str] | None, *, timeout_s: float | None = None
     ) -> dict[str, model.TopicDescription]:
-        """Return the partitions of each topic with their leaders and replicas."""
-        return await self._run(every_of(topics.describe(several("names", names))), timeout_s)
+        """Return the partitions of each topic with their leaders and replicas. None: all topics that the user sees."""
+        wanted = None if names is None else several("names", names)
+        return await self._run(every_of(topics.describe(wanted)), timeout_s)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -176,13 +177,18 @@ class AsyncAdmin:
         self,
         resources: Iterable[model.ConfigResource],
         *,
+        names: Iterable[str] | None = None,
         synonyms: bool = False,
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[model.ConfigResource, dict[str, model.ConfigEntry]]:
-        """Return every setting of each resource by name; with `synonyms` also all sources of each value."""
+        """Return the settings of each resource by name: every setting, or those in `names` that the resource has.
+
+        With `synonyms` the entries have all sources of their values.
+        """
         wanted = several("resources", resources)
-        return await self._run(every_of(configs.describe(wanted, synonyms, documentation)), timeout_s)
+        only = None if names is None else several("names", names)
+        return await self._run(every_of(configs.describe(wanted, synonyms, documentation, only)), timeout_s)
 
     async def alter_config(
         self,

@@ -52,10 +52,11 @@ def _joined(
 
 
 def describe(
-    resources: Iterable[ConfigResource], synonyms: bool, documentation: bool
+    resources: Iterable[ConfigResource], synonyms: bool, documentation: bool, names: Sequence[str] | None = None
 ) -> Plan[Outcome[ConfigResource, dict[str, ConfigEntry]]]:
     def ask(keys: Sequence[ConfigResource]) -> Message:
-        rows = [describe_configs.DescribeConfigsResource(key.type, key.name, None) for key in keys]
+        only = None if names is None else list(names)
+        rows = [describe_configs.DescribeConfigsResource(key.type, key.name, only) for key in keys]
         return describe_configs.DescribeConfigsRequest(rows, synonyms, documentation)
 
     def read(response: Any, _: object) -> Iterator[tuple[ConfigResource, dict[str, ConfigEntry] | BrokerError]]:

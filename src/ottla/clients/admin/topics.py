@@ -34,6 +34,7 @@ from ottla.protocol.messages.describe_topic_partitions import RequestCursor as C
 
 SERVER_TIMEOUT_MS = 30_000
 ALL_RECORDS = -1
+_NO_ERROR_OF_TOPIC = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def text_of(topic_id: Uuid) -> str:
@@ -112,9 +113,17 @@ def list_all(include_internal: bool) -> Plan[list[TopicListing]]:
     return (yield Call(Route.ANY, ["the topics"], request, read)).one()  # type: ignore[no-any-return]
 
 
-def describe(topics: Iterable[str]) -> Plan[Outcome[str, TopicDescription]]:
-    """Describe topics by name. A second request reads the eligible leaders of topics with replicas out of sync."""
-    described: Outcome[str, TopicDescription] = yield _described_by_metadata(topics)
+def describe(topics: Iterable[str] | None) -> Plan[Outcome[str, TopicDescription]]:
+    """Describe topics by name, or all. A second request reads the eligible leaders of topics with replicas out of sync.
+
+    Brokers answer a request for all topics faster than one that names them all.
+    """
+    described: Outcome[str, TopicDescription]
+    if topics is None:
+        every: Outcome[str, Outcome[str, TopicDescription]] = yield _all_described()
+        described = every.one()
+    else:
+        described = yield _described_by_metadata(topics)
     found = described.results
     names = [name for name, topic in found.items() if any(len(p.isr) < len(p.replicas) for p in topic.partitions)]
     cursor: Cursor | None = None
@@ -171,6 +180,20 @@ def _eligible_leaders(names: Sequence[str], cursor: Cursor | None) -> Call[str, 
         yield keys[0], EligibleLeadersPage(found, Cursor(after.topic_name, after.partition_index) if after else None)
 
     return Call(Route.ANY, ["eligible leaders"], request, read)
+
+
+def _all_described() -> Call[str, Outcome[str, TopicDescription]]:
+    """Describe all topics. A topic that is deleted meanwhile is skipped."""
+
+    def request(_: Sequence[str]) -> Message:
+        return metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+    def read(response: Any, keys: Sequence[str]) -> Iterator[tuple[str, Outcome[str, TopicDescription]]]:
+        rows = sorted((row for row in response.topics if row.name is not None), key=lambda row: row.name)
+        errors = {row.name: error_for(row.error_code) for row in rows if row.error_code not in _NO_ERROR_OF_TOPIC}
+        yield keys[0], Outcome({row.name: _described(row) for row in rows if not row.error_code}, {**errors})
+
+    return Call(Route.ANY, ["the topics"], request, read)
 
 
 def _described_by_metadata(topics: Iterable[str]) -> Call[str, TopicDescription]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from ottla.console.calls import Call, Done, Problem, whole
+from ottla.console.calls import Call, Done, Problem, slow_page, whole
 from ottla.console.masking import MASKED
 from ottla.console.pages.topics import CRUMB, name_of, tabs
 from ottla.console.records import Decoder, Search, base64_text, one, search
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST: Final = 500
 _LONGEST: Final = 1000
 _DELIVERY_S: Final = 25.0
+# Many pages may search at the same time.
+_BOUNDED: Final = {"fetch.max.bytes": 32 * 1024 * 1024, "max.partition.fetch.bytes": 16 * 1024 * 1024}
 
 
 @contextmanager
@@ -46,7 +48,11 @@ def listing(call: Call) -> Page:
     partitions = tuple(part.partition for part in call.admin.describe_topic(name).partitions)
     wanted = _search(call, name, partitions)
     mask = call.settings.masks.of(call.session.user, name)
-    with registry_of(call) as registry, call.session.consumer() as consumer:
+    with ExitStack() as opened:
+        if wanted.filters:
+            opened.enter_context(slow_page())
+        registry = opened.enter_context(registry_of(call))
+        consumer = opened.enter_context(call.session.consumer(**_BOUNDED))
         found = search(consumer, call.admin, wanted, Decoder(mask, registry))
     given = {key: call.query.get(key, "") for key in ("partition", "key", "text", "limit")}
     is_forward = wanted.starts is not None or wanted.timestamp_ms is not None

@@ -11,6 +11,7 @@ from ottla.common import units
 from ottla.console.calls import Call, Problem
 from ottla.console.view import Cell, Column, Facts, Link, Page, Table, number, size, text, url
 from ottla.tools.admin.configs import default_of
+from ottla.tools.admin.outcomes import outcomes
 from ottla.tools.admin.topic_facts import Facts as TopicFacts
 from ottla.tools.admin.topic_facts import facts_of
 from ottla.tools.values import explained
@@ -278,13 +279,16 @@ def groups(call: Call) -> Page:
     )
 
 
+def _offsets_of(call: Call, groups: list[str]) -> dict[str, Any]:
+    return outcomes(call.admin.list_offsets_of_groups, groups)[0] if groups else {}
+
+
 def readers(call: Call, topic_name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the groups with committed offsets in a topic, and whether all groups were searched."""
     names = [group.group_id for group in call.admin.list_groups() if group.type is not api.GroupType.SHARE]
-    try:
-        by_group = call.admin.list_offsets_of_groups(names[:MOST_GROUPS]) if names else {}
-    except api.PartialFailure as failure:
-        by_group = failure.results
+    chosen = names[:MOST_GROUPS]
+    # The pages of all topics share one answer.
+    by_group = call.session.cached.get("offsets of groups", lambda: _offsets_of(call, chosen), _FRESH_S)
     mine = {
         group: {tp: at for tp, at in offsets.items() if tp.topic == topic_name} for group, offsets in by_group.items()
     }

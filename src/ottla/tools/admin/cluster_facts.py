@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from ottla.clients.errors import BrokerError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition
 from ottla.metadata.features import METADATA_VERSION_NAMES
 from ottla.tools.admin.leaderless import cannot_lead, way_out
+from ottla.tools.admin.outcomes import outcomes
 
 
 def cluster_facts(admin: api.Admin) -> dict[str, Any]:
@@ -27,16 +29,18 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
         cluster = admin.describe_cluster(include_fenced=True)
     except UnsupportedByBroker:
         cluster = admin.describe_cluster()
-    topics = admin.list_topics(include_internal=True)
-    described = reported("leaders", lambda: admin.describe_topics([topic.name for topic in topics])) if topics else {}
-    partitions = [partition for topic in (described or {}).values() for partition in topic.partitions]
+    topics, failed = outcomes(admin.describe_topics, None)
+    unknown.update((f"topic {name}", " ".join(str(error).split())) for name, error in failed.items())
+    partitions = [partition for topic in topics.values() for partition in topic.partitions]
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(node for partition in partitions for node in partition.replicas)
     directories = reported("log directories", admin.describe_log_dirs) or {}
     for node, rows in directories.items():
         for each in rows:
             if each.error is not None:
                 unknown[f"log directory {each.path} of broker {node}"] = " ".join(str(each.error).split())
     active = {broker.node_id for broker in cluster.brokers if not broker.is_fenced}
-    troubled = reported("partitions", lambda: _troubled(admin, described or {}, active)) or []
+    troubled = reported("partitions", lambda: _troubled(admin, topics, active)) or []
     moves = reported("moves", admin.list_partition_reassignments) or {}
     features = reported("features", admin.describe_features)
     quorum = reported("quorum", admin.describe_quorum)
@@ -50,8 +54,8 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
             "rack": broker.rack,
             "controller": broker.node_id == controller,
             "fenced": broker.is_fenced,
-            "leader_count": sum(partition.leader == broker.node_id for partition in partitions),
-            "replica_count": sum(broker.node_id in partition.replicas for partition in partitions),
+            "leader_count": leaders[broker.node_id],
+            "replica_count": replicas[broker.node_id],
             "size": _used(directories.get(broker.node_id)),
         }
         for broker in cluster.brokers
@@ -62,7 +66,7 @@ def cluster_facts(admin: api.Admin) -> dict[str, Any]:
         "controller": controller,
         "release": _release(level.highest) if level else None,
         "topic_count": len(topics),
-        "partition_count": sum(topic.partitions for topic in topics),
+        "partition_count": len(partitions),
         "brokers": brokers,
         "features": _feature_rows(features) if features else [],
         "quorum": _quorum_rows(quorum) if quorum else [],
@@ -78,7 +82,7 @@ def _troubled(admin: api.Admin, topics: Mapping[str, Any], active: Collection[in
     replicated = [name for name, topic in topics.items() if topic.replication_factor > 1]
     least: dict[str, int] = {}
     if replicated:
-        configs = admin.describe_configs([api.ConfigResource.topic(name) for name in replicated])
+        configs = admin.describe_configs([api.ConfigResource.topic(name) for name in replicated], names=[_MIN_ISR])
         least = {resource.name: int(entries[_MIN_ISR].value or 1) for resource, entries in configs.items()}
     rows = []
     for name, topic in topics.items():

@@ -19,6 +19,8 @@ def active_brokers(admin: api.Admin) -> set[int]:
 
 def cannot_lead(partition: api.PartitionDescription, active: Collection[int]) -> list[int]:
     """The active brokers whose replicas have every acknowledged record, in a log directory that is not registered."""
+    if not partition.offline_replicas:
+        return []
     return [node for node in _complete(partition) if node in active and node in partition.offline_replicas]
 
 
