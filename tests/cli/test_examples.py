@@ -167,6 +167,8 @@ def can_run(command: str) -> bool:
         return False  # they need a worker: see tests/connect/rest/test_commands.py
     if command.startswith(("ottla registry serve", "ottla rest serve", "ottla console")):
         return False  # their ports may be in use: see tests/registry, tests/rest and tests/console
+    if command.startswith("ottla mcp"):
+        return False  # an assistant starts it: see tests/mcp_server
     if command.startswith("ottla group skip"):
         return False  # it needs a group at this position: see test_group_skip.py
     if command.startswith(("ottla dlq show", "ottla dlq redrive")):

@@ -119,4 +119,25 @@ ROWS: tuple[Row, ...] = (
         "    is_large = False\n",
         (f"{HERE}/test_pages.py::test_search_holds_large_records_as_shortened_rows",),
     ),
+    (
+        "`ottla mcp` refuses arguments beyond their limits",
+        "mcp_server/tools.py",
+        "            if value < 0 or (self.most is not None and value > self.most):\n",
+        "            if value < 0:\n",
+        ("tests/mcp_server/test_mcp.py::test_errors_are_one_sentence",),
+    ),
+    (
+        "`ottla mcp` limits the size of its answers",
+        "mcp_server/answers.py",
+        "        fitting[longest] = rows[: len(rows) // 2]\n",
+        "        return text\n",
+        ("tests/mcp_server/test_mcp.py::test_large_answers_are_shortened",),
+    ),
+    (
+        "`ottla mcp` masks fields for the user of its settings",
+        "cli/mcp.py",
+        '    return str(settings.clients["admin"].get("sasl.username") or "")\n',
+        '    return ""\n',
+        ("tests/mcp_server/test_mcp.py::test_acls_of_the_configured_user_decide",),
+    ),
 )

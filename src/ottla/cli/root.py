@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "registry": "run the schema registry",
         "rest": "serve topics over HTTP with Confluent's REST APIs",
         "console": "run a web console for a cluster",
+        "mcp": "serve read-only tools over a cluster to an assistant",
     },
     "Pipelines": {
         "stream": "run, observe and reset pipelines on Spark",

@@ -178,7 +178,7 @@ async def answer(request: Request, console: Console, handler: Handler) -> Respon
             call = Call(console, session, request.url.path, request.path_params, query, form)
             if request.method == "POST":
                 call.check_may_change()
-            found = await run_in_threadpool(_call, handler, call)
+            found = await run_in_threadpool(handled, handler, call)
             response = render(request, console, found, token or fresh, session)
     except Problem as problem:
         response = problem_response(request, console, problem, token or fresh)
@@ -219,17 +219,15 @@ async def read_form(request: Request) -> dict[str, str]:
     return dict(pairs)
 
 
-def _call(handler: Handler, call: Call) -> Page | Done | Response:
+def handled(handler: Handler, call: Call) -> Page | Done | Response:
     """Run a handler. Raises Problem for errors of brokers, AuthenticationFailed for a user without a log-in."""
     try:
         return handler(call)
     except PartialFailure as failure:
-        first: BaseException = failure
-        while isinstance(first, PartialFailure):
-            first = next(iter(first.errors.values()))
+        first, name = _first(failure)
         if not isinstance(first, errors.ClientError):
             raise
-        _raise_problem(first)
+        _raise_problem(first, name)
     except errors.AuthenticationFailed:
         raise
     except errors.ClientError as error:
@@ -255,11 +253,22 @@ _STATUS: Final[tuple[tuple[type[errors.ClientError], int], ...]] = (
 )
 
 
-def _raise_problem(error: errors.ClientError) -> NoReturn:
+def _first(failure: PartialFailure) -> tuple[BaseException, str]:
+    """Return the first error of a call for several things, and the name of the thing."""
+    first: BaseException = failure
+    name = ""
+    while isinstance(first, PartialFailure):
+        key, first = next(iter(first.errors.items()))
+        name = str(key)
+    return first, name
+
+
+def _raise_problem(error: errors.ClientError, name: str = "") -> NoReturn:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
     # The request was valid: brokers that elect leaders, or whose disks fail, cannot answer it now.
     status = 503 if status == 400 and error.retriable else status
-    raise Problem(status, _one_line(error)) from error
+    message = _one_line(error)
+    raise Problem(status, message if name in message else f"{name}: {message}") from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -115,8 +115,8 @@ class Session:
             yield found
 
     def basic_auth(self) -> tuple[str, str] | None:
-        """The credentials for the registry and Connect."""
-        return (self.user, self._password) if self.user else None
+        """The credentials for the registry and Connect; None if their settings have their own."""
+        return (self.user, self._password) if self._settings.needs_login else None
 
     def close(self) -> None:
         try:
@@ -139,7 +139,7 @@ class Sessions:
 
     @property
     def needs_login(self) -> bool:
-        return self._settings.uses_sasl
+        return self._settings.needs_login
 
     @staticmethod
     def new_token() -> str:

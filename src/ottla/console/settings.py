@@ -31,6 +31,8 @@ class ConsoleSettings:
     read_only: bool = False
     insecure: bool = False
     access_log: bool = False
+    signs_in: bool = True
+    """Whether each user signs in, if the brokers identify users. If not, all requests act as the user in `clients`."""
     session_idle_s: float = 1800.0
     session_most_s: float = 12 * 3600.0
     failed_login_delay_s: float = 1.0
@@ -47,12 +49,17 @@ class ConsoleSettings:
         protocol = self.clients["admin"].get("security.protocol", "PLAINTEXT")
         return str(protocol).upper().startswith("SASL")
 
+    @property
+    def needs_login(self) -> bool:
+        """Whether requests need a session of a user."""
+        return self.uses_sasl and self.signs_in
+
     def client(self, kind: str, user: str | None = None, password: str = "") -> dict[str, object]:
         """Return the settings of a client of this kind, as this user."""
         given = {name.replace("_", "."): value for name, value in self.clients[kind].items()}
-        if self.uses_sasl:
+        if self.needs_login:
             given = {name: value for name, value in given.items() if name not in _OF_USERS}
             mechanism = str(given.get("sasl.mechanism", "SCRAM-SHA-512")).upper()
             given["sasl.mechanism"] = mechanism if mechanism in _MECHANISMS else "SCRAM-SHA-512"
             given |= {"sasl.username": user, "sasl.password": password}
-        return {**given, "client.id": "ottla-console"}
+        return {**given, "client.id": "ottla-console"} if self.signs_in else given

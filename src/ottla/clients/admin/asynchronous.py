@@ -118,8 +118,7 @@ class AsyncAdmin:
         self, names: Iterable[str] | None, *, timeout_s: float | None = None
     ) -> dict[str, model.TopicDescription]:
         """Return the partitions of each topic with their leaders and replicas. None: all topics that the user sees."""
-        wanted = None if names is None else several("names", names)
-        return await self._run(every_of(topics.describe(wanted)), timeout_s)
+        return await self._run(every_of(topics.describe(optional("names", names))), timeout_s)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -182,12 +181,8 @@ class AsyncAdmin:
         documentation: bool = False,
         timeout_s: float | None = None,
     ) -> dict[model.ConfigResource, dict[str, model.ConfigEntry]]:
-        """Return the settings of each resource by name: every setting, or those in `names` that the resource has.
-
-        With `synonyms` the entries have all sources of their values.
-        """
-        wanted = several("resources", resources)
-        only = None if names is None else several("names", names)
+        """Return every setting of each resource, or only `names`; with `synonyms` also all sources of each value."""
+        wanted, only = several("resources", resources), optional("names", names)
         return await self._run(every_of(configs.describe(wanted, synonyms, documentation, only)), timeout_s)
 
     async def alter_config(

@@ -8,6 +8,7 @@ from ottla.console.calls import Handler
 from ottla.console.pages import (
     access,
     access_changes,
+    check,
     connectors,
     dead_letters,
     group_reset,
@@ -28,6 +29,7 @@ _BOTH: Final = ("GET", "POST")
 ROUTES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/", overview.overview, _GET),
     ("/why", why.cluster, _GET),
+    ("/check", check.check, _GET),
     ("/topics", topics.listing, _GET),
     ("/topics/new", topic_changes.create, _BOTH),
     ("/topics/{topic}", topics.topic, _GET),

@@ -56,7 +56,7 @@ def listing(call: Call) -> Page:
         found = search(consumer, call.admin, wanted, Decoder(mask, registry))
     given = {key: call.query.get(key, "") for key in ("partition", "key", "text", "limit")}
     is_forward = wanted.starts is not None or wanted.timestamp_ms is not None
-    following = None
+    following = starts = None
     if found.remaining and is_forward:
         starts = ",".join(f"{partition}:{offset}" for partition, offset in sorted(found.next.items()))
         following = url("topics", name, "messages", **given, at=starts)
@@ -72,6 +72,7 @@ def listing(call: Call) -> Page:
             "remaining": found.remaining,
             "took_s": round(found.took_s, 3),
             "next": following,
+            "at": starts,
             "notice": found.notice,
         },
         command=call.command(*command),

@@ -132,7 +132,7 @@ def overview(call: Call) -> Page:
         {"health": sentence, "severity": tone, **found},
         parts,
         command=call.command("cluster"),
-        actions=[Link("Why?", "/why")],
+        actions=[Link("Why?", "/why"), Link("Ready for production?", "/check")],
         lead=sentence,
         tone=tone,
         section="overview",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.clients.admin import AsyncAdmin
@@ -34,8 +34,8 @@ def group(call: Call) -> Page:
         async with AsyncAdmin(call.session.admin_settings()) as admin:
             return await explain_group(admin, name, Watch(seconds, asyncio.sleep), reader)
 
-    report = _observed(explained())
-    parts: list[Any] = [_finding_table(report.findings)]
+    report = observed(explained())
+    parts: list[Any] = [finding_table(report.findings)]
     if report.partitions:
         parts.append(_partition_table(report))
     return Page(
@@ -59,11 +59,8 @@ def cluster(call: Call) -> Page:
         async with AsyncAdmin(call.session.admin_settings()) as admin:
             return await explain_cluster(admin, Watch(seconds, asyncio.sleep))
 
-    report = _observed(explained())
-    parts: list[Any] = [_finding_table(report.findings)]
-    if report.unknown:
-        rows = [[text(part), text(reason)] for part, reason in report.unknown.items()]
-        parts.append(Table([Column("Part"), Column("Reason")], rows, title="Not reported"))
+    report = observed(explained())
+    parts = [finding_table(report.findings), *unknown_table(report.unknown)]
     return Page(
         "What is wrong with the cluster?",
         report.as_dict(),
@@ -79,7 +76,7 @@ def cluster(call: Call) -> Page:
     )
 
 
-def _observed(explained: Coroutine[Any, Any, R]) -> R:
+def observed(explained: Coroutine[Any, Any, R]) -> R:
     """Run an observation. Raises Problem if too many run."""
     try:
         with slow_page():
@@ -88,14 +85,20 @@ def _observed(explained: Coroutine[Any, Any, R]) -> R:
         explained.close()
 
 
-def _finding_table(findings: tuple[Finding, ...]) -> Table:
+def unknown_table(unknown: Mapping[str, str]) -> list[Table]:
+    """Return the parts of the cluster that could not be read."""
+    rows = [[text(part), text(reason)] for part, reason in unknown.items()]
+    return [Table([Column("Part"), Column("Reason")], rows, title="Not reported")] if rows else []
+
+
+def finding_table(findings: Sequence[Finding], title: str = "Causes") -> Table:
     """Return causes with their next steps."""
     rows = [
         [Cell(each.severity, tone=_TONES[each.severity]), Cell(each.subject), Cell(each.cause), Cell(each.next_step)]
         for each in findings
     ]
     columns = [Column("Severity"), Column("Subject"), Column("Cause"), Column("Next step")]
-    return Table(columns, rows, title="Causes", empty="No cause was found.")
+    return Table(columns, rows, title=title, empty="No cause was found.")
 
 
 def _partition_table(report: GroupReport) -> Table:
