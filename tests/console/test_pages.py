@@ -20,6 +20,7 @@ from .conftest import RunningConsole, StartConsole, csrf, post
 PAGES = (
     "/",
     "/why?seconds=0",
+    "/check",
     "/topics",
     "/topics/new",
     "/topics/orders",

@@ -140,4 +140,25 @@ ROWS: tuple[Row, ...] = (
         '    return ""\n',
         ("tests/mcp_server/test_mcp.py::test_acls_of_the_configured_user_decide",),
     ),
+    (
+        "the console changes a setting of a broker only after a question",
+        "console/pages/node_settings.py",
+        "    call.admin.alter_config(resource, {entry.name: value}, validate_only=not is_confirmed)\n",
+        "    call.admin.alter_config(resource, {entry.name: value})\n",
+        (f"{HERE}/test_changes.py::test_dynamic_setting_of_a_broker_changes_after_a_question",),
+    ),
+    (
+        "the console cancels moves only after a question",
+        "console/pages/nodes.py",
+        '    if call.form.get("confirm"):\n        call.admin.alter_partition',
+        "    if True:\n        call.admin.alter_partition",
+        (f"{HERE}/test_changes.py::test_moves_of_one_topic_are_cancelled_after_a_question",),
+    ),
+    (
+        "the console creates no connector with faults",
+        "console/pages/connector_changes.py",
+        '    if found["error_count"]:\n',
+        "    if False:\n",
+        (f"{HERE}/test_changes.py::test_connector_is_created_from_a_form_with_errors_at_fields",),
+    ),
 )

@@ -66,6 +66,7 @@ DONE: Final[Mapping[str, str]] = {
     "added": "Partitions were added.",
     "produced": "The record was written.",
     "reset": "The offsets were changed.",
+    "move-cancelled": "The moves were cancelled: the replicas stay where they were.",
     "aborted": "The transaction was aborted.",
     "connector": "The worker accepted the request; the state follows in some seconds.",
     "rules-added": "The rules were added.",

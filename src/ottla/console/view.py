@@ -69,6 +69,7 @@ class Field(NamedTuple):
     options: Sequence[tuple[str, str]] = ()
     hint: str = ""
     required: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

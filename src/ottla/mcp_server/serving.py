@@ -56,8 +56,7 @@ def server_of(console: Console, session: Session) -> Server[Any]:
             return _failed(str(error))
         except TimeoutError:
             return _failed(f"The cluster did not answer within {_MOST_S:.0f} seconds.")
-        except Exception as error:
-            # A defect in one tool must not end the others.
+        except Exception as error:  # a defect in one tool must not end the others
             logger.exception("Unhandled error in the tool %s", params.name)
             return _failed(f"The tool failed with {type(error).__name__}; the log of `ottla mcp` has the details.")
         return types.CallToolResult(content=[types.TextContent(text=text)])

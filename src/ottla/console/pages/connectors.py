@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ottla.console.calls import Call, Done, Problem
 from ottla.console.masking import MASKED
-from ottla.console.view import Cell, Column, Facts, Field, Form, Page, Table, Text, text, url
+from ottla.console.view import Cell, Column, Facts, Field, Form, Link, Page, Table, Text, text, url
 
 _TIMEOUT_S: Final = 10.0
 _TONES: Final = {"RUNNING": "ok", "FAILED": "critical", "PAUSED": "warning", "STOPPED": "dim", "UNASSIGNED": "warning"}
@@ -21,7 +21,7 @@ _ACTIONS: Final = {
 _SECRET: Final = ("password", "secret", "token", "key", "credential", "jaas")
 
 
-def _missing() -> Page:
+def missing() -> Page:
     advice = "Start the console with --connect URL."
     return Page(
         "Connectors",
@@ -31,8 +31,8 @@ def _missing() -> Page:
     )
 
 
-def _ask(call: Call, method: str, path: str) -> Any:
-    """Send a request to the worker. Raises Problem."""
+def ask(call: Call, method: str, path: str, body: object = None) -> Any:
+    """Send a request to the worker, with a body in JSON if one is given. Raises Problem."""
     import httpx  # noqa: PLC0415 - an optional package
 
     assert call.settings.connect is not None
@@ -43,20 +43,32 @@ def _ask(call: Call, method: str, path: str) -> Any:
             timeout=_TIMEOUT_S,
             auth=call.session.basic_auth(),
             headers={"accept": "application/json"},
+            json=body,
         )
     except httpx.HTTPError as error:
         raise Problem(502, f"The Connect worker does not answer: {error or type(error).__name__}") from error
     if answer.status_code >= 400:
-        status = answer.status_code if answer.status_code in (401, 403, 404, 409) else 502
+        status = answer.status_code if answer.status_code in (400, 401, 403, 404, 409) else 502
         raise Problem(status, f"Connect worker: {answer.text[:500]}")
     return answer.json() if answer.content else None
+
+
+CRUMB: Final = ("Connectors", "/connectors")
+
+
+def name_of(call: Call) -> str:
+    """Return the connector of the query. Raises Problem."""
+    name = call.query.get("name", "")
+    if not name or name in (".", ".."):
+        raise Problem(400, "No connector is given", "The address is /connector?name=CONNECTOR.")
+    return name
 
 
 def listing(call: Call) -> Page:
     """List connectors."""
     if call.settings.connect is None:
-        return _missing()
-    found = _ask(call, "GET", "/connectors?expand=status&expand=info")
+        return missing()
+    found = ask(call, "GET", "/connectors?expand=status&expand=info")
     rows, data = [], []
     for name, each in sorted(found.items()):
         status = each["status"]
@@ -74,6 +86,7 @@ def listing(call: Call) -> Page:
         {"connectors": data},
         [Table(columns, rows, empty="There is no connector.")],
         command=shlex.join(["ottla", "connect", "list", "-C", call.settings.connect]),
+        actions=[Link("New connector", "/connectors/new", "primary")] if call.may_change else [],
         section="connectors",
     )
 
@@ -85,19 +98,17 @@ def _state(state: str) -> Cell:
 def connector(call: Call) -> Page | Done:
     """Show a connector; a POST with `action` changes its state."""
     if call.settings.connect is None:
-        return _missing()
-    name = call.query.get("name", "")
-    if not name or name in (".", ".."):
-        raise Problem(400, "No connector is given", "The address is /connector?name=CONNECTOR.")
+        return missing()
+    name = name_of(call)
     path = f"/connectors/{quote(name, safe='')}"
     if call.form:
         action = call.form.get("action", "")
         if action not in _ACTIONS:
             raise Problem(400, f"{action[:40]!r} is not an action", f"It must be one of {', '.join(_ACTIONS)}.")
         method, suffix = _ACTIONS[action]
-        _ask(call, method, path + suffix)
+        ask(call, method, path + suffix)
         return Done(url("connector", name=name), "connector", {"connector": name, "action": action})
-    status, info = _ask(call, "GET", f"{path}/status"), _ask(call, "GET", path)
+    status, info = ask(call, "GET", f"{path}/status"), ask(call, "GET", path)
     config = {key: _shown(key, str(value)) for key, value in sorted(info["config"].items())}
     tasks = status.get("tasks", [])
     rows = [
@@ -133,15 +144,21 @@ def connector(call: Call) -> Page | Done:
         {"connector": name, **status, "config": config},
         parts,
         command=shlex.join(["ottla", "connect", "describe", "-C", call.settings.connect, "--", name]),
-        crumbs=[("Connectors", "/connectors")],
+        crumbs=[CRUMB],
+        actions=[Link("Delete", url("connector", "delete", name=name), "danger")] if call.may_change else [],
         section="connectors",
     )
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting may be a secret, by its name."""
+    lower = name.lower()
+    return any(word in lower for word in _SECRET) and not lower.startswith(("key.", "value."))
+
+
 def _shown(name: str, value: str) -> str:
     """Return the value of a setting, unless it may be a secret. References such as ${env:X} are not secrets."""
-    is_secret = any(word in name.lower() for word in _SECRET) and not name.lower().startswith(("key.", "value."))
-    return MASKED if is_secret and not value.startswith("${") else value
+    return MASKED if is_secret(name) and not value.startswith("${") else value
 
 
 def _first_line(task: dict[str, Any]) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 from ottla.common import units
 from ottla.common.ids import TopicPartition
-from ottla.console.calls import Call
+from ottla.console.calls import Call, Done, Problem
 from ottla.console.pages.overview import broker_table, facts, trouble_table
-from ottla.console.view import Cell, Column, Link, Page, Table, moment, number, size, text, url
+from ottla.console.view import Cell, Column, Field, Form, Link, Page, Table, moment, number, size, text, url
 
 
 def _tabs(current: str) -> list[Link]:
@@ -104,10 +104,11 @@ def moves(call: Call) -> Page:
             Cell(", ".join(map(str, row["adding"])) or "-"),
             Cell(", ".join(map(str, row["removing"])) or "-"),
             Cell("-", tone="dim") if row["progress"] is None else Cell(f"{row['progress']:.0%}", bar=row["progress"]),
+            Cell("cancel", url("nodes", "moves", "cancel", topic=row["topic"])) if call.may_change else Cell(""),
         ]
         for row in rows
     ]
-    columns = [Column("Partition"), Column("To"), Column("From"), Column("Progress", right=True)]
+    columns = [Column("Partition"), Column("To"), Column("From"), Column("Progress", right=True), Column("")]
     return Page(
         "Nodes",
         {"moves": rows},
@@ -115,6 +116,35 @@ def moves(call: Call) -> Page:
         command=call.command("cluster", "--only", "moves"),
         tabs=_tabs("moves"),
         lead=f"{units.plural(len(rows), 'partition')} moving." if rows else "",
+        section="nodes",
+    )
+
+
+def cancel(call: Call) -> Page | Done:
+    """Cancel the moves of a topic, after a question."""
+    call.check_may_change()
+    topic = call.query.get("topic", "")
+    moving = [tp for tp in call.admin.list_partition_reassignments() if tp.topic == topic]
+    if not moving:
+        raise Problem(404, f"No partition of {topic[:80]!r} is moving", "The moves may have ended.")
+    rows = [tp._asdict() for tp in moving]
+    if call.form.get("confirm"):
+        call.admin.alter_partition_reassignments(dict.fromkeys(moving))
+        call.session.cached.forget()
+        return Done("/nodes/moves", "move-cancelled", {"cancelled": rows})
+    form = Form(
+        url("nodes", "moves", "cancel", topic=topic),
+        f"Cancel {units.plural(len(moving), 'move')}",
+        [Field("confirm", "", "1", "hidden")],
+        note="The replicas stay where they were; what was copied so far is deleted.",
+        tone="danger",
+    )
+    return Page(
+        f"Cancel the moves of {topic}?",
+        {"topic": topic, "moves": rows},
+        [form],
+        command=call.command("topic", "reassign", topic, "--cancel"),
+        crumbs=[("Nodes", "/nodes"), ("Moves", "/nodes/moves")],
         section="nodes",
     )
 

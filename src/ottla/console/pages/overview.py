@@ -80,7 +80,7 @@ def broker_table(brokers: list[dict[str, Any]]) -> Table:
     most = max((broker["leader_count"] for broker in brokers), default=0) or 1
     rows = [
         [
-            Cell(str(broker["node_id"])),
+            Cell(str(broker["node_id"]), None if broker["fenced"] else url("nodes", broker["node_id"], "settings")),
             Cell(f"{broker['host']}:{broker['port']}"),
             Cell("fenced", tone="critical") if broker["fenced"] else Cell("running", tone="ok"),
             Cell("controller" if broker["controller"] else "", tone="strong"),

@@ -1,0 +1,176 @@
+"""New connectors by a form made of the plugin's settings, and their deletion."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from ottla.common import units
+from ottla.console.calls import Call, Done, Problem
+from ottla.console.pages.connectors import CRUMB, ask, is_secret, missing, name_of
+from ottla.console.view import Cell, Column, Field, Form, Page, Table, text, url
+
+_PREFIX: Final = "set:"
+_CLASS: Final = "connector.class"
+_MOST_FIELDS: Final = 100
+_LONGEST: Final = 1_000
+# The worker answers with these; they are not settings of a person's choice.
+_FIXED: Final = frozenset({"name", _CLASS})
+_IMPORTANCE: Final = {"HIGH": 0, "MEDIUM": 1, "LOW": 2}
+
+
+def create(call: Call) -> Page | Done:
+    """Choose a plugin; then fill in its form, which the worker checks."""
+    call.check_may_change()
+    if call.settings.connect is None:
+        return missing()
+    plugin = call.query.get("plugin", "")
+    if not plugin:
+        return _plugins(call)
+    if len(plugin) > _LONGEST or plugin in (".", ".."):
+        raise Problem(400, f"{plugin[:80]!r} is not a plugin")
+    if not call.form:
+        return _form(call, plugin, {}, _validated(call, plugin, {"name": "NAME"}))
+    config = {**_config(call.form), _CLASS: plugin}
+    found = _validated(call, plugin, config)
+    name = config.get("name", "")
+    if name in ("", ".", ".."):
+        _row_of(found, "name")["errors"] = ["The name is missing, or not a name."]
+        found["error_count"] = 1
+    if found["error_count"]:
+        return _form(call, plugin, config, found)
+    ask(call, "POST", "/connectors", {"name": name, "config": config})
+    return Done(url("connector", name=name), "connector", {"connector": name, "plugin": plugin})
+
+
+def _plugins(call: Call) -> Page:
+    rows = ask(call, "GET", "/connector-plugins")
+    cells = [
+        [Cell(row["class"], url("connectors", "new", plugin=row["class"])), text(row["type"]), text(row.get("version"))]
+        for row in sorted(rows, key=lambda row: (row["type"], row["class"]))
+    ]
+    return Page(
+        "New connector",
+        {"plugins": rows},
+        [Table([Column("Plugin", mono=True), Column("Type"), Column("Version")], cells, empty="There is no plugin.")],
+        command=shlex.join(["ottla", "connect", "plugins", "-C", str(call.settings.connect)]),
+        crumbs=[CRUMB],
+        lead="Choose a plugin.",
+        section="connectors",
+    )
+
+
+def _config(form: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a form, without empty ones. Raises Problem."""
+    config = {key.removeprefix(_PREFIX): value.strip() for key, value in form.items() if key.startswith(_PREFIX)}
+    for line in filter(None, map(str.strip, form.get("other", "").splitlines())):
+        name, separator, value = line.partition("=")
+        if not separator or not name.strip():
+            raise Problem(400, f"{line[:80]!r} is not a setting", "Write NAME=VALUE.")
+        config[name.strip()] = value.strip()
+    return {name: value for name, value in config.items() if value}
+
+
+def _validated(call: Call, plugin: str, config: Mapping[str, str]) -> dict[str, Any]:
+    path = f"/connector-plugins/{quote(plugin, safe='')}/config/validate"
+    found: dict[str, Any] = ask(call, "PUT", path, {_CLASS: plugin, **config})
+    return found
+
+
+def _row_of(found: dict[str, Any], name: str) -> dict[str, Any]:
+    row = next((each["value"] for each in found["configs"] if each["value"]["name"] == name), None)
+    if row is None:
+        row = {"name": name, "errors": []}
+        found["configs"].insert(0, {"definition": {"name": name, "required": True}, "value": row})
+    return row
+
+
+def _form(call: Call, plugin: str, config: Mapping[str, str], found: Mapping[str, Any]) -> Page:
+    """Return the form; after a POST with the errors of the worker at their fields."""
+    was_sent = bool(call.form)
+    rows = [each for each in found["configs"] if each["definition"].get("name")]
+    rows.sort(key=lambda each: _order(each["definition"]))
+    chosen = [each for each in rows if _is_shown(each, was_sent)][:_MOST_FIELDS]
+    shown = {each["definition"]["name"] for each in chosen}
+    others = "\n".join(f"{name}={value}" for name, value in config.items() if name not in shown | _FIXED)
+    fields = [_field(each, config, was_sent) for each in chosen]
+    fields.append(Field("other", "Other settings", others, "area", hint="one NAME=VALUE in each line"))
+    faulty = [each["value"] for each in rows if was_sent and each["value"]["errors"]]
+    errors = {value["name"]: list(value["errors"]) for value in faulty}
+    number = sum(map(len, errors.values()))
+    return Page(
+        f"New {plugin.rpartition('.')[2]}",
+        {"plugin": plugin, "errors": errors, "settings": [each["definition"] for each in rows]},
+        [Form(url("connectors", "new", plugin=plugin), "Create connector", fields)],
+        command=shlex.join(["ottla", "connect", "create", "FILE.json", "-C", str(call.settings.connect)]),
+        crumbs=[CRUMB, ("New connector", "/connectors/new")],
+        lead=f"The worker found {units.plural(number, 'fault')}; nothing was created." if number else "",
+        tone="critical" if number else "",
+        status=400 if number else 200,
+        section="connectors",
+    )
+
+
+def _order(definition: Mapping[str, Any]) -> tuple[bool, bool, int]:
+    importance = _IMPORTANCE.get(str(definition.get("importance")), 3)
+    return definition["name"] != "name", not definition.get("required"), importance
+
+
+def _is_shown(row: Mapping[str, Any], was_sent: bool) -> bool:
+    definition = row["definition"]
+    name = definition["name"]
+    if name == _CLASS:
+        return False
+    is_wrong = was_sent and bool(row["value"]["errors"])
+    is_usual = name in ("name", "tasks.max", "topics", "topic")
+    return bool(is_wrong or is_usual or definition.get("required") or definition.get("importance") == "HIGH")
+
+
+def _field(row: Mapping[str, Any], config: Mapping[str, str], was_sent: bool) -> Field:
+    definition, value = row["definition"], row["value"]
+    name = definition["name"]
+    default = definition.get("default_value")
+    # Passwords are not sent back into the page.
+    hidden = definition.get("type") == "PASSWORD" or is_secret(name)
+    hints = [str(definition.get("documentation") or "").strip(), f"Default: {default}." if default else ""]
+    choices = [("", "default"), ("true", "true"), ("false", "false")] if definition.get("type") == "BOOLEAN" else ()
+    return Field(
+        f"{_PREFIX}{name}",
+        name,
+        "" if hidden else config.get(name, ""),
+        "select" if choices else "password" if hidden else "text",
+        options=choices,
+        hint=" ".join(filter(None, hints))[:_LONGEST],
+        required=name == "name",
+        error=" ".join(map(str, value["errors"])) if was_sent else "",
+    )
+
+
+def delete(call: Call) -> Page | Done:
+    """Delete a connector, after its name was typed."""
+    call.check_may_change()
+    if call.settings.connect is None:
+        return missing()
+    name = name_of(call)
+    if call.form:
+        if call.form.get("confirm", "") != name:
+            raise Problem(400, "The name does not match: nothing was deleted", f"Type {name} to delete it.")
+        ask(call, "DELETE", f"/connectors/{quote(name, safe='')}")
+        return Done("/connectors", "deleted", {"connector": name})
+    form = Form(
+        url("connector", "delete", name=name),
+        f"Delete {name}",
+        [Field("confirm", "Type the connector's name", required=True)],
+        note="Its tasks end. Its topics and offsets stay.",
+        tone="danger",
+    )
+    return Page(
+        f"Delete {name}?",
+        {"connector": name},
+        [form],
+        command=shlex.join(["ottla", "connect", "delete", "-C", call.settings.connect, "--", name]),
+        crumbs=[CRUMB, (name, url("connector", name=name))],
+        section="connectors",
+    )
