@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
 from ottla.clients import Admin, Producer, TopicPartition
 from ottla.tools.top import Sample, frame
+from ottla.tools.usage import Usage, samples, usage_rows
 from tests import deadlines
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
@@ -63,3 +66,66 @@ def test_rates_are_never_negative() -> None:
 @pytest.mark.parametrize("words", [("--interval", "0"), ("--interval", "nan"), ("--rows", "0")])
 def test_invalid_options_are_rejected(plain: Run, words: tuple[str, ...]) -> None:
     assert plain("top", "--once", *words).code == 2
+
+
+def test_samples_are_parsed_with_escapes_and_summed_rows_are_rates() -> None:
+    lines = [
+        "# HELP ottla_client_produced_bytes_total Bytes",
+        'ottla_client_produced_bytes_total{user="a\\"b}",client_id="c\\n\\\\"} 10',
+        'ottla_client_fetched_bytes_total{user="a\\"b}",client_id="d"} 5.5',
+        'kafka_log_log_size{topic="t",partition="0"} 7',
+        "kafka_server_brokertopicmetrics_bytesin_total 99",
+    ]
+    assert list(samples(lines, "client")) == [(('a"b}', "c\n\\"), "in_per_s", 10), (('a"b}', "d"), "out_per_s", 5.5)]
+    assert {key for key, _, _ in samples(lines, "user")} == {('a"b}',)}
+    assert list(samples(lines, "topic")) == [(("t",), "stored", 7)]
+    before = Usage(0, {("t",): {"in_per_s": 100, "stored": 5}})
+    now = Usage(2000, {("t",): {"in_per_s": 300, "stored": 9}, ("new",): {"out_per_s": 1000}})
+    assert usage_rows(before, now, "topic", 5) == [
+        {"topic": "new", "in_per_s": 0, "out_per_s": 500, "stored": 0},
+        {"topic": "t", "in_per_s": 100, "out_per_s": 0, "stored": 9},
+    ]
+    assert usage_rows(now, before, "topic", 1)[0]["in_per_s"] == 0  # a broker was started again
+
+
+@pytest.mark.both
+def test_broker_without_metrics_is_named_in_one_sentence(ottla: Run) -> None:
+    shown = ottla("top", "--by", "user", "--once")
+    assert shown.code == 1
+    assert "has no metrics endpoint" in shown.err.splitlines()[0]
+
+
+def test_usage_is_read_from_endpoints_with_the_token(plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    scrapes = iter([1_000, 3_000, 4_000])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = self.headers["Authorization"] == "Bearer secret"
+            self.send_response(200 if allowed else 401)
+            self.end_headers()
+            labels = f'user="{"u" * 90}",client_id="{"c" * 90}"'
+            if allowed:
+                self.wfile.write(f"ottla_client_produced_bytes_total{{{labels}}} {next(scrapes)}\n".encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        running = deadlines.in_threads([server.serve_forever], "endpoint")
+        address = f"127.0.0.1:{server.server_address[1]}"
+        words = ("top", "--by", "client", "--once", "--interval", "0.1", "--metrics")
+        try:
+            refused = plain(*words, address)
+            monkeypatch.setenv("OTTLA_METRICS_TOKEN", "secret")
+            shown = plain(*words, address)
+        finally:
+            server.shutdown()
+            deadlines.results(running, "endpoint")
+    assert refused.code == 1
+    assert "needs a token" in refused.err
+    assert shown.code == 0, shown.err
+    assert "ccc…" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert plain(*words, "nonsense").code == 2
+    assert plain("top", "--metrics", address).code == 2
+    assert "does not answer" in plain(*words, "127.0.0.1:1").err
