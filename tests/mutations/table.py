@@ -24,6 +24,7 @@ from tests.mutations import (
     rest,
     rest_v3,
     schemas,
+    telemetry,
 )
 from tests.mutations.connect_worker import ROWS as CONNECT_WORKER
 from tests.mutations.registry_clients import ROWS as REGISTRY_CLIENTS
@@ -92,7 +93,7 @@ REST = tuple(Mutation(*row) for row in (*rest.ROWS, *rest_v3.ROWS))
 _CONNECT = sorted(each.name for each in iter_modules([str(Path(__file__).parent)]) if each.name.startswith("connect_"))
 CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"tests.mutations.{name}").ROWS)
 DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
-METRICS = tuple(Mutation(*row) for row in metrics.ROWS)
+METRICS = tuple(Mutation(*row) for row in (*metrics.ROWS, *telemetry.ROWS))
 CONSOLE = tuple(Mutation(*row) for row in console.ROWS)
 OPERATIONS = tuple(Mutation(*row) for row in operations.ROWS)
 PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
+    from ottla.broker.telemetry.receiver import ClientTelemetry
     from ottla.cluster.control.connections import BrokerConnections
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
@@ -42,10 +43,11 @@ class ConnectionsOfBrokers(NamedTuple):
 
 
 class Caches(NamedTuple):
-    """The answers that this node remembers for its clients."""
+    """State that this node keeps for its clients."""
 
     fetch_sessions: FetchSessionCache
     responses: ResponseCache
+    telemetry: ClientTelemetry | None
 
 
 @dataclass(slots=True)
@@ -82,6 +84,11 @@ class Broker:
     def response_cache(self) -> ResponseCache:
         """Encoded responses that depend only on the metadata."""
         return self.caches.responses
+
+    @property
+    def telemetry(self) -> ClientTelemetry | None:
+        """The metrics of clients; None if this node does not receive them."""
+        return self.caches.telemetry
 
     @property
     def groups(self) -> GroupRuntime:
@@ -122,6 +129,8 @@ class Broker:
         if old is None or old.configs is not new.configs:
             self.replication_quotas.publish(new)
             self.settings.follow(new, self.logs.log_directories())
+            if self.telemetry is not None:
+                self.telemetry.publish(old, new)
         self.endpoints.lost_brokers.publish(old, new)
         self.partitions.publish(old, new)
         self.directory_moves.metadata_published(new)

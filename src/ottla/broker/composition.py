@@ -18,6 +18,8 @@ from ottla.cluster.lost_brokers import LostBrokers
 from ottla.cluster.node.endpoints import NodeEndpoints
 from ottla.cluster.node.membership import MemberPorts, Membership
 from ottla.cluster.node.settings import NodeSettings
+from ottla.common.ids import Uuid, uuid_to_text
+from ottla.config.metrics_rows import LISTENER as METRICS_LISTENER
 from ottla.controller.state import SECRET_KEY
 from ottla.coordination.coordinators import Coordinators
 from ottla.coordination.ports import CoordinatorPorts
@@ -30,6 +32,7 @@ from ottla.partitions.replication.quotas import ReplicationQuotas
 
 if TYPE_CHECKING:
     from ottla.broker.delegation_tokens import DelegationTokens
+    from ottla.broker.telemetry.receiver import ClientTelemetry
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
     from ottla.cluster.node.schedulers import Schedulers
@@ -91,7 +94,9 @@ def create_broker(
         controller=controller,
         connections=ConnectionsOfBrokers(BrokerConnections(), ClosedFirst()),
         caches=Caches(
-            FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id), ResponseCache()
+            FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), _session_id),
+            ResponseCache(),
+            _telemetry(config, clock),
         ),
         security=Security(
             *create_authorization(config, metadata),
@@ -106,6 +111,20 @@ def create_broker(
 
 def _tokens(config: BrokerConfig, metadata: MetadataShell, clock: Clock) -> DelegationTokens | None:
     return late.DelegationTokens.from_config(config, metadata, clock) if config.text(SECRET_KEY) else None
+
+
+def _telemetry(config: BrokerConfig, clock: Clock) -> ClientTelemetry | None:
+    if not config.roles.is_broker or config.text(METRICS_LISTENER) is None:
+        return None
+    return late.ClientTelemetry(clock, config.int("telemetry.max.bytes"), _client_instance_id)
+
+
+def _client_instance_id() -> Uuid:
+    while True:
+        instance_id = os.urandom(16)
+        # As in Kafka, no id looks like an option of a command.
+        if not uuid_to_text(instance_id).startswith("-"):
+            return instance_id
 
 
 def _session_id() -> int:

@@ -3,3 +3,4 @@ from ottla.broker.contracts.contracts import create_contracts as create_contract
 from ottla.broker.delegation_tokens import DelegationTokens as DelegationTokens
 from ottla.broker.metrics.node import NodeMetrics as NodeMetrics
 from ottla.broker.metrics.node import create_meter as create_meter
+from ottla.broker.telemetry.receiver import ClientTelemetry as ClientTelemetry

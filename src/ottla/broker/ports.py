@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.controller_client import ControllerClient
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
+    from ottla.broker.telemetry.receiver import ClientTelemetry
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.cluster.metadata.options import NodeIdentity
     from ottla.cluster.node.endpoints import NodeEndpoints
@@ -103,6 +104,13 @@ class HasResponseCache(Protocol):
 
     @property
     def response_cache(self) -> ResponseCache: ...
+
+
+class HasTelemetry(Protocol):
+    """The metrics of clients; None if this node does not receive them."""
+
+    @property
+    def telemetry(self) -> ClientTelemetry | None: ...
 
 
 class HasSecurity(Protocol):
@@ -193,7 +201,7 @@ class ShareLeaderPorts(ShareGroupPorts, HasMetadata, HasPartitions, HasEndpoints
     """For the requests of members to the leaders of their partitions."""
 
 
-class ApiVersionsPorts(HasMetadata, HasResponseCache, HasEndpoints, Protocol):
+class ApiVersionsPorts(HasMetadata, HasResponseCache, HasEndpoints, HasTelemetry, Protocol):
     """For `handlers/api_versions.py`."""
 
 

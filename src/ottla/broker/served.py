@@ -113,19 +113,22 @@ NEEDED_AT_FAILOVER = (0, 1, 2, 3, 8, 9, 10, 11, 12, 14, 22, 24, 26, 28, 68, 52, 
 # Requests of brokers and controllers, which only controller listeners serve.
 CONTROLLER_ONLY = frozenset({52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 
-# Refused with an error and not advertised: a client that asks for versions knows that they are missing, and another one
-# gets a reason instead of a closed connection. Kafka advertises telemetry only with a plugin.
-REFUSED = frozenset({71, 72})
+# Advertised only by a broker that receives clients' metrics, as in Kafka. Any other broker refuses them: a client that
+# asks for versions knows that they are missing, and another one gets a reason instead of a closed connection.
+TELEMETRY = frozenset({71, 72})
 
 _IMPLEMENTED: dict[int, tuple[int, int]] = {
     key: (registry.API[key].min_version, registry.API[key].max_version) for key in HANDLERS
 }
 
 SERVED: dict[int, tuple[int, int]] = {
-    key: versions for key, versions in _IMPLEMENTED.items() if key not in CONTROLLER_ONLY | REFUSED
+    key: versions for key, versions in _IMPLEMENTED.items() if key not in CONTROLLER_ONLY | TELEMETRY
 }
 # Version 6 is two-phase commit (KIP-939): unstable in Kafka too, and not advertised.
 SERVED[22] = (0, 5)
+
+_TELEMETRY = {key: _IMPLEMENTED[key] for key in sorted(TELEMETRY)}
+SERVED_WITH_TELEMETRY = dict(sorted((SERVED | _TELEMETRY).items()))
 
 # Kafka's controller listeners serve other APIs than its broker listeners. These APIs are implemented.
 _FOR_CLIENTS = frozenset(
@@ -136,9 +139,8 @@ CONTROLLER_SERVED: dict[int, tuple[int, int]] = {
 }
 
 # The answered APIs: the advertised and the refused ones.
-_REFUSALS = {key: _IMPLEMENTED[key] for key in sorted(REFUSED)}
-ANSWERED = SERVED | _REFUSALS
-CONTROLLER_ANSWERED = CONTROLLER_SERVED | _REFUSALS
+ANSWERED = SERVED_WITH_TELEMETRY
+CONTROLLER_ANSWERED = CONTROLLER_SERVED
 
 
 def api_rows(served: Mapping[int, tuple[int, int]]) -> list[ApiVersion]:

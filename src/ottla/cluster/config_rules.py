@@ -10,6 +10,7 @@ from functools import cached_property
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import (
     BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     TOPIC_SETTINGS_TOGETHER,
@@ -17,6 +18,7 @@ from ottla.config import (
     TopicResolver,
     check_broker,
     check_broker_together,
+    check_client_metrics,
     check_group,
     check_group_together,
     check_names,
@@ -26,11 +28,16 @@ from ottla.config import (
     resolve_group,
 )
 from ottla.controller import DescribedConfig
-from ottla.metadata.image import BROKER, GROUP, TOPIC
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 
 logger = logging.getLogger(__name__)
 
-_SETTINGS = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS, GROUP: GROUP_SETTINGS}
+_SETTINGS = {
+    TOPIC: TOPIC_SETTINGS,
+    BROKER: BROKER_SETTINGS,
+    GROUP: GROUP_SETTINGS,
+    CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
+}
 
 
 @contextmanager
@@ -100,6 +107,9 @@ class BrokerConfigRules:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} cannot be configured here")
         # A removed setting is not checked, not even for being read-only: Kafka removes any setting.
         changes = {key: value for key, value in configs.items() if key in changed}
+        if kind == CLIENT_METRICS:
+            check_client_metrics(changes)
+            return
         # As in Kafka, an unknown name is reported before a wrong value.
         if kind != BROKER:
             check_names(_SETTINGS[kind], "topic" if kind == TOPIC else "group", changes)
@@ -147,6 +157,8 @@ class BrokerConfigRules:
             return self._topics.resolve_one({}, key).text
         if kind == GROUP:
             return resolve_group({}, {}, {}, self._static)[key].text
+        if kind == CLIENT_METRICS:
+            return CLIENT_METRICS_SETTINGS[key].default_text
         return resolve_broker({}, {}, self._static)[key].text
 
     def describe_topic(

@@ -1,12 +1,13 @@
-"""The settings of brokers, topics and groups by Kafka's names, their effective values and sources.
+"""The settings of brokers, topics, groups and client metrics by Kafka's names, their effective values and sources.
 
 Read `server_setting.py` first: the columns of a row. The rows are in `broker_rows.py`, `security_rows.py`,
-`registry_rows.py`, `topic_rows.py` and `group_rows.py`. `values.py` and `limits.py` parse and check a single value,
-`checks.py` has rules about several. `broker.py` is the configuration of one broker, `resolve.py` adds dynamic settings
-and DescribeConfigs.
+`registry_rows.py`, `topic_rows.py`, `group_rows.py` and `client_metrics_rows.py`. `values.py` and `limits.py` parse and
+check a single value, `checks.py` has rules about several. `broker.py` is the configuration of one broker, `resolve.py`
+adds dynamic settings and DescribeConfigs.
 """
 
 from ottla.config.broker import INSECURE, BrokerConfig, ConfigError
+from ottla.config.client_metrics import check_client_metrics
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.listeners import Listener, SecurityProtocol, parse_address
 from ottla.config.properties import format_properties, load_properties, parse_properties
@@ -30,11 +31,18 @@ from ottla.config.resolve import (
     resolve_topic,
 )
 from ottla.config.server_setting import ServerSetting
-from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    parse_value,
+)
 from ottla.config.values import Value
 
 __all__ = [
     "BROKER_SETTINGS",
+    "CLIENT_METRICS_SETTINGS",
     "GROUP_SETTINGS",
     "INSECURE",
     "OTTLA_DEFAULTS",
@@ -52,6 +60,7 @@ __all__ = [
     "Value",
     "check_broker",
     "check_broker_together",
+    "check_client_metrics",
     "check_cordoned",
     "check_group",
     "check_group_together",

@@ -1,10 +1,18 @@
-"""The settings of brokers, topics and groups by Kafka's names, and `parse_value`, which turns text into a typed value.
+"""The settings of brokers, topics, groups and client metrics, and `parse_value`, which turns text into a typed value.
 
 `server_setting.py` defines the columns of a row, `values.py` the syntax of values, and `limits.py` the limits.
 """
 
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config import broker_rows, group_rows, metrics_rows, registry_rows, security_rows, topic_rows
+from ottla.config import (
+    broker_rows,
+    client_metrics_rows,
+    group_rows,
+    metrics_rows,
+    registry_rows,
+    security_rows,
+    topic_rows,
+)
 from ottla.config.limits import invalid, limit_violation
 from ottla.config.server_setting import ServerSetting
 from ottla.config.values import Value, convert
@@ -15,6 +23,7 @@ BROKER_SETTINGS = {
 }
 TOPIC_SETTINGS = {setting.name: setting for setting in topic_rows.ROWS}
 GROUP_SETTINGS = {setting.name: setting for setting in group_rows.ROWS}
+CLIENT_METRICS_SETTINGS = {setting.name: setting for setting in client_metrics_rows.ROWS}
 
 
 def parse_value(setting: ServerSetting, text: str) -> Value:

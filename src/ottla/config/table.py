@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.server_setting import ServerSetting
-from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from ottla.config.settings import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 
@@ -45,6 +45,8 @@ def markdown() -> str:
     parts += ["\n## Brokers\n", *_table(BROKER_SETTINGS.values(), "Change", modes)]
     groups = {name: f"`{broker_name}`" for name, broker_name in GROUP_SYNONYMS.items()}
     parts += ["\n## Groups\n", *_table(GROUP_SETTINGS.values(), "Broker's setting", groups)]
+    sources: dict[str, str] = {}
+    parts += ["\n## Client metrics\n", *_table(CLIENT_METRICS_SETTINGS.values(), "Broker's setting", sources)]
     return "\n".join(parts) + "\n"
 
 

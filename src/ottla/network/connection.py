@@ -38,8 +38,9 @@ Dispatch: TypeAlias = "Callable[[Connection, memoryview], Frames | Completion[Fr
 # Collected responses above this size are written before further frames are handled.
 COLLECTED_RESPONSE_BYTES = 256 * 1024
 ANONYMOUS = "User:ANONYMOUS"
-# The key in `Connection.state` of the name that the client library gave in ApiVersions (KIP-511).
+# The keys in `Connection.state` of the name and version that the client library gave in ApiVersions (KIP-511).
 SOFTWARE_NAME = "software name"
+SOFTWARE_VERSION = "software version"
 # The key in `Connection.state` that marks a connection on which a replica fetches.
 FETCHED_BY_REPLICA = "fetched by replica"
 

@@ -102,6 +102,7 @@ class Connection:
         self.descriptor: int | None = None
         self.listener = "PLAINTEXT"
         self.remote_host = "127.0.0.1"
+        self.remote_port = 50_000
         self.principal = "User:ANONYMOUS"
         self._callbacks: list[Callable[[], None]] = []
 

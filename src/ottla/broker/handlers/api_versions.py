@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.served import CONTROLLER_SERVED, SERVED, api_rows
+from ottla.broker.served import CONTROLLER_SERVED, SERVED, SERVED_WITH_TELEMETRY, api_rows
 from ottla.common.errors import ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, served_level
-from ottla.network.connection import SOFTWARE_NAME
+from ottla.network.connection import SOFTWARE_NAME, SOFTWARE_VERSION
 from ottla.protocol.frames import Encoded
 from ottla.protocol.messages.api_versions import (
     ApiVersionsRequest,
@@ -42,13 +42,15 @@ def handle(
         if not (re.fullmatch(_SOFTWARE, name) and re.fullmatch(_SOFTWARE, version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.state[SOFTWARE_NAME] = name
+        context.connection.state[SOFTWARE_VERSION] = version
     # Each new connection sends this request; many of them at once must not delay other requests.
     is_controller = broker.endpoints.is_controller_listener(context.listener)
     image, quorum_level = broker.metadata.image, broker.metadata.raft.kraft_version
     question = ("ApiVersions", context.api_version, is_controller, quorum_level)
     answer = broker.response_cache.get(image, question)
     if answer is None:
-        served = CONTROLLER_SERVED if is_controller else SERVED
+        of_broker = SERVED if broker.telemetry is None else SERVED_WITH_TELEMETRY
+        served = CONTROLLER_SERVED if is_controller else of_broker
         answer = Encoded(_describe(broker, context.api_version, image, served), context.api_version)
         broker.response_cache.keep(image, question, answer)
     return answer

@@ -16,7 +16,14 @@ from ottla.cluster.config_rules import check_describes_this_node
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
-from ottla.config import Resolved, resolve_broker, resolve_broker_default, resolve_group
+from ottla.config import (
+    CLIENT_METRICS_SETTINGS,
+    Resolved,
+    parse_value,
+    resolve_broker,
+    resolve_broker_default,
+    resolve_group,
+)
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.describe_configs import (
@@ -32,12 +39,10 @@ from ottla.security.acl import Operation
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.ports import DescribeConfigsPorts
+    from ottla.config import ServerSetting
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
-UNKNOWN, INT, LIST = 0, 3, 7
-# KIP-714; retained for data that other software wrote, without effect here.
-_CLIENT_METRICS_DEFAULTS = {"interval.ms": "300000", "match": "", "metrics": ""}
-_CLIENT_METRICS_TYPES = {"interval.ms": INT, "match": LIST, "metrics": LIST}
+UNKNOWN = 0
 
 
 def handle(
@@ -143,13 +148,8 @@ class _Describer:
             return [_logger(name, level) for name, level in loggers.levels().items()]
         configs = image.config(CLIENT_METRICS, name)
         return [
-            self._of_text(
-                key,
-                configs.get(key, default),
-                CLIENT_METRICS_SOURCE if key in configs else DEFAULT_SOURCE,
-                _CLIENT_METRICS_TYPES[key],
-            )
-            for key, default in _CLIENT_METRICS_DEFAULTS.items()
+            self._of_client_metrics(setting, configs.get(setting.name))
+            for setting in sorted(CLIENT_METRICS_SETTINGS.values(), key=lambda setting: setting.name)
         ]
 
     def _of_settings(self, resolved: Mapping[str, Resolved], *, dynamic: bool) -> _Rows:
@@ -170,17 +170,21 @@ class _Describer:
             for name, entry in resolved.items()
         ]
 
-    def _of_text(self, name: str, value: str, source: int, config_type: int) -> DescribeConfigsResourceResult:
-        synonyms = [DescribeConfigsSynonym(name=name, value=value, source=source)] if self._synonyms else []
+    def _of_client_metrics(self, setting: ServerSetting, text: str | None) -> DescribeConfigsResourceResult:
+        value = setting.default_text if text is None else setting.format(parse_value(setting, text))
+        source = DEFAULT_SOURCE if text is None else CLIENT_METRICS_SOURCE
+        # As in Kafka, a default is not a synonym here.
+        is_shown = self._synonyms and text is not None
+        synonyms = [DescribeConfigsSynonym(name=setting.name, value=value, source=source)] if is_shown else []
         return DescribeConfigsResourceResult(
-            name=name,
+            name=setting.name,
             value=value,
             read_only=False,
             config_source=source,
             is_sensitive=False,
             synonyms=synonyms,
-            config_type=config_type,
-            documentation=None,
+            config_type=setting.type_code,
+            documentation=setting.doc if self._documentation else None,
         )
 
 

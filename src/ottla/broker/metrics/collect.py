@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla import __version__
-from ottla.broker.metrics import client_rows, cluster_rows, coordinator_rows, partition_rows, process_rows, request_rows
+from ottla.broker.metrics import (
+    client_rows,
+    cluster_rows,
+    coordinator_rows,
+    partition_rows,
+    process_rows,
+    request_rows,
+    telemetry_rows,
+)
 from ottla.broker.metrics import families as f
 from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.broker.metrics.transaction_ages import TransactionAges
@@ -65,6 +73,8 @@ def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     yield from cluster_rows.add_controller(samples, broker.metadata)
     yield from coordinator_rows.add_coordinators(samples, broker.coordinators)
     yield from sources.lag.add_lags(samples)
+    if broker.telemetry is not None:
+        yield from telemetry_rows.add_clients(samples, broker.telemetry)
     body = yield from samples.render(content_type)
     sources.scrape_s = time.monotonic() - began_s
     return body

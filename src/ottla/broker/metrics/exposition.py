@@ -34,10 +34,17 @@ class Samples:
 
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
+        self._others: dict[str, Family] = {}
+        """The metrics of clients, which are not in the table."""
 
     def of(self, family: Family) -> list[str]:
         """The lines of a metric, to append to."""
-        return self._lines.setdefault(family.name, [])
+        lines = self._lines.get(family.name)
+        if lines is None:
+            lines = self._lines[family.name] = []
+            if family.name not in FAMILIES:
+                self._others[family.name] = family
+        return lines
 
     def add(self, family: Family, value: float, labels: str = "") -> None:
         """Add one sample, with labels from `labelled`."""
@@ -48,10 +55,10 @@ class Samples:
         return (name for name, lines in self._lines.items() if lines)
 
     def render(self, content_type: str) -> Slices[list[bytes]]:
-        """Return the body in parts, in the order of the table of metrics."""
+        """Return the body in parts, in the order of the table of metrics, then the metrics of clients."""
         is_open = content_type == OPENMETRICS
         parts = []
-        for name, family in FAMILIES.items():
+        for name, family in (*FAMILIES.items(), *self._others.items()):
             lines = self._lines.get(name)
             if lines:
                 parts.append(_comments(family, is_open=is_open))

@@ -380,3 +380,25 @@ GROUP_MEMBERS = _family(
 GROUP_OFFSETS_DROPPED = _family(
     "ottla_metrics_dropped_group_offsets", GAUGE, "Committed offsets above the limit of a scrape, without a lag."
 )
+
+# Client metrics (KIP-714)
+CLIENT_INSTANCES = _family(
+    "kafka_server_client_metrics_instance_count", GAUGE, "Client instances that asked for metrics subscriptions."
+)
+CLIENT_PUSHES = _family(
+    "ottla_client_telemetry_pushes_total", COUNTER, "Pushes of clients' metrics, by their error; NONE: stored.", "error"
+)
+CLIENT_INFO = _family(
+    "ottla_client_telemetry_info",
+    GAUGE,
+    "Always 1; a client that pushed metrics, in its labels.",
+    "client_id",
+    "client_instance_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "principal",
+)
+CLIENT_SERIES_DROPPED = _family(
+    "ottla_client_telemetry_dropped_series_total", COUNTER, "Values of clients that exceeded a limit of this node."
+)

@@ -1,0 +1,76 @@
+"""Rows of the table of mutations for the metrics that clients push."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TESTS = "tests/unit/broker/telemetry"
+SERIES = f"{TESTS}/test_series.py"
+RECEIVER = f"{TESTS}/test_receiver.py"
+INSTANCES = f"{TESTS}/test_instances.py"
+
+ROWS: Final = (
+    (
+        "A push cannot use more memory than its limit when it is decompressed",
+        "broker/telemetry/receiver.py",
+        "request.metrics, MOST_DECOMPRESSED * self._max_bytes)",
+        "request.metrics)",
+        (f"{RECEIVER}::test_push_that_grows_when_decompressed_is_refused_without_the_memory",),
+    ),
+    (
+        "A push is limited by telemetry.max.bytes",
+        "broker/telemetry/receiver.py",
+        "if len(request.metrics) > self._max_bytes:",
+        "if False:",
+        (f"{RECEIVER}::test_bad_push_gets_its_error",),
+    ),
+    (
+        "The number of client instances is bounded",
+        "broker/telemetry/instances.py",
+        "if len(instances) <= self._most and oldest.expires_ms > now_ms:",
+        "if oldest.expires_ms > now_ms:",
+        (f"{INSTANCES}::test_least_recently_used_client_is_dropped_above_the_limit",),
+    ),
+    (
+        "A client pushes once in an interval",
+        "broker/telemetry/instances.py",
+        "if not instance.may_push(now_ms) and not is_terminating:",
+        "if False:",
+        (f"{RECEIVER}::test_next_push_has_to_wait_for_the_interval_unless_it_is_the_last",),
+    ),
+    (
+        "The number of clients' series is bounded",
+        "broker/telemetry/series.py",
+        "if self._count >= MOST_SERIES or len(client.values) >= MOST_SERIES_OF_CLIENT:",
+        "if False:",
+        (f"{SERIES}::test_series_of_a_client_and_of_the_node_are_bounded",),
+    ),
+    (
+        "The number of names that clients choose is bounded",
+        "broker/telemetry/series.py",
+        "(name not in self._counters and len(self._counters) >= MOST_NAMES)",
+        "False",
+        (f"{SERIES}::test_names_and_labels_are_bounded",),
+    ),
+    (
+        "A client cannot replace the labels that identify it",
+        "broker/telemetry/series.py",
+        "if name not in _OWN:",
+        "if True:",
+        (f"{SERIES}::test_client_cannot_replace_the_labels_of_the_broker",),
+    ),
+    (
+        "A client cannot replace a metric of the broker",
+        "broker/telemetry/series.py",
+        "return PREFIX + point.name",
+        "return point.name",
+        (f"{SERIES}::test_client_cannot_replace_a_metric_of_the_node",),
+    ),
+    (
+        "Values of lost clients are removed",
+        "broker/telemetry/series.py",
+        "if client.expires_ms <= now_ms]",
+        "if False]",
+        (f"{SERIES}::test_values_expire_after_the_last_push_and_soon_after_a_disconnection",),
+    ),
+)
