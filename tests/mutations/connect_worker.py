@@ -78,6 +78,13 @@ ROWS: tuple[Row, ...] = (
         (f"{UNIT}/test_task_thread.py::test_error_for_a_user_shows_no_secret_of_its_causes",),
     ),
     (
+        "operations of connectors that hang are limited",
+        "connect/worker/runtime.py",
+        "        if len(self._operations) >= MOST_OPERATIONS:\n",
+        "        if len(self._operations) >= 1 << 30:\n",
+        (f"{UNIT}/test_operations.py::test_calls_that_hang_are_limited_and_delay_neither_others_nor_the_stop",),
+    ),
+    (
         "the report of a task has no secrets",
         "connect/worker/task_thread.py",
         "return self.control.report(self._secrets.hide)",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,7 @@ from ottla.connect.worker import offset_admin
 from ottla.connect.worker.clients import Clients
 from ottla.connect.worker.connector_thread import ConnectorEnvironment, ConnectorThread
 from ottla.connect.worker.control import TaskControl
+from ottla.connect.worker.daemon import Daemon
 from ottla.connect.worker.environment import TaskEnvironment
 from ottla.connect.worker.failures import raise_without_secrets, trace_of
 from ottla.connect.worker.fencing import fence_tasks
@@ -33,6 +35,8 @@ from ottla.connect.worker.task_thread import TaskThread
 
 logger = logging.getLogger("ottla.connect.worker")
 _CHECK_S: Final = 60.0
+MOST_OPERATIONS: Final = 32
+"""How many validations, reads of offsets and so on may wait for other systems at the same time."""
 T = TypeVar("T")
 
 
@@ -49,6 +53,7 @@ class WorkerRuntime:
         self._listener = listener
         self._reached = reached
         self._stores = OffsetStores()
+        self._operations: set[Future[Any]] = set()
         self._connectors: dict[str, ConnectorThread] = {}
         self._tasks: dict[TaskId, TaskThread] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -230,16 +235,32 @@ class WorkerRuntime:
         """Stop everything."""
         await self.stop_tasks(list(self._tasks))
         await asyncio.gather(*(self.stop_connector(name) for name in list(self._connectors)))
-        await asyncio.to_thread(self._stores.close)
+        daemon = Daemon("close the stores of offsets")
+        closing = asyncio.wrap_future(daemon.submit(self._stores.close))
+        daemon.finish()
+        _, pending = await asyncio.wait([closing], timeout=self._settings.shutdown_timeout_ms / 1000)
+        if pending:
+            logger.warning("The stores of offsets did not close in time; their thread is abandoned")
 
     def _store(self, config: Config) -> OffsetStore:
         topic = config.get("offsets.storage.topic") or self._settings.offsets_topic
         return self._stores.of(Clients(self._settings, config), topic)
 
     async def _in_thread(self, call: Callable[[], T], secrets: Secrets) -> T:
-        """Run a call that waits for another system. Errors of clients and plugins become ConnectError."""
+        """Run a call that waits for another system. Errors of clients and plugins become ConnectError.
+
+        Each has a thread of its own: a call that never returns must not delay others, or the end of the process.
+        """
+        if len(self._operations) >= MOST_OPERATIONS:
+            raise RetriableError(f"{MOST_OPERATIONS} operations on connectors wait for other systems: try again later")
+        daemon = Daemon("operation")
+        operation = daemon.submit(call)
+        self._operations.add(operation)
+        operation.add_done_callback(self._operations.discard)
+        daemon.finish()
         try:
-            return await asyncio.to_thread(call)
+            # A request that is given up must not free the place of a thread that goes on.
+            return await asyncio.shield(asyncio.wrap_future(operation))
         except Exception as error:  # noqa: BLE001 - the code of a plugin may raise anything
             raise_without_secrets(error, secrets)
 
