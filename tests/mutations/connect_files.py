@@ -146,6 +146,13 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "a file without lines does not fill the memory of a worker",
+        "connect/connectors/file_stream.py",
+        "        if len(self._rest) > LONGEST_LINE:\n",
+        "        if len(self._rest) < 0:\n",
+        ("tests/unit/connect/test_file_stream.py::test_file_without_lines_does_not_fill_the_memory",),
+    ),
+    (
         "the next line is not glued to a half one of a killed worker",
         "connect/connectors/file_stream.py",
         '            if size and file.read(1) != b"\\n":\n',

@@ -85,6 +85,13 @@ ROWS: tuple[Row, ...] = (
         (f"{UNIT}/test_operations.py::test_calls_that_hang_are_limited_and_delay_neither_others_nor_the_stop",),
     ),
     (
+        "the log of a failed record has no secrets",
+        "connect/worker/tolerance.py",
+        "            self._hide(str(failure.error)) if self.settings.logs_records else",
+        "            str(failure.error) if self.settings.logs_records else",
+        (f"{UNIT}/test_tolerance.py::test_log_of_a_failed_record_shows_no_secret",),
+    ),
+    (
         "the report of a task has no secrets",
         "connect/worker/task_thread.py",
         "return self.control.report(self._secrets.hide)",

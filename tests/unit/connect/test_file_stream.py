@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ottla.connect import data
-from ottla.connect.api import SinkTaskContext
+from ottla.connect.api import SinkTaskContext, SourceTaskContext
 from ottla.connect.connectors import file_stream
-from ottla.connect.connectors.file_stream import FileStreamSinkTask
+from ottla.connect.connectors.file_stream import FileStreamSinkTask, FileStreamSourceTask
 from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.records import SinkRecord
 
@@ -72,6 +72,17 @@ def test_half_line_of_a_killed_worker_is_ended(tmp_path: Path, before: str, afte
     task.put(lines("second"))
     task.stop()
     assert path.read_text() == f"{after}second\n"
+
+
+def test_file_without_lines_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_stream, "LONGEST_LINE", 1 << 18)
+    (tmp_path / "f").write_bytes(b"one\n" + bytes(1 << 20))
+    task = FileStreamSourceTask()
+    context = SourceTaskContext("c", 0, lambda _: None, lambda: False, lambda _: None)
+    task.start(context, {"file": str(tmp_path / "f"), "topic": "t"})
+    with pytest.raises(ConnectError, match="f has a line of more than 262144 bytes at position 4: it has no lines"):
+        task.poll()
+    task.stop()
 
 
 def test_sync_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

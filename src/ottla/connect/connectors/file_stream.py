@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 _LINE_END: Final = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _READ_BYTES: Final = 1 << 17
 _WAIT_S: Final = 0.25
+LONGEST_LINE: Final = 32 << 20
+"""The most bytes of a line without an end that are kept in memory. No broker takes such a record by default."""
 LOCK_S: Final = 10.0
 _LOCK_PAUSE_S: Final = 0.005
 
@@ -112,6 +114,11 @@ class FileStreamSourceTask(SourceTask):
         else:
             *lines, self._rest = whole.split(b"\n")
             ends = list(accumulate((len(each) + 1 for each in lines), initial=0))
+        if len(self._rest) > LONGEST_LINE:
+            raise ConnectError(
+                f"{self._name or 'The standard input'} has a line of more than {LONGEST_LINE} bytes at position "
+                f"{self._position + ends[-1]}: it has no lines, or is not a text"
+            )
         start = self._position
         self._lines = self._lines[self._taken :] + lines
         self._ends = self._ends[self._taken :] + [start + each for each in ends[1:]]

@@ -66,7 +66,8 @@ class SinkLife:
                 letters = DeadLetters(environment.task, environment.clients, self._errors, environment.secrets)
                 self._letters = letters
                 stack.callback(letters.close)
-            self._tolerance = Tolerance(environment.task, self._errors, control, self._letters)
+            hide = environment.secrets.hide
+            self._tolerance = Tolerance(environment.task, self._errors, control, self._letters, hide=hide)
             task = environment.connector_class.task_class()
             assert isinstance(task, SinkTask)
             self._task = task

@@ -28,7 +28,8 @@ class SourceLife:
         self._environment = environment
         self._control = environment.control
         self._settings = SourceSettings.read(environment.connector)
-        self._tolerance = Tolerance(environment.task, ErrorSettings.read(environment.connector), environment.control)
+        errors, hide = ErrorSettings.read(environment.connector), environment.secrets.hide
+        self._tolerance = Tolerance(environment.task, errors, environment.control, hide=hide)
         self._written = 0
 
     def run(self) -> None:

@@ -83,9 +83,17 @@ class Tolerance:
     """Decides about the failures of one task."""
 
     def __init__(
-        self, task: TaskId, settings: ErrorSettings, control: TaskControl, reporter: Reporter | None = None
+        self,
+        task: TaskId,
+        settings: ErrorSettings,
+        control: TaskControl,
+        reporter: Reporter | None = None,
+        *,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` removes secrets from what is logged."""
         self._task = task
+        self._hide = hide
         self.settings = settings
         self._control = control
         self._reporter = reporter
@@ -138,12 +146,12 @@ class Tolerance:
     def _log(self, failure: Failure) -> None:
         if not self.settings.logs:
             return
-        record = f", where the record is {failure.place}" if self.settings.logs_records else ""
+        record = f", where the record is {self._hide(failure.place)}" if self.settings.logs_records else ""
         logger.error(
             "Error encountered in task %s. Executing stage '%s' with class '%s'%s: %s",
             self._task,
             failure.stage,
             failure.plugin,
             record,
-            failure.error if self.settings.logs_records else type(failure.error).__name__,
+            self._hide(str(failure.error)) if self.settings.logs_records else type(failure.error).__name__,
         )
