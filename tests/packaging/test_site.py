@@ -18,6 +18,7 @@ from tools.docsite import api, hooks
 from ottla import clients
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(600)  # one build takes seconds of CPU time
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once for all tests."""
     output = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "tools.docsite", "--output", str(output)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return output
 

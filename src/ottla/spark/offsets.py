@@ -86,6 +86,15 @@ def json_of(at: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     return json
 
 
+def lag(end_offset: object, latest_offset: object) -> Positions:
+    """Return the offsets that each partition is behind, from the parsed offsets of a progress report of a query.
+
+    Programs call it (docs/spark-offsets.md). Raises PositionsError.
+    """
+    at, latest = positions(end_offset), positions(latest_offset)
+    return {tp: max(0, end - at.get(tp, 0)) for tp, end in sorted(latest.items())}
+
+
 # -- lost records -------------------------------------------------------------------------------------------------
 
 

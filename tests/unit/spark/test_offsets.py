@@ -17,6 +17,7 @@ from ottla.spark.offsets import (
     PositionsError,
     admit,
     json_of,
+    lag,
     new_partitions,
     pack,
     pending,
@@ -203,3 +204,8 @@ def test_few_offsets_are_one_task_where_the_caller_permits_it() -> None:
     assert pack(ranges, few=400) == [tuple(ranges)]
     assert len(pack(ranges[:4], few=39)) == 4
     assert pack([], few=10) == []
+
+
+def test_lag_is_computed_from_a_progress_report() -> None:
+    assert lag({"t": {"0": 7}}, {"t": {"0": 10, "1": 2}}) == at(t0=3, t1=2)
+    assert lag({"t": {"0": 7}}, {"t": {"0": 5}}) == at(t0=0)
