@@ -130,7 +130,7 @@ def requirements(project: Mapping[str, Any]) -> Iterator[tuple[str, Requirement]
     for text in project["dependencies"]:
         yield BASE, Requirement(text)
     for extra, texts in project["optional-dependencies"].items():
-        if extra != "dev":
+        if extra not in ("dev", "docs"):
             yield from ((extra, Requirement(text)) for text in texts if not text.startswith("ottla["))
 
 
