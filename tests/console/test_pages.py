@@ -13,7 +13,8 @@ from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.clients.admin import ConfigResource
 from ottla.clients.consumer.record import make_record
 from ottla.console.masking import Mask
-from ottla.console.records import PREVIEW, Decoder, Search, _Scan
+from ottla.console.records import PREVIEW, Decoder, Search, _Scan, text_of
+from ottla.console.sessions import Cached
 
 from .conftest import RunningConsole, StartConsole, csrf, post
 
@@ -187,6 +188,24 @@ def test_search_holds_large_records_as_shortened_rows() -> None:
     scan.take(records)
     assert [isinstance(each.found, dict) for each in scan.shown()] == [True, False]
     assert [len(row["value"]) for row in scan.rows()] == [PREVIEW, 5]
+
+
+def test_value_that_was_read_before_a_change_is_not_cached() -> None:
+    cached = Cached(lambda: 0.0)
+
+    def read_during_a_change() -> str:
+        cached.forget()
+        return "before"
+
+    assert cached.get("topics", read_during_a_change, 3.0) == "before"
+    assert cached.get("topics", lambda: "after", 3.0) == "after"
+    assert cached.get("topics", lambda: "later", 3.0) == "after"
+
+
+def test_long_json_is_not_parsed_for_a_list() -> None:
+    assert text_of(b'{"a": 1}') == ('{"a": 1}', "json")
+    assert text_of(b"{no JSON}")[1] == "text"
+    assert text_of(b"[" + b" " * 200_000)[1] == "json"
 
 
 def test_record_is_produced_with_key_headers_and_partition(filled: RunningConsole) -> None:

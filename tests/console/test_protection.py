@@ -106,6 +106,12 @@ def test_other_methods_and_bodies_are_refused(console: RunningConsole) -> None:
     assert console.http.post("/topics/new", content=b"a=" + b"x" * 5_000_000, headers=form).status_code == 413
 
 
+def test_live_records_of_a_wrong_partition_are_refused(ottla: Any, console: RunningConsole) -> None:
+    ottla.topic("orders")
+    for partition in ("9" * 5000, "x", "-1"):
+        assert console.http.get(f"/topics/orders/tail?partition={partition}").status_code == 400
+
+
 def test_long_addresses_are_refused(console: RunningConsole) -> None:
     assert console.http.get(f"/topics?filter={'x' * 9000}").status_code == 414
 

@@ -161,4 +161,18 @@ ROWS: tuple[Row, ...] = (
         "    if False:\n",
         (f"{HERE}/test_changes.py::test_connector_is_created_from_a_form_with_errors_at_fields",),
     ),
+    (
+        "the console does not cache a value that was read before a change",
+        "console/sessions.py",
+        "                if self._changes == before:\n",
+        "                if True:\n",
+        (f"{HERE}/test_pages.py::test_value_that_was_read_before_a_change_is_not_cached",),
+    ),
+    (
+        "the console refuses wrong partitions of live records",
+        "console/pages/tail.py",
+        '                call.number("partition", 0, 2**31 - 1)\n',
+        "                pass\n",
+        (f"{HERE}/test_protection.py::test_live_records_of_a_wrong_partition_are_refused",),
+    ),
 )

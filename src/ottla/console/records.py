@@ -24,6 +24,8 @@ _POLL_S: Final = 0.5
 _POLL_RECORDS: Final = 2_000
 _LARGE: Final = 16 * 1024
 """Records of this size are shortened at once: a search may hold thousands."""
+_LONGEST_PARSED: Final = 100_000
+"""Longer texts that begin as JSON are called so without being parsed, which takes milliseconds for each."""
 _MAGIC: Final = 0
 _FRAME: Final = 5
 
@@ -132,6 +134,8 @@ def text_of(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         return escaped_text(data), "bytes"
     if text[:1] in ("{", "["):
+        if len(text) > _LONGEST_PARSED:
+            return text, "json"
         try:
             json.loads(text)
         except (ValueError, RecursionError):

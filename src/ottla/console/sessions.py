@@ -45,6 +45,7 @@ class Cached:
         self._clock = clock
         self._values: dict[str, tuple[float, Any]] = {}
         self._reading: set[str] = set()
+        self._changes = 0
         self._lock = threading.Lock()
 
     def get(self, name: str, read: Callable[[], R], fresh_s: float) -> R:
@@ -65,6 +66,7 @@ class Cached:
         """Forget all values, after a change."""
         with self._lock:
             self._values.clear()
+            self._changes += 1
 
     def _renew(self, name: str, read: Callable[[], Any]) -> None:
         try:
@@ -73,10 +75,13 @@ class Cached:
             logger.info("Reading the %s failed: %s", name, error)
 
     def _read(self, name: str, read: Callable[[], R]) -> R:
+        before = self._changes
         try:
             value = read()
             with self._lock:
-                self._values[name] = self._clock(), value
+                # A value that was read before a change may not show it.
+                if self._changes == before:
+                    self._values[name] = self._clock(), value
             return value
         finally:
             with self._lock:

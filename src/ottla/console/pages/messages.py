@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MOST: Final = 500
 _LONGEST: Final = 1000
 _DELIVERY_S: Final = 25.0
+_MANY: Final = 100
+"""Reading this many partitions may take seconds."""
 # Many pages may search at the same time.
 _BOUNDED: Final = {"fetch.max.bytes": 32 * 1024 * 1024, "max.partition.fetch.bytes": 16 * 1024 * 1024}
 
@@ -49,7 +51,7 @@ def listing(call: Call) -> Page:
     wanted = _search(call, name, partitions)
     mask = call.settings.masks.of(call.session.user, name)
     with ExitStack() as opened:
-        if wanted.filters:
+        if wanted.filters or len(wanted.partitions) > _MANY:
             opened.enter_context(slow_page())
         registry = opened.enter_context(registry_of(call))
         consumer = opened.enter_context(call.session.consumer(**_BOUNDED))

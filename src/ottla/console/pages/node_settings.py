@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.clients import admin as api
-from ottla.common import units
 from ottla.console.calls import Call, Done, Problem, whole
 from ottla.console.view import Cell, Column, Field, Form, Link, Page, Table, text, url
 from ottla.tools.admin.configs import default_of
@@ -50,7 +49,7 @@ def settings(call: Call) -> Page:
         columns,
         [_row(call, node, entry) for entry in entries],
         empty="No setting has this text in its name.",
-        note=f"{units.plural(changed, 'setting')} differs from the default.",
+        note=f"Settings that differ from their defaults: {changed}.",
     )
     return Page(
         f"Broker {node}",

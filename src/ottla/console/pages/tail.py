@@ -41,6 +41,8 @@ def routes(console: Console, stop: asyncio.Event) -> list[Route]:
         call = Call(console, session, request.url.path, request.path_params, dict(request.query_params), {})
         try:
             name = name_of(call)
+            if call.query.get("partition"):
+                call.number("partition", 0, 2**31 - 1)
         except Problem as problem:
             return JSONResponse({"error": problem.message}, problem.status)
         events = _events(call, session, name, stop)
@@ -65,7 +67,7 @@ async def _events(call: Call, session: Session, name: str, stop: asyncio.Event) 
             decoder = Decoder(mask, registry)
             async with AsyncConsumer(session.consumer_settings()) as consumer:
                 partitions = await consumer.partitions_of(name)
-                chosen = [int(call.query["partition"])] if call.query.get("partition", "").isdecimal() else partitions
+                chosen = [int(call.query["partition"])] if call.query.get("partition") else partitions
                 consumer.assign([(name, partition) for partition in chosen if partition in partitions])
                 consumer.seek_to_end()
                 yield b": begin\n\n"

@@ -243,7 +243,7 @@ def settings(call: Call) -> Page:
     return Page(
         name,
         data,
-        [Table(columns, rows, note=f"{units.plural(changed, 'setting')} differs from the default.")],
+        [Table(columns, rows, note=f"Settings that differ from their defaults: {changed}.")],
         command=call.command("config", "list", "topic", name, "--all"),
         crumbs=[CRUMB],
         tabs=tabs(call, name, "settings"),
