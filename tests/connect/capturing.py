@@ -1,7 +1,8 @@
 """Drives a task without a worker: polls, commits, crashes, and keeps its records as a topic would.
 
 `Capture` emulates an exactly-once worker: the records and the last offset of a batch are durable together, `commit`
-comes after that, and a crash at any step loses what is not durable.
+comes after that, and a crash at any step loses what is not durable. With `requested`, the task says which records are
+durable together (transaction.boundary=connector).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from ottla.connect.api import SourceOffset, SourceTask, SourceTaskContext
 from ottla.connect.records import Position, SourceRecord
+from ottla.connect.worker.transaction_boundaries import End, RequestedEnds
 
 DEADLINE_S = 30.0
 
@@ -46,12 +48,16 @@ class Capture:
         config: Mapping[str, str],
         kafka: Kafka | None = None,
         converters: tuple[object, object] | None = None,
+        requested: RequestedEnds | None = None,
     ) -> None:
         self.kafka = kafka or Kafka()
+        self.requested, self.open = requested, list[SourceRecord]()
         self.facts: dict[str, object] = {}
         self.config = dict(config)
         self.task = task
-        context = SourceTaskContext("c", 0, lambda _: self.kafka.offset, lambda: False, self.facts.update, converters)
+        context = SourceTaskContext(
+            "c", 0, lambda _: self.kafka.offset, lambda: False, self.facts.update, converters, requested
+        )
         try:
             self.task.start(context, self.config)
         except BaseException:
@@ -61,6 +67,19 @@ class Capture:
     def poll(self, *, commit: bool = True) -> list[SourceRecord]:
         """One round of a worker."""
         records = list(self.task.poll())
+        if self.requested is None:
+            self._commit(records, commit=commit)
+            return records
+        begin = 0
+        for number, end in self.requested.ends(records):
+            self.open += records[begin:number]
+            begin = number
+            if end is End.COMMIT:
+                self._commit(self.open, commit=commit)
+                self.open = []
+        return records
+
+    def _commit(self, records: list[SourceRecord], *, commit: bool) -> None:
         self.kafka.records += [each for each in records if each.topic]
         if records:
             last = records[-1]
@@ -68,7 +87,6 @@ class Capture:
             self.kafka.offset = dict(last.source_offset)
             if commit:
                 self.task.commit([SourceOffset(last.source_partition or {}, last.source_offset)])
-        return records
 
     def until(self, done: Callable[[], bool]) -> list[SourceRecord]:
         """Poll until something is true; returns all records."""
@@ -102,3 +120,17 @@ def summary(record: SourceRecord) -> tuple[Any, ...]:
         return ("tombstone", key)
     row = record.value["after"] or record.value["before"]
     return (record.value["op"], key, None if row is None else tuple(row.values()))
+
+
+def numbers(records: list[SourceRecord]) -> list[int]:
+    """The ids of rows that were inserted."""
+    return [each.value["after"]["id"] for each in records if each.value and each.value["after"]]
+
+
+def assert_transactions_are_whole(kafka: Kafka, transactions: list[list[int]]) -> None:
+    """Assert that what is durable are the first of these transactions, none of them in part."""
+    found = numbers(kafka.records)
+    for each in transactions:
+        assert found[: len(each)] in ([], each), f"a part of a transaction is visible: {numbers(kafka.records)}"
+        found = found[len(each) :]
+    assert not found

@@ -68,6 +68,13 @@ ROWS: tuple[Row, ...] = (
         (f"{STREAM}::test_transaction_goes_on_in_its_middle_after_a_crash",),
     ),
     (
+        "A transaction of PostgreSQL is whole in one of Kafka with transaction.boundary=connector",
+        f"{HERE}/task.py",
+        "        if not stream.in_transaction:\n            context.commit_transaction()\n",
+        "        if True:\n            context.commit_transaction()\n",
+        (f"{STREAM}::test_transaction_of_the_database_is_committed_as_a_whole[10]",),
+    ),
+    (
         "Tables that a snapshot of PostgreSQL has completed are not read again",
         f"{HERE}/task.py",
         " and each.full_name not in done",

@@ -8,6 +8,7 @@ SINK = "tests/connect/sql/test_sink.py"
 SOURCE = "tests/connect/sql/test_source.py"
 SQL = "connect/connectors/sql"
 CAPTURE = "tests/connect/mysql/test_capture.py"
+WORKER = "tests/connect/mysql/test_worker.py"
 MYSQL = "connect/connectors/mysql"
 
 ROWS: tuple[Row, ...] = (
@@ -66,6 +67,13 @@ ROWS: tuple[Row, ...] = (
         "        first = self._resume.rows if index == self._resume.events else 0\n",
         "        first = 0\n",
         (f"{CAPTURE}::test_offset_of_each_row_goes_on_after_it",),
+    ),
+    (
+        "a transaction of MariaDB is whole in one of Kafka with transaction.boundary=connector",
+        f"{MYSQL}/task.py",
+        "        if not stream.ready and not stream.in_transaction:\n            context.commit",
+        "        if True:\n            context.commit",
+        (f"{CAPTURE}::test_transaction_of_the_server_is_committed_as_a_whole[10]",),
     ),
     (
         "the changes of MariaDB do not repeat events of rows that were emitted",
@@ -143,6 +151,20 @@ ROWS: tuple[Row, ...] = (
         "        self.position = first or own\n",
         "        self.position = own\n",
         (f"{CAPTURE}::test_row_that_was_deleted_between_two_attempts_of_a_snapshot_does_not_stay",),
+    ),
+    (
+        "a snapshot of MariaDB is in the offsets before its first row is in a topic",
+        f"{MYSQL}/snapshot.py",
+        "        if not self._is_marked:\n",
+        "        if False:\n",
+        (f"{WORKER}::test_deleted_rows_of_a_snapshot_that_died_before_the_first_interval_do_not_stay",),
+    ),
+    (
+        "an offset without records is committed before the next poll",
+        "connect/worker/source_output.py",
+        "            self._flushed_at = -math.inf\n",
+        "            pass\n",
+        (f"{WORKER}::test_deleted_rows_of_a_snapshot_that_died_before_the_first_interval_do_not_stay",),
     ),
     (
         "the changes of MariaDB go on after the last complete transaction",

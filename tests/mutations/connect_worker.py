@@ -11,6 +11,8 @@ FILES = "tests/connect/worker/test_files.py"
 ROTATED = "tests/connect/secured/test_rotated_passwords.py"
 UNIT = "tests/unit/connect/worker"
 PROVIDERS = f"{UNIT}/test_providers.py"
+BOUNDARIES = "tests/connect/worker/test_transaction_boundaries.py"
+UNIT_BOUNDARIES = "tests/unit/connect/worker/test_transaction_boundaries.py"
 JSON = "tests/unit/connect/worker/test_json_converter.py"
 
 ROWS: tuple[Row, ...] = (
@@ -129,15 +131,51 @@ ROWS: tuple[Row, ...] = (
     (
         "records of an exactly-once source and their offsets are in one transaction",
         "connect/worker/source_output.py",
-        "        rows = self._offsets.rows()\n        for each in rows:\n            producer.send(\n",
-        (
-            "        rows = self._offsets.rows()\n"
-            "        producer.commit_transaction()\n"
-            "        producer.begin_transaction()\n"
-            "        for each in rows:\n"
-            "            producer.send(\n"
-        ),
+        "        self._begin()  # offsets of an aborted transaction\n",
+        "        producer.commit_transaction()\n        producer.begin_transaction()\n",
         (f"{KILLS}::test_exactly_once_source_killed_at_each_step[after offsets]",),
+    ),
+    (
+        "a transaction that the connector defines does not end with a poll",
+        "connect/worker/source_output.py",
+        "        if self._requested is None:\n            self._send(records)\n",
+        "        if True:\n            self._send(records)\n",
+        (f"{BOUNDARIES}::test_transactions_of_the_connector_are_whole_and_written_once[after commit]",),
+    ),
+    (
+        "a transaction that the connector aborts is discarded",
+        "connect/worker/source_output.py",
+        "                self._abort()\n",
+        "                self._end()\n",
+        (f"{BOUNDARIES}::test_aborted_transaction_is_discarded_and_not_read_again",),
+    ),
+    (
+        "a paused task leaves no transaction open",
+        "connect/worker/source.py",
+        "                if output.is_open:\n",
+        "                if False:\n",
+        (f"{BOUNDARIES}::test_pause_and_stop_commit_no_part_of_a_transaction",),
+    ),
+    (
+        "a transaction that the connector does not end stops its task before the broker aborts it",
+        "connect/worker/source_output.py",
+        "            self._check_age()\n",
+        "",
+        (f"{BOUNDARIES}::test_transaction_that_the_connector_does_not_end_stops_the_task",),
+    ),
+    (
+        "a connector that defines no transactions is refused with transaction.boundary=connector",
+        "connect/worker/source.py",
+        "        if found is not TransactionBoundaries.SUPPORTED:\n",
+        "        if False:\n",
+        ("tests/connect/worker/test_offsets.py::test_connector_that_defines_no_boundaries_cannot_have_the_setting",),
+    ),
+    (
+        "requests for ends of transactions have a limit",
+        "connect/worker/transaction_boundaries.py",
+        "        if len(self._at) > MOST_AWAITED:\n",
+        "        if False:\n",
+        (f"{UNIT_BOUNDARIES}::test_requests_for_records_that_are_never_returned_have_a_limit",),
     ),
     (
         "a source goes on at the offsets of its last transaction",

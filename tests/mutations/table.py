@@ -26,7 +26,6 @@ from tests.mutations import (
     schemas,
     telemetry,
 )
-from tests.mutations.connect_worker import ROWS as CONNECT_WORKER
 from tests.mutations.registry_clients import ROWS as REGISTRY_CLIENTS
 
 CHAOS, STORAGE, FUZZ, UNIT = "tests/chaos", "tests/storage", "tests/fuzz", "tests/unit"
@@ -4843,7 +4842,6 @@ QUOTAS = (
 MUTATIONS = (
     *ACLS,
     *PLUGIN,
-    *(Mutation(*row) for row in CONNECT_WORKER),
     *PARTITION_REPLICATION,
     *CONTROLLER,
     *SASL,

@@ -63,6 +63,26 @@ class ConnectorContext:
     """Read the committed offset of a source partition (sources only)."""
 
 
+class TransactionContext(Protocol):
+    """The transactions of a source task with `transaction.boundary=connector`: the task says where they end (KIP-618).
+
+    Records stay in the open transaction until the task ends it. A transaction that is open when the task stops or is
+    paused is aborted, and the task starts again at the last committed offset. One that stays open for three quarters of
+    its timeout (five minutes, or `producer.override.transaction.timeout.ms`) stops the task.
+    """
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        """Commit after this record, which a call of `poll` returns; None: after the records of the next `poll`."""
+        ...
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        """Abort after this record, or after the records of the next `poll`: they are discarded, and not read again.
+
+        Their offsets are committed with the next transaction. Raise an error instead to have them read again.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class SourceTaskContext:
     """The worker, as a source task sees it."""
@@ -77,6 +97,8 @@ class SourceTaskContext:
     """Publish facts for `describe` and `why` (lag, snapshot progress); a later call replaces facts by name."""
     converters: tuple[Converter, Converter] | None = None
     """Of keys and values, if there is no transformation: a task may return `EncodedRecord`s and `EncodedBatch`es."""
+    transaction_context: TransactionContext | None = None
+    """Ends transactions; None unless the worker writes exactly once and `transaction.boundary` is `connector`."""
 
     @property
     def has_plain_text(self) -> bool:
@@ -115,6 +137,7 @@ class SourceTask(ABC):
         """Return the next records, or none after at most about a second. Records of one call are written together.
 
         Without exactly-once support a record may be returned again after a restart, from the last committed offset.
+        Records without a topic have just an offset. If a call returns no others, it is committed before the next call.
         """
 
     def commit(self, offsets: Sequence[SourceOffset]) -> None:  # noqa: B027 - optional
@@ -154,6 +177,13 @@ class SinkTask(ABC):
 
 class ExactlyOnce(StrEnum):
     """Whether a source supports exactly once (KIP-618)."""
+
+    SUPPORTED = "SUPPORTED"
+    UNSUPPORTED = "UNSUPPORTED"
+
+
+class TransactionBoundaries(StrEnum):
+    """Whether a source can say where its transactions end (KIP-618, Kafka's ConnectorTransactionBoundaries)."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
@@ -210,6 +240,12 @@ class Connector(ABC):
         """Whether this source supports exactly once with this configuration."""
         del config
         return ExactlyOnce.UNSUPPORTED
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Config) -> TransactionBoundaries:
+        """Whether the tasks of this source use `transaction_context` with this configuration."""
+        del config
+        return TransactionBoundaries.UNSUPPORTED
 
     @classmethod
     def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:

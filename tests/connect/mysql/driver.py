@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.connect.connectors.mysql.task import MysqlTask
+from ottla.connect.worker.transaction_boundaries import RequestedEnds
 from tests.connect.capturing import Capture, Kafka
 from tests.peers.mariadb import MariaDbServer
 
@@ -28,8 +29,8 @@ class Database:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 
-    def capture(self, kafka: Kafka | None = None, **settings: str) -> Capture:
-        capture = Capture(MysqlTask(), self.config(**settings), kafka)
+    def capture(self, kafka: Kafka | None = None, requested: RequestedEnds | None = None, **settings: str) -> Capture:
+        capture = Capture(MysqlTask(), self.config(**settings), kafka, requested=requested)
         self._captures.append(capture)
         return capture
 

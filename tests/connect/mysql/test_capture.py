@@ -16,7 +16,8 @@ from ottla.connect.connectors.mysql.connector import MysqlConnector
 from ottla.connect.connectors.mysql.stream import Stream
 from ottla.connect.connectors.mysql.task import MysqlTask
 from ottla.connect.errors import ConnectError, DataError, RetriableError
-from tests.connect.capturing import Capture, summary
+from ottla.connect.worker.transaction_boundaries import RequestedEnds
+from tests.connect.capturing import Capture, assert_transactions_are_whole, numbers, summary
 from tests.connect.mysql.driver import Database
 
 
@@ -95,6 +96,29 @@ def test_transaction_goes_on_at_its_row_after_a_crash(database: Database) -> Non
         capture = database.capture(kafka, snapshot_mode="no_data", max_batch_size="1")
     assert [each.value["after"]["id"] for each in kafka.records] == list(range(1, 23))
     assert partial, "no crash was within the transaction"
+
+
+@pytest.mark.parametrize("batch", [1, 10, 13])
+def test_transaction_of_the_server_is_committed_as_a_whole(database: Database, batch: int) -> None:
+    """`transaction.boundary=connector`, with batches that end within, at the end of, and after a transaction."""
+    database.sql("create table t (id int primary key)", "insert into t values (0)")
+    given = {"max_batch_size": str(batch)}
+    capture = database.capture(requested=RequestedEnds(), **given)
+    capture.until(lambda: numbers(capture.kafka.records) == [0])
+    transactions = [list(range(1, 26)), [26], [27, 28], list(range(29, 40))]
+    for each in transactions:
+        rows = [f"insert into t values ({number})" for number in each]
+        database.sql("begin", *rows, "commit")
+    kafka = capture.kafka
+    for polls in range(2, 100, 7):
+        for _ in range(polls):
+            capture.poll()
+            assert_transactions_are_whole(kafka, [[0], *transactions])
+        if numbers(kafka.records) == list(range(40)):
+            break
+        capture.crash()
+        capture = database.capture(kafka, requested=RequestedEnds(), **given)
+    assert numbers(kafka.records) == list(range(40))
 
 
 def test_offset_of_each_row_goes_on_after_it(database: Database) -> None:
@@ -244,6 +268,8 @@ def test_table_that_changes_while_the_tables_are_read(database: Database, change
 def test_row_that_was_deleted_between_two_attempts_of_a_snapshot_does_not_stay(database: Database) -> None:
     database.sql("create table t (id int primary key)", "insert into t select seq from seq_1_to_10")
     capture = database.capture(max_batch_size="4")
+    (mark,) = capture.poll()
+    assert (mark.topic, mark.source_offset["snapshot_completed"]) == ("", False)  # type: ignore[index]
     capture.poll()
     for number in (1, 2):
         database.sql(f"delete from t where id = {number}")
@@ -334,6 +360,7 @@ def test_large_transaction_of_a_closed_log_is_emitted_in_parts(
 def test_interrupted_snapshot_begins_again(database: Database) -> None:
     database.sql("create table t (id int primary key)", "insert into t select seq from seq_1_to_10")
     capture = database.capture(max_batch_size="4")
+    capture.poll()  # the beginning of the snapshot
     capture.poll()
     again = database.capture(capture.crash(), max_batch_size="4")
     again.until(lambda: len(again.kafka.records) >= 14)

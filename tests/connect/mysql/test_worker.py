@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
+from ottla.connect.errors import ConnectError
+from ottla.connect.runtime import State
 from ottla.connect.worker.steps import Step
 from ottla.testing.connect import ConnectProcess, ConnectWorker, KillAt
 from ottla.testing.waiting import wait_until
@@ -58,3 +62,40 @@ def test_changes_become_rows_of_another_database(ottla: Any, database: Database,
         worker.start(sink)
         want = expected()
         wait_until(lambda: rows() == want, 30, what=lambda: f"equal tables: {worker.listener.changes}")
+
+
+def test_deleted_rows_of_a_snapshot_that_died_before_the_first_interval_do_not_stay(
+    ottla: Any, database: Database
+) -> None:
+    """At least once: the beginning of the snapshot is in the offsets before its first row is in the topic."""
+    database.sql("create table t (id int primary key)", "insert into t select seq from seq_1_to_30")
+    settings = {"offset.storage.topic": ottla.topic(cleanup_policy="compact"), "offset.flush.interval.ms": "60000"}
+    prefix = ottla.topic()
+    config = {**database.config(topic_prefix=prefix, max_batch_size="10"), **JSON, "name": "c",
+              "connector.class": "mariadb"}  # fmt: skip
+    topic = f"{prefix}.{database.name}.t"
+
+    def table() -> set[int]:
+        found: set[int] = set()
+        for each in ottla.records(topic):
+            number = json.loads(each.key)["payload"]["id"]
+            if each.value is None or json.loads(each.value)["payload"]["op"] == "d":
+                found.discard(number)
+            else:
+                found.add(number)
+        return found
+
+    sent = itertools.count()
+
+    def reached(step: Step, task: object) -> None:
+        if step is Step.AFTER_SEND and next(sent) == 2:
+            wait_until(lambda: table() >= {1, 2}, 30)
+            raise ConnectError("the worker dies here")
+
+    with ConnectWorker(ottla.bootstrap, settings, reached) as worker:
+        worker.start(config)
+        worker.wait_for(State.FAILED)
+    database.sql("delete from t where id <= 2")
+    with ConnectWorker(ottla.bootstrap, settings) as worker:
+        worker.start(config)
+        wait_until(lambda: table() == set(range(3, 31)), 30, what=lambda: f"{table()}: {worker.listener.changes}")

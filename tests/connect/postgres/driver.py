@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from ottla.connect.connectors.postgres.task import PostgresTask
+from ottla.connect.worker.transaction_boundaries import RequestedEnds
 from tests.connect.capturing import DEADLINE_S, Capture, Kafka
 from tests.peers.postgres import PostgresServer
 
@@ -35,10 +36,14 @@ class Database:
         }
 
     def capture(
-        self, kafka: Kafka | None = None, converters: tuple[object, object] | None = None, **settings: str
+        self,
+        kafka: Kafka | None = None,
+        converters: tuple[object, object] | None = None,
+        requested: RequestedEnds | None = None,
+        **settings: str,
     ) -> Capture:
         """Start a task; it is stopped at the end of the test."""
-        capture = Capture(PostgresTask(), self.config(**settings), kafka, converters)
+        capture = Capture(PostgresTask(), self.config(**settings), kafka, converters, requested)
         self._captures.append(capture)
         return capture
 

@@ -8,18 +8,14 @@ import time
 import pytest
 
 from ottla.connect.errors import ConnectError, DataError, RetriableError
-from ottla.connect.records import SourceRecord
-from tests.connect.capturing import Capture, summary
+from ottla.connect.worker.transaction_boundaries import RequestedEnds
+from tests.connect.capturing import Capture, assert_transactions_are_whole, numbers, summary
 from tests.connect.postgres.driver import Database
 
 
 def started(database: Database, **settings: str) -> Capture:
     """Capture an existing table from now on."""
     return database.capture(snapshot_mode="no_data", **settings)
-
-
-def numbers(records: list[SourceRecord]) -> list[int]:
-    return [each.value["after"]["id"] for each in records if each.value and each.value["after"]]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -38,6 +34,28 @@ def test_transaction_goes_on_in_its_middle_after_a_crash(database: Database, com
             break
     capture.poll()
     assert numbers(kafka.records) == list(range(1, 28))
+
+
+@pytest.mark.parametrize("batch", [1, 10, 13])
+def test_transaction_of_the_database_is_committed_as_a_whole(database: Database, batch: int) -> None:
+    """`transaction.boundary=connector`, with batches that end within, at the end of, and after a transaction."""
+    database.sql("create table t (id int primary key); insert into t values (0)")
+    given = {"max_batch_size": str(batch)}
+    capture = database.capture(requested=RequestedEnds(), **given)
+    capture.until(lambda: numbers(capture.kafka.records) == [0])
+    transactions = [list(range(1, 26)), [26], [27, 28], list(range(29, 40))]
+    for each in transactions:
+        database.sql(f"begin; insert into t select generate_series({each[0]}, {each[-1]}); commit")
+    kafka = capture.kafka
+    for polls in range(2, 100, 7):
+        for _ in range(polls):
+            capture.poll()
+            assert_transactions_are_whole(kafka, [[0], *transactions])
+        if numbers(kafka.records) == list(range(40)):
+            break
+        capture.crash()
+        capture = database.capture(kafka, requested=RequestedEnds(), **given)
+    assert numbers(kafka.records) == list(range(40))
 
 
 def test_update_of_the_key_is_a_delete_and_a_create(database: Database) -> None:

@@ -9,13 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottla.connect import Batch, Connector, DataError, RetriableError, SinkRecord, SinkTask, sink, source
-from ottla.connect.api import Kind, SinkTaskContext
+from ottla.connect import (
+    Batch,
+    Connector,
+    DataError,
+    RetriableError,
+    SinkRecord,
+    SinkTask,
+    SourceRecord,
+    SourceTask,
+    sink,
+    source,
+)
+from ottla.connect.api import Kind, SinkTaskContext, SourceTaskContext, TransactionBoundaries
 from ottla.connect.config.definition import ConfigDef
 from ottla.connect.converters.simple import StringConverter
 
 LAST = 60
 POLLS_OF = 7
+PARTITION = {"numbers": "all"}
 
 
 @source("numbers", config={"last": LAST}, key="number", wait_s=0.05)
@@ -191,3 +203,45 @@ class HangingConnector(TooManyConnector):
     def start(self, context: Any, config: Any) -> None:
         """Hang."""
         time.sleep(3600)
+
+
+class TensTask(SourceTask):
+    """Returns numbers, 7 in a poll; each transaction has ten. Settings: see `TensConnector`."""
+
+    def start(self, context: SourceTaskContext, config: Any) -> None:
+        """Go on after the last number."""
+        self._transactions, self._config = context.transaction_context, config
+        self._next = int((context.offset(PARTITION) or {"after": 0})["after"])
+
+    def poll(self) -> list[SourceRecord]:
+        """Return numbers, and say after which of them a transaction ends."""
+        time.sleep(0.02)
+        stop = int(self._config.get("stop.at", LAST))
+        records = []
+        for number in range(self._next, min(self._next + POLLS_OF, LAST, stop)):
+            value = {"number": number}
+            record = SourceRecord(self._config["topic"], 0, None, None, None, value, None, [], PARTITION,
+                                  {"after": number + 1})  # fmt: skip
+            records.append(record)
+            if self._transactions is None or number % 10 != 9:
+                continue
+            if str(number) == self._config.get("abort.at"):
+                self._transactions.abort_transaction(record)
+            else:
+                self._transactions.commit_transaction(record)
+        self._next += len(records)
+        return records
+
+
+class TensConnector(Connector):
+    """A source that defines its transactions. `stop.at`: the first number that is not returned; `abort.at`: a last."""
+
+    kind = Kind.SOURCE
+    version = "1"
+    config_def = ConfigDef()
+    task_class = TensTask
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Any) -> TransactionBoundaries:
+        """Each transaction has ten numbers."""
+        return TransactionBoundaries.SUPPORTED

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.connect.api import ExactlyOnce
+from ottla.connect.api import ExactlyOnce, TransactionBoundaries
 from ottla.connect.config.definition import ConfigDef, ConfigValue, Setting, SettingError
 from ottla.connect.errors import BadRequestError, NotFoundError
 from ottla.connect.herder import common_settings as common
@@ -174,7 +174,9 @@ class Validator:
             if text:
                 problems[common.EXACTLY_ONCE_SUPPORT] = [text]
         if (boundary.value or "").lower() == "connector":
-            problems[common.TRANSACTION_BOUNDARY] = [_NO_BOUNDARIES]
+            found = plugin.type.can_define_transaction_boundaries(_texts(given))
+            if found is not TransactionBoundaries.SUPPORTED:
+                problems[common.TRANSACTION_BOUNDARY] = [_NO_BOUNDARIES]
         return problems
 
     def _converter_rows(self, name: str, given: Given, chosen: ConfigValue) -> tuple[list[Row], list[str]]:

@@ -39,6 +39,10 @@ class Clients:
         """Return the settings of a client of this connector, but for those that the runtime adds."""
         return {name: str(value) for name, value in self._settings(client, {}).items()}
 
+    def transaction_timeout_ms(self, default_ms: int) -> int:
+        """Return the timeout of the transactions of a producer. Raises ValueError if it is not a number."""
+        return int(str(self._settings(PRODUCER, {"transaction_timeout_ms": default_ms})["transaction.timeout.ms"]))
+
     def _settings(self, client: str, needed: Mapping[str, object]) -> dict[str, object]:
         options: Any = {PRODUCER: PRODUCER_OPTIONS, CONSUMER: CONSUMER_OPTIONS, ADMIN: COMMON_OPTIONS}[client]
         dotted = {name.replace("_", "."): value for name, value in needed.items()}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from ottla.connect.api import SourceOffset, SourceTask, SourceTaskContext
+from ottla.connect.api import SourceOffset, SourceTask, SourceTaskContext, TransactionBoundaries
+from ottla.connect.config.definition import SettingError
 from ottla.connect.records import EncodedBatch, Position, SourceRecord
 from ottla.connect.worker.control import PAUSED
 from ottla.connect.worker.conversion import Chain, SourceConversion
@@ -17,7 +19,9 @@ from ottla.connect.worker.steps import Step
 from ottla.connect.worker.task_settings import ErrorSettings, SourceSettings
 from ottla.connect.worker.tolerance import Tolerance
 from ottla.connect.worker.topics import TopicCreator, topic_groups
+from ottla.connect.worker.transaction_boundaries import RequestedEnds
 
+logger = logging.getLogger("ottla.connect.worker")
 _PAUSE_S: Final = 0.5
 
 
@@ -31,6 +35,20 @@ class SourceLife:
         errors, hide = ErrorSettings.read(environment.connector), environment.secrets.hide
         self._tolerance = Tolerance(environment.task, errors, environment.control, hide=hide)
         self._written = 0
+        self._requested = self._requested_ends()
+
+    def _requested_ends(self) -> RequestedEnds | None:
+        """Return the ends of transactions that the connector asks for, if it defines them. Raises SettingError."""
+        environment = self._environment
+        if self._settings.boundary != "connector":
+            return None
+        found = environment.connector_class.can_define_transaction_boundaries(environment.connector)
+        if found is not TransactionBoundaries.SUPPORTED:
+            raise SettingError(
+                "Invalid value connector for configuration transaction.boundary: this connector does not define "
+                "transaction boundaries of its own"
+            )
+        return RequestedEnds() if environment.worker.exactly_once else None
 
     def run(self) -> None:
         """Run until the task should stop. Raises the error that ends this life."""
@@ -64,6 +82,10 @@ class SourceLife:
             if control.paused:
                 was_paused = True
                 output.tick(now=True)
+                if output.is_open:
+                    # It would be open for as long as the pause. The next life begins at the last committed offset.
+                    logger.info("Aborting the open transaction of %s: the task is paused", name)
+                    return
                 control.waits_for(PAUSED)
                 show(True)
                 control.wait_while_paused(_PAUSE_S)
@@ -109,6 +131,7 @@ class SourceLife:
             lambda: self._control.stopping or self._control.paused,
             self._control.report_facts,
             None if chain.transformations else (chain.key, chain.value),
+            self._requested,
         )
 
     def _output(self, task: SourceTask, store: OffsetStore) -> Output:
@@ -116,7 +139,7 @@ class SourceLife:
             task.commit(rows)
 
         if self._environment.worker.exactly_once:
-            return ExactlyOnce(self._environment, commit, store, self._settings)
+            return ExactlyOnce(self._environment, commit, store, self._settings, self._requested)
         return AtLeastOnce(self._environment, commit, store)
 
     def _topics(self, stack: ExitStack) -> TopicCreator:

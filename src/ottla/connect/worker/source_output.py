@@ -1,14 +1,17 @@
 """Writes the records of a source task and its offsets: at least once, or exactly once (KIP-618).
 
-At least once: offsets are written at intervals, of records that are acknowledged. Power off: records after the last
-written offsets are sent again.
+At least once: offsets are written at intervals, of records that are acknowledged, and at once after a poll that returns
+offsets alone. Power off: records after the last written offsets are sent again.
 
-Exactly once: the producer is transactional, and a transaction has the records of one or more polls and their offsets.
-Power off: an open transaction is aborted by the next producer with the same id, a committed one is complete.
+Exactly once: the producer is transactional. A transaction has the records of a poll, of an interval, or between two
+ends that the connector asks for (`transaction.boundary`), and their offsets. Power off: an open transaction is aborted
+by the next producer with the same id, a committed one is complete.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,16 +22,21 @@ from ottla.clients.errors import ClientError, ConfigurationError
 from ottla.clients.producer.producer import Delivery, Producer
 from ottla.connect.api import SourceOffset
 from ottla.connect.cluster.offset_records import canonical, value
-from ottla.connect.errors import RetriableError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.records import Position, SourceRecord
 from ottla.connect.worker.conversion import Serialized, SerializedBatch
 from ottla.connect.worker.environment import TaskEnvironment
 from ottla.connect.worker.offset_store import OffsetStore
 from ottla.connect.worker.steps import Step
 from ottla.connect.worker.task_settings import SourceSettings
+from ottla.connect.worker.transaction_boundaries import End, RequestedEnds
 
+logger = logging.getLogger("ottla.connect.worker")
 _CLOSE_S: Final = 5.0
 _MAX_TRANSACTION_MS: Final = 900_000
+_CONNECTOR_TRANSACTION_MS: Final = 300_000
+_MOST_OPEN: Final = 0.75
+"""The part of its timeout for which a transaction of the connector may be open: the broker aborts it at the end."""
 Converted: TypeAlias = "tuple[SourceRecord, Serialized | SerializedBatch | None]"
 
 
@@ -79,6 +87,11 @@ class Output(Protocol):
         """Commit what is due; `now`: all. Raises ClientError."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether records are written that no commit covers yet, since the connector has not asked for it."""
+        ...
+
     def close(self) -> None:
         """Release the clients; records that are not committed may be lost, and are read again."""
         ...
@@ -116,6 +129,8 @@ class AtLeastOnce:
             if data is not None:
                 deliveries += _send(send, data)
             offsets.add(record)
+        if records and not any(record.topic for record, _ in records):
+            self._flushed_at = -math.inf
         self._sent.append(_Sent(offsets, deliveries))
         self._environment.reached(Step.AFTER_SEND, self._environment.task)
         self._settle()
@@ -164,6 +179,11 @@ class AtLeastOnce:
         for each in sent:
             each.result(timeout_s)
 
+    @property
+    def is_open(self) -> bool:
+        """False: offsets are committed at any time."""
+        return False
+
     def close(self) -> None:
         """Close the producers."""
         for producer in (self._producer, self._offsets_producer):
@@ -174,15 +194,26 @@ class AtLeastOnce:
 class ExactlyOnce:
     """Writes records and offsets in transactions."""
 
-    def __init__(self, environment: TaskEnvironment, commit: Any, store: OffsetStore, settings: SourceSettings) -> None:
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        commit: Any,
+        store: OffsetStore,
+        settings: SourceSettings,
+        requested: RequestedEnds | None = None,
+    ) -> None:
+        """`requested`: the connector defines the ends of transactions."""
         self._environment = environment
         self._commit = commit
         self._store = store
         interval = settings.boundary_interval_ms
         self._interval_ms = environment.worker.flush_interval_ms if interval is None else interval
         self._is_interval = settings.boundary == "interval"
+        self._requested = requested
+        self._most_open_s = 0.0
         self._offsets = Offsets()
-        self._is_open = False
+        self.is_open = False
+        """Whether a transaction is open."""
         self._began_at = 0.0
         self._producer: Producer[Any, Any] | None = None
 
@@ -196,43 +227,91 @@ class ExactlyOnce:
         }
         if self._is_interval:
             needed["transaction_timeout_ms"] = min(_MAX_TRANSACTION_MS, self._interval_ms + 60_000)
+        elif self._requested is not None:
+            needed["transaction_timeout_ms"] = _CONNECTOR_TRANSACTION_MS
         self._producer = environment.clients.producer(**needed)
         if self._producer.failure is not None:
             raise ConfigurationError(str(self._producer.failure))
+        if self._requested is not None:
+            timeout_ms = environment.clients.transaction_timeout_ms(_CONNECTOR_TRANSACTION_MS)
+            self._most_open_s = timeout_ms / 1000 * _MOST_OPEN
         self._producer.init_transactions()
         environment.check_generation()
 
     def write(self, records: Sequence[Converted]) -> None:
-        """Add records to the transaction, and commit it if its boundary is the poll."""
+        """Add the records of a poll to the transaction, and end it where its boundary is."""
+        if self._requested is None:
+            self._send(records)
+            if not self._is_interval:
+                self._end()
+            return
+        begin = 0
+        for number, end in self._requested.ends([each for each, _ in records]):
+            self._send(records[begin:number])
+            begin = number
+            if end is End.COMMIT:
+                self._end()
+            elif end is End.ABORT:
+                self._abort()
+
+    def _send(self, records: Sequence[Converted]) -> None:
         assert self._producer is not None
-        if not self._is_open:
-            self._producer.begin_transaction()
-            self._is_open, self._began_at = True, time.monotonic()
+        if not records:
+            return
+        self._begin()
         send = self._producer.send
         for record, data in records:
             if data is not None:
                 _send(send, data)
             self._offsets.add(record)
         self._environment.reached(Step.AFTER_SEND, self._environment.task)
-        if not self._is_interval:
-            self._end()
+
+    def _begin(self) -> None:
+        assert self._producer is not None
+        if not self.is_open:
+            self._producer.begin_transaction()
+            self.is_open, self._began_at = True, time.monotonic()
 
     def tick(self, *, now: bool = False) -> None:
-        """Commit the transaction if its interval is over."""
-        if self._is_open and (now or time.monotonic() - self._began_at >= self._interval_ms / 1000):
+        """Commit the transaction if its interval is over, or if the connector has asked for it after an empty poll."""
+        if self._requested is not None:
+            self.write(())
+            self._check_age()
+        elif self.is_open and (now or time.monotonic() - self._began_at >= self._interval_ms / 1000):
             self._end()
+
+    def _check_age(self) -> None:
+        """Raise ConnectError before the broker aborts a transaction that the connector does not end."""
+        if self.is_open and time.monotonic() - self._began_at > self._most_open_s:
+            raise ConnectError(
+                f"The connector has not ended its transaction for {self._most_open_s:g} s, three quarters of "
+                "transaction.timeout.ms: set producer.override.transaction.timeout.ms to more, or "
+                "transaction.boundary=poll to write a large transaction of the source in parts."
+            )
+
+    def _abort(self) -> None:
+        """Discard the records of the transaction. Their offsets are committed with the next one."""
+        if not self.is_open:
+            return
+        assert self._producer is not None
+        logger.info("Aborting a transaction of %s: the connector asked for it", self._environment.task)
+        self._producer.abort_transaction()
+        self.is_open = False
 
     def _end(self) -> None:
         producer, environment = self._producer, self._environment
         assert producer is not None
         rows = self._offsets.rows()
+        if not rows and not self.is_open:
+            return
+        self._begin()  # offsets of an aborted transaction
         for each in rows:
             producer.send(
                 self._store.topic, value(each.offset), self._store.key(environment.task.connector, each.partition)
             )
         environment.reached(Step.AFTER_OFFSETS, environment.task)
         producer.commit_transaction()
-        self._is_open, self._offsets = False, Offsets()
+        self.is_open, self._offsets = False, Offsets()
         environment.control.succeeded()
         environment.reached(Step.AFTER_COMMIT, environment.task)
         self._commit(rows)
@@ -242,7 +321,7 @@ class ExactlyOnce:
         """Abort an open transaction, so that readers need not wait for its timeout, and close the producer."""
         if self._producer is None:
             return
-        if self._is_open:
+        if self.is_open:
             with suppress(ClientError):  # the next producer with this id aborts it
                 self._producer.abort_transaction(_CLOSE_S)
         self._producer.close(_CLOSE_S)

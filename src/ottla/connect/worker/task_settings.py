@@ -60,11 +60,10 @@ class SourceSettings:
     def read(cls, config: Mapping[str, str]) -> SourceSettings:
         """Parse the settings of a source. Raises SettingError."""
         boundary = setting(config, "transaction.boundary", SettingType.STRING, "poll").lower()
-        if boundary not in ("poll", "interval"):
-            reason = (
-                "this connector does not define transaction boundaries of its own" if boundary == "connector" else ""
+        if boundary not in ("poll", "interval", "connector"):
+            raise SettingError(
+                f"Invalid value {boundary} for configuration transaction.boundary: poll, interval or connector"
             )
-            raise SettingError(f"Invalid value {boundary} for configuration transaction.boundary: {reason}")
         return cls(
             boundary,
             setting(config, "transaction.boundary.interval.ms", SettingType.LONG, None),

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ottla import __version__
-from ottla.connect.api import Config, Connector, ExactlyOnce, Finding, Kind, SinkTask, SourceOffset, SourceTask
+from ottla.connect.api import (
+    Config,
+    Connector,
+    ExactlyOnce,
+    Finding,
+    Kind,
+    SinkTask,
+    SourceOffset,
+    SourceTask,
+    TransactionBoundaries,
+)
 from ottla.connect.config.definition import ConfigDef
 from ottla.connect.connectors.capture.filters import faults
 from ottla.connect.connectors.capture.settings import Options
@@ -69,6 +79,12 @@ class MysqlConnector(Connector):
         """Each record has an exact offset, and the log is repeatable: exactly once."""
         del config
         return ExactlyOnce.SUPPORTED
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Config) -> TransactionBoundaries:
+        """Transactions of the database are whole in transactions of Kafka."""
+        del config
+        return TransactionBoundaries.SUPPORTED
 
     @classmethod
     def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:

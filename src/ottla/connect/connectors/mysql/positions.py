@@ -51,6 +51,11 @@ class LogPosition:
         return f"{self.file}:{self.pos}"
 
 
+def is_between_transactions(offset: Position | None) -> bool:
+    """Whether an offset of the stream is not within a transaction."""
+    return offset is not None and "txn_events" not in offset
+
+
 def snapshot_is_running(offset: Position) -> bool:
     """Whether an offset is from the middle of a snapshot."""
     return bool(offset.get("snapshot")) and not offset.get("snapshot_completed")

@@ -35,6 +35,8 @@ class Snapshot:
         The stream repeats the changes from there on, so that it brings each row to its current state.
         """
         self._maker, self._options = maker, maker.options
+        self._is_marked = first is not None
+        """Whether an offset says that a snapshot has begun, and where."""
         self.rows = 0
         self._previous: TableEvents | None = None
         self._connection = connect(self._options)
@@ -89,9 +91,16 @@ class Snapshot:
                 raise
 
     def poll(self, most: int) -> list[SourceRecord]:
-        """Return the next records. The last record of the snapshot has the position of the stream as its offset."""
+        """Return the next records. The last record of the snapshot has the position of the stream as its offset.
+
+        The first call returns an offset without rows: the worker commits it before it asks for rows. If it dies after
+        some of them, the next snapshot has this position as its first one.
+        """
         found: list[SourceRecord] = []
         running = self.position.offset(snapshot="INITIAL", snapshot_completed=False)
+        if not self._is_marked:
+            self._is_marked = True
+            return [self._maker.only_offset(running)]
         context = self._context
         while self._next is not None and len(found) < most:
             item, self._next = self._next, self._advance()

@@ -20,7 +20,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 
 from ottla.connect.connectors.mysql.catalog import mapped
 from ottla.connect.connectors.mysql.events import Context, EventMaker, Row, TableEvents
-from ottla.connect.connectors.mysql.positions import LogPosition
+from ottla.connect.connectors.mysql.positions import LogPosition, is_between_transactions
 from ottla.connect.errors import ConnectError, DataError
 from ottla.connect.records import SourceRecord
 
@@ -40,6 +40,8 @@ class Stream:
         """The number of records to take."""
         self._ready: deque[list[SourceRecord]] = deque()
         """These records, by rows."""
+        self.complete = 0
+        """The number of the records taken last up to the end of the last complete transaction."""
         self._maker, self._skipped = maker, maker.options.skipped
         self._done = LogPosition(position.file, position.pos)
         self._resume = position
@@ -63,9 +65,14 @@ class Stream:
     def take(self, most: int) -> list[SourceRecord]:
         """Take the next records. The last row may exceed `most`: its records stay together."""
         taken: list[SourceRecord] = []
+        self.complete = 0
         while self._ready and len(taken) < most:
             taken += self._ready.popleft()
+            if is_between_transactions(taken[-1].source_offset):
+                self.complete = len(taken)
         self.ready -= len(taken)
+        if not self.ready and not self.in_transaction:
+            self.complete = len(taken)
         return taken
 
     def feed(self, event: Any) -> None:

@@ -95,6 +95,8 @@ class MysqlTask(SourceTask):
         most = self._options.number("max.batch.size")
         if self._snapshot is not None:
             records = self._snapshot.poll(most)
+            if self._context.transaction_context is not None:
+                self._context.transaction_context.commit_transaction()
             self._context.report({"snapshot": "running", "rows read": self._snapshot.rows})
             if self._snapshot.finished:
                 position, self._snapshot = self._snapshot.position, None
@@ -109,6 +111,7 @@ class MysqlTask(SourceTask):
 
     def _poll_stream(self, stream: Stream, binlog: Binlog, most: int) -> list[SourceRecord]:
         deadline = time.monotonic() + POLL_S
+        was_within = stream.in_transaction
         while stream.ready < most:
             try:
                 event = binlog.read()
@@ -122,8 +125,22 @@ class MysqlTask(SourceTask):
             stream.feed(event)
             if time.monotonic() > deadline or (stream.ready and not stream.in_transaction and not binlog.has_more):
                 break
+            if was_within and not stream.ready and not stream.in_transaction:
+                break  # a transaction has ended with the records of the previous batch
         self._context.report({"position": str(stream.position)})
-        return self._with_position(stream, stream.take(most))
+        records = stream.take(most)
+        self._end_transaction(stream, records)
+        return self._with_position(stream, records)
+
+    def _end_transaction(self, stream: Stream, records: list[SourceRecord]) -> None:
+        """Have Kafka's transactions end where transactions of the server end (transaction.boundary=connector)."""
+        context = self._context.transaction_context
+        if context is None:
+            return
+        if not stream.ready and not stream.in_transaction:
+            context.commit_transaction()
+        elif stream.complete:
+            context.commit_transaction(records[stream.complete - 1])
 
     def _skip_cut_log(self, stream: Stream, error: CutLogError) -> None:
         """Go on with the next log. Raises the error if the server still writes the log that is cut."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ottla import __version__
-from ottla.connect.api import Config, Connector, ExactlyOnce, Finding, Kind, SourceOffset
+from ottla.connect.api import Config, Connector, ExactlyOnce, Finding, Kind, SourceOffset, TransactionBoundaries
 from ottla.connect.connectors.capture.topic_verification import verify_tables
 from ottla.connect.connectors.postgres import checks
 from ottla.connect.connectors.postgres.positions import StreamPosition
@@ -38,6 +38,12 @@ class PostgresConnector(Connector):
         """Each record has an exact offset, and the stream is repeatable: exactly once."""
         del config
         return ExactlyOnce.SUPPORTED
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Config) -> TransactionBoundaries:
+        """Transactions of the database are whole in transactions of Kafka."""
+        del config
+        return TransactionBoundaries.SUPPORTED
 
     @classmethod
     def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:

@@ -64,6 +64,8 @@ class Stream:
 
     def __init__(self, options: Options, maker: EventMaker, catalog: Catalog, position: StreamPosition) -> None:
         self.records: list[SourceRecord] = []
+        self.complete = 0
+        """The number of records up to the end of the last complete transaction."""
         self.position = position
         self.borders = Borders(position.borders)
         self.signals: list[Row] = []
@@ -125,6 +127,7 @@ class Stream:
                 record = self._counter.end(context)
                 self.records.append(record)
             self._counter.forget()
+        self.complete = len(self.records)
         context.xid, context.block = None, None
         if self._now.old:
             return
@@ -132,6 +135,10 @@ class Stream:
         self.advance(commit.end_lsn)
         if self.records:
             self.records[-1].source_offset = self.offset()
+
+    def begin_batch(self, records: list[SourceRecord]) -> None:
+        """Add the next records to this list, which has complete records of incremental snapshots."""
+        self.records, self.complete = records, len(records)
 
     def advance(self, lsn: int) -> None:
         """Everything up to a position between transactions is done."""

@@ -165,6 +165,8 @@ class PostgresTask(SourceTask):
 
     def _poll_tables(self, reading: Reading) -> list[SourceRecord]:
         records = reading.poll()
+        if self._context.transaction_context is not None:
+            self._context.transaction_context.commit_transaction()
         if reading.finished:
             self._reading = None
             logger.info("Read %d rows", reading.rows)
@@ -182,20 +184,35 @@ class PostgresTask(SourceTask):
         most = self._options.number("max.batch.size")
         chunks = self._chunks
         assert chunks is not None
-        records = stream.records = chunks_ready = self._chunk_rows(stream, chunks)
-        wait_s = 0.0 if chunks_ready or chunks.active else self._options.number("poll.interval.ms") / 1000
+        records = self._chunk_rows(stream, chunks)
+        stream.begin_batch(records)
+        was_within = stream.in_transaction
+        wait_s = 0.0 if records or chunks.active else self._options.number("poll.interval.ms") / 1000
         if chunks.active:
             wait_s = 0.02
         for lsn, data in replication.read(wait_s):
             stream.feed(lsn, data)
             if len(records) >= most or stream.signals:
                 break
+            if was_within and not records and not stream.in_transaction:
+                break  # a transaction has ended with the records of the previous batch
         if stream.signals and not stream.in_transaction:
             self._obey(stream, chunks)
         if not stream.in_transaction:
             stream.advance(max(stream.position.done, replication.server_end if not records else 0))
             replication.ask(ASK_EVERY_S if not chunks.active else 0.05)
+        self._end_transaction(stream)
         return self._with_position(stream, records)
+
+    def _end_transaction(self, stream: Stream) -> None:
+        """Have Kafka's transactions end where transactions of the database end (transaction.boundary=connector)."""
+        context = self._context.transaction_context
+        if context is None:
+            return
+        if not stream.in_transaction:
+            context.commit_transaction()
+        elif stream.complete:
+            context.commit_transaction(stream.records[stream.complete - 1])
 
     def _chunk_rows(self, stream: Stream, chunks: IncrementalReader) -> list[SourceRecord]:
         if stream.in_transaction:
