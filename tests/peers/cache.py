@@ -20,6 +20,7 @@ STREAMS = CACHE / "kafka-streams"
 STREAMS_PROGRAMS = STREAMS / "programs.jar"
 CONNECT = CACHE / "kafka-connect"
 CONFLUENT = CACHE / "confluent"
+MYSQL = CACHE / "mysql"
 DEBEZIUM = CACHE / "debezium"
 DEBEZIUM_PROGRAMS = DEBEZIUM / "programs" / "programs.jar"
 CONFLUENT_PROGRAMS = CONFLUENT / "programs" / "programs.jar"
@@ -71,6 +72,11 @@ def missing_for_debezium() -> str | None:
     if not DEBEZIUM_PROGRAMS.exists():
         return f"no Debezium in {DEBEZIUM}: run `make peers`"
     return None
+
+
+def missing_for_mysql() -> str | None:
+    """Return why no MySQL server can run, as a sentence, or None."""
+    return None if (MYSQL / ".complete").exists() else f"no MySQL server in {MYSQL}: run `make peers`"
 
 
 def connector_jars() -> list[str]:

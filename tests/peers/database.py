@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -55,8 +56,24 @@ class DatabaseProcess:
             self.port: int = probe.getsockname()[1]
 
     def prepare(self, command: Sequence[str], timeout_s: float) -> None:
-        """Run the program that makes the data folder."""
-        subprocess.run(command, check=True, capture_output=True, timeout=timeout_s, cwd=self.home, **self._as)
+        """Run the program that makes the data folder, and once more if it fails. Raises RuntimeError with its output.
+
+        It fails where memory or time is short, as when several workers of pytest start servers at once.
+        """
+        for attempt in (1, 2):
+            shutil.rmtree(self.data, ignore_errors=True)
+            try:
+                done = subprocess.run(
+                    command, check=False, capture_output=True, text=True, timeout=timeout_s, cwd=self.home, **self._as
+                )
+            except subprocess.TimeoutExpired:
+                reason = f"no end within {timeout_s:g} s"
+            else:
+                if done.returncode == 0:
+                    return
+                reason = f"exit code {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
+            print(f"{self._kind} could not make its data folder, attempt {attempt}: {reason}", file=sys.stderr)
+        raise RuntimeError(f"{self._kind} could not make its data folder: {reason}")
 
     def start(self, command: Sequence[str], accepts: Callable[[], bool], timeout_s: float) -> None:
         """Start the server, and wait until it accepts connections. Raises RuntimeError."""

@@ -47,23 +47,16 @@ class MariaDbServer:
     """A server and its data directory."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self.user, self.host = "root", DatabaseProcess.host
+        self.user, self.password, self.host = "root", "", DatabaseProcess.host
+        self._kind, self._system_user = "MariaDB", "mysql"
         self._settings = {**SETTINGS, **(settings or {})}
 
     def __enter__(self) -> Self:
-        assert missing_for_mariadb() is None, missing_for_mariadb()
-        self._process = process = DatabaseProcess("MariaDB", "mysql")
+        assert self._missing() is None, self._missing()
+        self._process = process = DatabaseProcess(self._kind, self._system_user)
         self.port = process.port
         try:
-            process.prepare(
-                [
-                    str(_program("mariadb-install-db")), "--no-defaults", f"--datadir={process.data}",
-                    "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
-                    "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
-                    "--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite",
-                ],
-                INSTALL_TIMEOUT_S,
-            )  # fmt: skip
+            process.prepare(self._installation(), INSTALL_TIMEOUT_S)
             self.start()
         except BaseException:
             process.remove()
@@ -75,12 +68,31 @@ class MariaDbServer:
     ) -> None:
         self._process.remove()
 
+    def _missing(self) -> str | None:
+        return missing_for_mariadb()
+
+    def _program(self) -> list[str]:
+        """The program of the server, and where its files are."""
+        return [str(_program("mariadbd")), "--no-defaults", f"--datadir={self.data}"]
+
+    def _installation(self) -> list[str]:
+        """The command that makes the data folder."""
+        return [
+            str(_program("mariadb-install-db")), "--no-defaults", f"--datadir={self.data}",
+            "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
+            "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=32M",
+            "--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite",
+        ]  # fmt: skip
+
+    def _options(self) -> dict[str, str]:
+        return self._settings
+
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
-        home, options = self._process.home, [f"--{name}={value}" for name, value in self._settings.items()]
+        home, options = self._process.home, [f"--{name}={value}" for name, value in self._options().items()]
         command = [
-            str(_program("mariadbd")), "--no-defaults", f"--datadir={self._process.data}", f"--port={self.port}",
-            f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}", *options,
+            *self._program(), f"--port={self.port}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}",
+            *options,
         ]  # fmt: skip
         self._process.start(command, self._accepts, START_TIMEOUT_S)
 
@@ -107,8 +119,9 @@ class MariaDbServer:
         import pymysql
 
         return pymysql.connect(
-            host=self.host, port=self.port, user=self.user, database=database, autocommit=True, connect_timeout=5,
-            charset="utf8mb4", init_command="set time_zone = '+00:00'", **options,
+            host=self.host, port=self.port, user=self.user, password=self.password, database=database,
+            autocommit=True, connect_timeout=5, charset="utf8mb4", init_command="set time_zone = '+00:00'",
+            **options,
         )  # fmt: skip
 
     def create(self, database: str) -> None:

@@ -22,7 +22,8 @@ class Database:
         return {
             "database.hostname": "127.0.0.1",
             "database.port": str(self.server.port),
-            "database.user": "root",
+            "database.user": self.server.user,
+            **({"database.password": self.server.password} if self.server.password else {}),
             "database.server.id": "77",
             "topic.prefix": "p",
             "database.include.list": self.name,

@@ -1,4 +1,4 @@
-"""Debezium's MySqlConnector reads the same MariaDB at the same time: keys, values and schemas of events are the same.
+"""Debezium's MySqlConnector reads the same server at the same time: keys, values and schemas of events are the same.
 
 Debezium's MySqlConnector refuses MariaDB by its version, which a server may report as another one: 5.7.19 is the last
 with whose variables its driver works on MariaDB. The wheel has no MariaDbConnector.
@@ -17,9 +17,11 @@ import pytest
 from tests.connect.debezium_events import differences, ours, require_debezium, without
 from tests.connect.mysql.driver import Database
 from tests.connect.mysql.test_capture import COLUMNS, VALUES
+from tests.peers.cache import missing_for_mysql
 from tests.peers.database import require
 from tests.peers.debezium import DebeziumEngine, Event
 from tests.peers.mariadb import MariaDbServer, missing_for_mariadb
+from tests.peers.mysql import MySqlServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 VERSION = "5.7.19-MariaDB-log"
@@ -27,6 +29,7 @@ VERSION = "5.7.19-MariaDB-log"
 ALWAYS = frozenset({"version", "connector", "gtid", "thread", "ts_ms", "ts_us", "ts_ns"})
 TIMESTAMPS = frozenset({"ts", "t3", "t6"})
 SNAPSHOT_ROWS = 7
+JSON = '{"a": [1, 2.5, null, "\u00fc"], "b": {"c": true, "d": 123456789012}}'
 TIMES = "id int primary key, t0 timestamp null, t3 timestamp(3) null, t6 timestamp(6) null, d3 datetime(3), tt time(6)"
 TIME_ROWS = """insert into times values
 (1, '2024-02-29 10:11:00', '2024-02-29 10:11:00', '2024-02-29 10:11:00', '2024-02-29 10:11:00', '00:00:00'),
@@ -36,21 +39,30 @@ TIME_ROWS = """insert into times values
     '9999-12-31 23:59:59', '-00:00:01.5')"""
 
 
-@pytest.fixture
-def database() -> Iterator[Database]:
-    """A database of a server that calls itself MySQL 5.7."""
+@pytest.fixture(params=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest) -> Iterator[MariaDbServer]:
+    """A server: MySQL, or MariaDB that calls itself MySQL 5.7."""
     require_debezium()
-    require(missing_for_mariadb())
-    with MariaDbServer({"version": VERSION}) as server:
-        server.create("c")
-        database = Database(server, "c")
-        database.sql(f"create table every ({COLUMNS})", f"insert into every values {VALUES % 1}")
-        database.sql("insert into every (id) values (2)", f"create table times ({TIMES})")
-        database.sql(TIME_ROWS)
-        database.sql("create table r (k int, l varchar(10), n int, t text, d decimal(8,2), primary key (k, l))")
-        database.sql("insert into r values (1, 'x', 1, 'first', 1.50), (2, 'y', null, null, null)")
-        yield database
-        database.close()
+    is_mysql = request.param == "mysql"
+    require(missing_for_mysql() if is_mysql else missing_for_mariadb())
+    with MySqlServer() if is_mysql else MariaDbServer({"version": VERSION}) as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: MariaDbServer) -> Iterator[Database]:
+    """A database with tables of all types."""
+    server.create("c")
+    database = Database(server, "c")
+    database.sql(f"create table every ({COLUMNS})", f"insert into every values {VALUES % 1}")
+    database.sql("insert into every (id) values (2)", f"create table times ({TIMES})")
+    database.sql(TIME_ROWS)
+    database.sql("create table r (k int, l varchar(10), n int, t text, d decimal(8,2), primary key (k, l))")
+    database.sql("insert into r values (1, 'x', 1, 'first', 1.50), (2, 'y', null, null, null)")
+    if isinstance(server, MySqlServer):  # MariaDB's JSON is text
+        database.sql("create table j (id int primary key, j json)", f"insert into j values (1, '{JSON}')")
+    yield database
+    database.close()
 
 
 @pytest.fixture
@@ -58,8 +70,9 @@ def debezium(database: Database, tmp_path: Path) -> Iterator[DebeziumEngine]:
     config = {
         **database.config(database_server_id="78"),
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
-        "database.password": "",
+        "database.password": database.server.password,
         "database.ssl.mode": "disabled",
+        "database.allowPublicKeyRetrieval": "true",
         "include.schema.changes": "false",
         "schema.history.internal": "io.debezium.relational.history.MemorySchemaHistory",
     }
@@ -80,6 +93,8 @@ def comparable(event: Event) -> Event:
 
 def change(database: Database) -> None:
     """Write every type, and a random workload."""
+    if isinstance(database.server, MySqlServer):
+        database.sql(f"insert into j values (2, '{JSON}')")
     database.sql(f"insert into every values {VALUES % 3}", "insert into every (id, s) values (4, '')")
     database.sql("update times set id = id + 10")
     database.sql("update every set t = 5, dt6 = null where id in (1, 3)", "delete from every where id = 2")
@@ -103,9 +118,10 @@ def change(database: Database) -> None:
 
 
 def test_events_are_debeziums(database: Database, debezium: DebeziumEngine) -> None:
-    theirs: list[Any] = debezium.take(SNAPSHOT_ROWS)
+    rows = SNAPSHOT_ROWS + isinstance(database.server, MySqlServer)
+    theirs: list[Any] = debezium.take(rows)
     capture = database.capture()
-    capture.take(SNAPSHOT_ROWS)
+    capture.take(rows)
     change(database)
     theirs += debezium.take(100)
     capture.until(lambda: len(capture.kafka.records) >= len(theirs))
