@@ -1,7 +1,8 @@
 """Change data capture of PostgreSQL against Debezium: python -m benchmarks.change_capture [--rows N] [--changes N]
 
-Three races on one PostgreSQL server and one Ottla broker: rows of a snapshot per CPU second, changes per CPU second
-from one slot, and the time from commit to topic. The CPU time is the connector's process alone, after its start: both
+Races on one PostgreSQL server and one Ottla broker: rows of a snapshot per CPU second, changes per CPU second from one
+slot, and the time from commit to topic; before them the start, until the slot exists, and the memory that the idle
+process then has. The CPU time of the races is the connector's process alone, after its start: both
 connectors wait (`snapshot.delay.ms`) until the measurement begins. Debezium runs in its embedded engine with
 Kafka's producer; both write JSON with schemas, at least once.
 
@@ -29,7 +30,7 @@ from tests.peers.cache import missing_for_debezium
 from tests.peers.debezium import java
 from tests.peers.postgres import PostgresServer, missing_for_postgres
 
-from benchmarks.brokers import cpu_times
+from benchmarks.brokers import cpu_times, resident_mb
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.model import OffsetSpec
 from ottla.clients.consumer.blocking import Consumer
@@ -51,6 +52,11 @@ class Figures:
     snapshot: float = 0.0
     changes: float = 0.0
     latency_ms: float = 0.0
+    start_s: float = 0.0
+    """From the start of the process to the slot."""
+    start_cpu_s: float = 0.0
+    memory_mb: float = 0.0
+    """Resident, before the first row is read."""
 
 
 class Contender:
@@ -58,6 +64,7 @@ class Contender:
 
     def __init__(self, name: str, command: list[str], prefix: str, log: Path) -> None:
         self.name, self.prefix = name, prefix
+        self.began = time.monotonic()
         with open(log, "wb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
 
@@ -65,6 +72,11 @@ class Contender:
     def cpu_s(self) -> float:
         """User and system time so far."""
         return sum(cpu_times(self._process.pid))
+
+    @property
+    def memory_mb(self) -> float:
+        """Resident memory."""
+        return resident_mb(self._process.pid)
 
     def stop(self) -> None:
         """End the process."""
@@ -131,20 +143,24 @@ class Watch:
         until(lambda: self.records(topic) >= count)
 
 
-def until(done: Callable[[], bool]) -> None:
+def until(done: Callable[[], bool], pause_s: float = 0.2) -> None:
     """Wait for something."""
     deadline = time.monotonic() + DEADLINE_S
     while not done():
         if time.monotonic() > deadline:
             raise TimeoutError("no progress")
-        time.sleep(0.2)
+        time.sleep(pause_s)
 
 
 def race(start: Callable[[], Contender], database: Database, watch: Watch, rows: int, changes: int) -> Figures:
     """Run the three races with one contender."""
     contender, found = start(), Figures()
     try:
+        slot = f"select 1 from pg_replication_slots where slot_name = '{contender.prefix}'"
+        until(lambda: bool(database.rows(slot)), 0.02)
+        found.start_s, found.start_cpu_s = time.monotonic() - contender.began, contender.cpu_s
         time.sleep(DELAY_MS / 1000 - 2)
+        found.memory_mb = contender.memory_mb
         before = contender.cpu_s
         topic = f"{contender.prefix}.public.snapshot"
         watch.wait(topic, rows)
@@ -235,6 +251,9 @@ def report(results: Mapping[str, Figures], rows: int, changes: int) -> None:
         ("snapshot, rows per CPU second", own.snapshot, their.snapshot, own.snapshot / their.snapshot),
         ("stream, changes per CPU second", own.changes, their.changes, own.changes / their.changes),
         ("commit to topic, p50 ms", own.latency_ms, their.latency_ms, their.latency_ms / own.latency_ms),
+        ("start to the slot, s", own.start_s, their.start_s, their.start_s / own.start_s),
+        ("start to the slot, CPU s", own.start_cpu_s, their.start_cpu_s, their.start_cpu_s / own.start_cpu_s),
+        ("idle, resident MB", own.memory_mb, their.memory_mb, their.memory_mb / own.memory_mb),
     ):
         print(f"{name:34} Ottla {a:12,.1f}   Debezium {b:12,.1f}   {ratio:5.2f}x")
 

@@ -124,11 +124,8 @@ class AtLeastOnce:
     def write(self, records: Sequence[Converted]) -> None:
         """Send records, and look at the outcomes of earlier ones. Raises the error of a delivery."""
         assert self._producer is not None
-        send, offsets, deliveries = self._producer.send, Offsets(), []
-        for record, data in records:
-            if data is not None:
-                deliveries += _send(send, data)
-            offsets.add(record)
+        offsets = Offsets()
+        deliveries = _send_all(self._producer.send, records, offsets)
         if records and not any(record.topic for record, _ in records):
             self._flushed_at = -math.inf
         self._sent.append(_Sent(offsets, deliveries))
@@ -259,11 +256,7 @@ class ExactlyOnce:
         if not records:
             return
         self._begin()
-        send = self._producer.send
-        for record, data in records:
-            if data is not None:
-                _send(send, data)
-            self._offsets.add(record)
+        _send_all(self._producer.send, records, self._offsets)
         self._environment.reached(Step.AFTER_SEND, self._environment.task)
 
     def _begin(self) -> None:
@@ -330,6 +323,25 @@ class ExactlyOnce:
 def transactional_id(group_id: str, connector: str, task: int) -> str:
     """Return the id of the transactions of a task, as stock has it, whose ACLs then fit."""
     return f"{group_id}-{connector}-{task}"
+
+
+def _send_all(send: Any, records: Sequence[Converted], offsets: Offsets) -> list[Delivery]:
+    """Send records, and add their offsets: of consecutive records from one source partition just the last."""
+    deliveries: list[Delivery] = []
+    append = deliveries.append
+    last: SourceRecord | None = None
+    for record, data in records:
+        if last is not None and record.source_partition is not last.source_partition:
+            offsets.add(last)
+        last = record
+        if type(data) is Serialized and not data.headers:  # a call less for the records of most connectors
+            topic, partition, key, record_value, _, timestamp = data
+            append(send(topic, record_value, key, partition=partition, timestamp_ms=timestamp))
+        elif data is not None:
+            deliveries += _send(send, data)
+    if last is not None:
+        offsets.add(last)
+    return deliveries
 
 
 def _send(send: Any, data: Serialized | SerializedBatch) -> list[Delivery]:

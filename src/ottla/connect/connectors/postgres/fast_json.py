@@ -7,7 +7,7 @@ Java escapes in its own way, an unchanged large value) raises an exception, and 
 from __future__ import annotations
 
 import time
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from json.encoder import encode_basestring as c_quoted
@@ -214,4 +214,4 @@ def _expression(
 def _decimal(text: str) -> str:
     """Return a numeric of a fixed scale, which PostgreSQL prints with all its digits, as base64."""
     number = int(text.replace(".", "", 1))
-    return f'"{b64encode(literals.unscaled(number)).decode()}"'
+    return f'"{b2a_base64(literals.unscaled(number), newline=False).decode()}"'
