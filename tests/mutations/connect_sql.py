@@ -87,7 +87,7 @@ ROWS: tuple[Row, ...] = (
         f"{MYSQL}/snapshot.py",
         '            cursor.execute("start transaction with consistent snapshot")\n',
         '            cursor.execute("start transaction")\n',
-        (f"{CAPTURE}::test_snapshot_and_stream_meet_exactly[minimal]",),
+        (f"{CAPTURE}::test_snapshot_has_the_rows_of_its_position[minimal]",),
     ),
     (
         "a purged log of MariaDB is an error",

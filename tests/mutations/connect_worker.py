@@ -12,6 +12,7 @@ ROTATED = "tests/connect/secured/test_rotated_passwords.py"
 UNIT = "tests/unit/connect/worker"
 PROVIDERS = f"{UNIT}/test_providers.py"
 BOUNDARIES = "tests/connect/worker/test_transaction_boundaries.py"
+VALIDATED = "tests/unit/connect/herder/test_transaction_boundaries.py"
 UNIT_BOUNDARIES = "tests/unit/connect/worker/test_transaction_boundaries.py"
 JSON = "tests/unit/connect/worker/test_json_converter.py"
 
@@ -169,6 +170,13 @@ ROWS: tuple[Row, ...] = (
         "        if found is not TransactionBoundaries.SUPPORTED:\n",
         "        if False:\n",
         ("tests/connect/worker/test_offsets.py::test_connector_that_defines_no_boundaries_cannot_have_the_setting",),
+    ),
+    (
+        "validation refuses transaction.boundary=connector for connectors that define no transactions",
+        "connect/herder/validation.py",
+        "            if found is not TransactionBoundaries.SUPPORTED:\n",
+        "            if found is TransactionBoundaries.SUPPORTED:\n",
+        (f"{VALIDATED}::test_boundaries_of_the_connector_are_accepted_if_it_defines_them",),
     ),
     (
         "requests for ends of transactions have a limit",

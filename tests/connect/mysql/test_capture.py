@@ -13,6 +13,7 @@ import pytest
 
 from ottla.connect.connectors.mysql import stream
 from ottla.connect.connectors.mysql.connector import MysqlConnector
+from ottla.connect.connectors.mysql.snapshot import Snapshot
 from ottla.connect.connectors.mysql.stream import Stream
 from ottla.connect.connectors.mysql.task import MysqlTask
 from ottla.connect.errors import ConnectError, DataError, RetriableError
@@ -78,6 +79,21 @@ def test_snapshot_and_stream_meet_exactly(database: Database, lock: str) -> None
         if each.value["op"] == "u":
             assert row["n"] == seen[row["id"]] + 1, "a change is repeated or missing"
         seen[row["id"]] = row["n"]
+
+
+@pytest.mark.parametrize("lock", ["minimal", "none"])
+def test_snapshot_has_the_rows_of_its_position(database: Database, monkeypatch: pytest.MonkeyPatch, lock: str) -> None:
+    """A change after the position and before the first row is in the stream alone."""
+    database.sql("create table t (id int primary key, n int)", "insert into t values (1, 0)")
+    rows = Snapshot._all_rows
+
+    def after_a_change(snapshot: Snapshot) -> Any:
+        database.sql("update t set n = 1")
+        return rows(snapshot)
+
+    monkeypatch.setattr(Snapshot, "_all_rows", after_a_change)
+    capture = database.capture(snapshot_locking_mode=lock)
+    assert [summary(each) for each in capture.take(2)] == [("r", (1,), (1, 0)), ("u", (1,), (1, 1))]
 
 
 def test_transaction_goes_on_at_its_row_after_a_crash(database: Database) -> None:
