@@ -101,6 +101,21 @@ def test_settings_of_all_topics_are_listed(ottla: Run, topic: str) -> None:
 
 
 @pytest.mark.both
+def test_subscription_to_client_metrics_is_created_listed_and_deleted(ottla: Run) -> None:
+    name = unique("subscription")
+    changes = ("metrics=org.apache.kafka.producer.", "interval.ms=30s", "match=client_id=a.*")
+    done = ottla("config", "set", "client-metrics", name, *changes)
+    assert done.code == 0, done.err
+    assert ottla("config", "get", "client-metrics", name, "interval.ms").out == "30000\n"
+    assert ottla("config", "get", "client-metrics", name, "match").out == "client_id=a.*\n"
+    assert name in ottla("config", "list", "client-metrics").out
+    refused = ottla("config", "set", "client-metrics", name, "interval.ms=1")
+    assert refused.code == 1
+    assert "interval must be between 100 and 3600000" in refused.err
+    assert ottla("config", "unset", "client-metrics", name, "metrics", "interval.ms", "match").code == 0
+    assert name not in ottla("config", "list", "client-metrics").out
+
+
 def test_quotas_are_set_listed_and_removed(ottla: Run, broker: RunningBroker) -> None:
     assert ottla("config", "set", "client", "x", "producer_byte_rat=1").code == 2
     done = ottla("config", "set", "client", "importer", "producer_byte_rate=2MiB", "request_percentage=12.5")

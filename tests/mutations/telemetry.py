@@ -73,4 +73,11 @@ ROWS: Final = (
         "if False]",
         (f"{SERIES}::test_values_expire_after_the_last_push_and_soon_after_a_disconnection",),
     ),
+    (
+        "Values that a client does not push any more are removed",
+        "broker/telemetry/series.py",
+        "for key in client.values.keys() - client.pushed - client.deltas:",
+        "for key in set[tuple[str, str]]():",
+        (f"{SERIES}::test_values_that_a_push_lacks_are_removed_but_not_sums_of_differences",),
+    ),
 )

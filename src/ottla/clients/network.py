@@ -25,11 +25,10 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.clients.cluster import Backoff, ClusterView, Node
-from ottla.clients.connection_totals import ConnectionTotals
+from ottla.clients.connection_totals import ConnectionTotals, metrics_of
 from ottla.clients.errors import (
     BrokerUnavailable,
     ClientError,
@@ -43,6 +42,7 @@ from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, 
 from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import NetworkSettings
 from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, Reachability, Silence
+from ottla.clients.telemetry import Telemetry
 from ottla.network.client import (
     ClientConnection,
     ConnectFailed,
@@ -80,7 +80,6 @@ class Cluster:
 
     def __init__(self, settings: NetworkSettings) -> None:
         self._settings = settings
-        self._idle_s = settings.connections_max_idle_ms / 1000
         retry = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self.view = ClusterView(max_age_ms=settings.metadata_max_age_ms, backoff=retry)
         self.reporter = Reporter(settings.on_event, settings.client_id)
@@ -96,6 +95,7 @@ class Cluster:
         self._random = random.Random()
         self._silence = Silence()
         self._silence_timer: asyncio.TimerHandle | None = None
+        self.telemetry: Telemetry | None = None  # set by clients that push metrics
 
     # -- start and close ---------------------------------------------------------------------------------------
 
@@ -107,10 +107,12 @@ class Cluster:
         await self.refresh((), timeout_s=timeout_s)
 
     @property
-    def _request_timeout_s(self) -> float:
+    def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
     async def close(self) -> None:
+        if self.telemetry is not None:
+            await self.telemetry.close()
         self.closed = True
         for timer in (self._statistics_timer, self._silence_timer):
             if timer is not None:
@@ -242,6 +244,8 @@ class Cluster:
         self._totals.connections += 1
         if self._silence_timer is None:
             self._silence_timer = loop.call_later(SILENCE_S, self._look_for_silence)
+        if self.telemetry is not None:
+            self.telemetry.connected(connection)
         connection.on_close(lambda: self._totals.add(connection))
         connection.on_close(lambda: self._lost(target, purpose, connection))
         self.reporter.report(Connected(self._settings.client_id, connection.address, _node_id(target)))
@@ -259,23 +263,17 @@ class Cluster:
         self.reporter.report(StatisticsReported(self._settings.client_id, {**self.metrics(), **metrics}, partitions))
         self.begin_statistics(collect)
 
+    def open_connections(self) -> list[tuple[int | None, ClientConnection]]:
+        """Return the open connections with the ids of their brokers; None for a bootstrap address."""
+        return [(_node_id(target), each) for (target, _), each in list(self._connections.items()) if not each.closed]
+
     def metrics(self) -> dict[str, float]:
         """Return the counts of all connections by the metric names of Kafka's clients."""
-        open_now = [connection for connection in list(self._connections.values()) if not connection.closed]
-        totals = replace(self._totals)
-        for connection in open_now:
-            totals.add(connection)
-        return {
-            "connection-count": len(open_now),
-            "connection-creation-total": totals.connections,
-            "request-total": totals.requests,
-            "requests-in-flight": sum(connection.in_flight for connection in open_now),
-            "outgoing-byte-total": totals.sent_bytes,
-            "incoming-byte-total": totals.received_bytes,
-        }
+        return metrics_of(self._totals, [connection for _, connection in self.open_connections()])
 
     def _is_idle(self, connection: ClientConnection) -> bool:
-        return not connection.in_flight and 0 < self._idle_s < connection.loop_time() - connection.last_used
+        idle_s = self._settings.connections_max_idle_ms / 1000
+        return not connection.in_flight and 0 < idle_s < connection.loop_time() - connection.last_used
 
     def _close_idle(self) -> None:
         for key, connection in list(self._connections.items()):
@@ -325,7 +323,7 @@ class Cluster:
         ConnectionLost, RequestTimedOut, BrokerUnavailable, UnsupportedByBroker, Closed.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
+        deadline = loop.time() + (self.request_timeout_s if timeout_s is None else timeout_s)
         left_s = max(0.0, deadline - loop.time())
         if node_id is None:
             connection = await self.any_connection(timeout_s=left_s)
@@ -350,7 +348,7 @@ class Cluster:
         task = self._refreshes.get(key)
         if task is None:
             self._check_open()
-            task = self._start_refresh(key, self._request_timeout_s if timeout_s is None else timeout_s)
+            task = self._start_refresh(key, self.request_timeout_s if timeout_s is None else timeout_s)
         try:
             # A refresh that this call started ends by itself with a reason. An earlier one may have a later deadline.
             async with asyncio.timeout(None if timeout_s is None else timeout_s + GRACE_S):
@@ -477,7 +475,7 @@ class Cluster:
                     self.reporter.problem(error)
                 raise
 
-        node = await self._retry(attempt, self._request_timeout_s if timeout_s is None else timeout_s)
+        node = await self._retry(attempt, self.request_timeout_s if timeout_s is None else timeout_s)
         self.view.add_node(node)
         self._coordinators[key_type, key] = node.node_id
         return node.node_id

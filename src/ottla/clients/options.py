@@ -131,6 +131,9 @@ _KIND_TEXT: Final = {
     "object": "something other than None",
 }
 
+METRICS_PUSH: Final = Option(
+    "enable.metrics.push", "bool", True, "Push metrics to brokers that ask for them (KIP-714)."
+)
 SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "security.protocol",

@@ -36,7 +36,7 @@ from ottla.network.errors import (
     connect_error,
     tls_problem,
 )
-from ottla.network.requests_in_flight import Completion, RequestInFlight, RequestsInFlight
+from ottla.network.requests_in_flight import Completion, Latency, RequestInFlight, RequestsInFlight
 from ottla.network.response_reader import (
     LARGEST_RESPONSE_BYTES,
     ResponseMemoryError,
@@ -272,6 +272,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests that are not answered yet."""
         return len(self._in_flight)
+
+    def measure(self) -> Latency | None:
+        """Return the times of requests since the previous call, None at the first, and measure from now on."""
+        latency, self._in_flight.latency = self._in_flight.latency, Latency()
+        return latency
 
     def highest_version(self, api_key: int, limit: int | None = None, least: int = 0) -> int:
         """The highest version of an API that both sides speak, from `least` to `limit`; raises UnsupportedRequest."""

@@ -47,10 +47,26 @@ class RequestInFlight:
         self.timeout_s = timeout_s
 
 
+class Latency:
+    """Times from a request until its response, since they are measured."""
+
+    __slots__ = ("count", "max_s", "total_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = self.max_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Add the time of one request."""
+        self.count += 1
+        self.total_s += seconds
+        self.max_s = max(self.max_s, seconds)
+
+
 class RequestsInFlight:
     """Requests by correlation id, of which `last_id` was the last. `fail_late` gets the expired and removed ones."""
 
-    __slots__ = ("_fail_late", "_loop", "_ready_id", "_requests", "_timer", "_timer_s", "last_id")
+    __slots__ = ("_fail_late", "_loop", "_ready_id", "_requests", "_timer", "_timer_s", "last_id", "latency")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fail_late: Callable[[list[RequestInFlight]], None]) -> None:
         self._loop = loop
@@ -60,6 +76,8 @@ class RequestsInFlight:
         self._timer_s = math.inf
         self.last_id = 0
         self._ready_id = 0
+        self.latency: Latency | None = None
+        """Measured only while it is not None."""
 
     def next_id(self) -> int:
         """The correlation id of the next request."""
@@ -86,7 +104,10 @@ class RequestsInFlight:
 
     def take(self, correlation_id: int) -> RequestInFlight | None:
         """Remove and return the request, None if there is none."""
-        return self._requests.pop(correlation_id, None)
+        request = self._requests.pop(correlation_id, None)
+        if self.latency is not None and request is not None:
+            self.latency.add(max(0.0, self._loop.time() - request.expires_s + request.timeout_s))
+        return request
 
     def take_all(self) -> list[RequestInFlight]:
         """Remove and return all requests, in the order in which they were sent."""

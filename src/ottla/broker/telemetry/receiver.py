@@ -151,6 +151,7 @@ class ClientTelemetry:
             self.series.add(client, instance_id, point)
             if number % _POINTS_AT_ONCE == 0:
                 yield
+        self.series.end(client, instance_id)
 
     def _own(self, connection: Connection, instance_id: Uuid, instance: Instance) -> None:
         """Forget the client when the last connection that it used is closed."""

@@ -48,6 +48,10 @@ class ClientSeries:
     labels: ClientLabels
     expires_ms: int
     values: dict[tuple[str, str], float] = field(default_factory=dict)
+    pushed: set[tuple[str, str]] = field(default_factory=set)
+    """The values of the push that is being stored."""
+    deltas: set[tuple[str, str]] = field(default_factory=set)
+    """The sums of differences, which a client need not push if nothing changed."""
 
 
 class SeriesStore:
@@ -78,6 +82,7 @@ class SeriesStore:
         if client is None:
             client = self._clients[instance_id] = ClientSeries(labels, 0)
         client.labels = labels
+        client.pushed.clear()
         client.expires_ms = now_ms + retention_ms
         return client
 
@@ -104,6 +109,14 @@ class SeriesStore:
             self._count += 1
             self._counters.setdefault(name, point.is_counter)
         client.values[key] = point.value + previous if point.is_delta and previous is not None else point.value
+        (client.deltas if point.is_delta else client.pushed).add(key)
+
+    def end(self, client: ClientSeries, instance_id: Uuid) -> None:
+        """Remove the values that a complete push does not have any more: labels such as a member id change."""
+        if self._clients.get(instance_id) is client:
+            for key in client.values.keys() - client.pushed - client.deltas:
+                del client.values[key]
+                self._count -= 1
 
     def disconnected(self, instance_id: Uuid, now_ms: int) -> None:
         """Let the values of a client expire soon."""

@@ -19,6 +19,7 @@ from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST
 from ottla.clients.offsets import OffsetAndMetadata
+from ottla.clients.telemetry import client_instance_id
 from ottla.clients.typed_settings import ConsumerConfig
 from ottla.clients.waits import AsyncContext, AsyncWaits
 from ottla.common.ids import TopicPartition
@@ -159,6 +160,13 @@ class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):
     async def topics(self, timeout_s: float | None = None) -> dict[str, list[int]]:
         """Return every topic and its partitions, without internal topics."""
         return await self._waits.run(self._client.queries.topics(timeout_s))
+
+    async def client_instance_id(self, timeout_s: float = 30.0) -> str:
+        """Return the id of this consumer in the metrics that it pushes (KIP-714); brokers assign it.
+
+        Raises ClientError without enable.metrics.push, UnsupportedByBroker if brokers take no metrics, RequestTimedOut.
+        """
+        return await self._waits.run(client_instance_id(self._client.runner.cluster.telemetry, timeout_s))
 
     # -- closing -------------------------------------------------------------------------------------------------
 

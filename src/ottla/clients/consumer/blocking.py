@@ -64,4 +64,5 @@ class Consumer(ConsumerInterface[K, V], BlockingContext):
     partitions_of = blocking(AsyncConsumer[K, V].partitions_of)
     partitions_for = blocking(AsyncConsumer[K, V].partitions_for)
     topics = blocking(AsyncConsumer[K, V].topics)
+    client_instance_id = blocking(AsyncConsumer[K, V].client_instance_id)
     close = blocking(AsyncConsumer[K, V].close)

@@ -27,6 +27,7 @@ from ottla.clients.consumer.settings import ConsumerSettings
 from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
 from ottla.clients.events import Rebalanced, Statistics
 from ottla.clients.offsets import OffsetAndMetadata
+from ottla.clients.telemetry import Role, Telemetry
 from ottla.common.ids import TopicPartition
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -44,6 +45,9 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         super().__init__(options, settings, lambda view, member_id: ConsumerCore(settings, view, member_id), notify)
         self._settings = settings
         self._reporter = self.runner.cluster.reporter
+        if options["enable_metrics_push"]:
+            role = Role("consumer", lambda: self._statistics()[0])
+            self.runner.cluster.telemetry = Telemetry(self.runner.cluster, role)
         self.queries = Queries(self.runner, self.core.fetch, self._api_timeout_s)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:

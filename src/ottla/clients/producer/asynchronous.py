@@ -124,6 +124,14 @@ class AsyncProducer(ProducerBase[AsyncDelivery], AsyncContext, Generic[K, V]):
             purged = self._core.purge(in_queue=in_queue, in_flight=in_flight)
         self._waits.call(self._sender.execute, purged)
 
+    async def client_instance_id(self, timeout_s: float = 30.0) -> str:
+        """The id of this producer in the metrics that it pushes (KIP-714); brokers assign it.
+
+        Raises ClientError without enable.metrics.push, UnsupportedByBroker if brokers take no metrics, RequestTimedOut.
+        """
+        self._check_open()
+        return await self._client_instance_id(timeout_s)
+
     async def flush(self, timeout_s: float | None = None) -> int:
         """Wait until all records sent so far are acknowledged or failed.
 

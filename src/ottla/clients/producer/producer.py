@@ -147,6 +147,7 @@ class Producer(FastSend, ProducerBase[Delivery], BlockingContext, Generic[K, V])
 
     partitions_for = blocking(AsyncProducer.partitions_for)
     purge = blocking(AsyncProducer.purge)
+    client_instance_id = blocking(AsyncProducer.client_instance_id)
     flush = blocking(AsyncProducer.flush)
     close = blocking(AsyncProducer.close)
     init_transactions = blocking(AsyncProducer.init_transactions)

@@ -37,6 +37,7 @@ from ottla.clients.producer.effects import (
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings
+from ottla.clients.telemetry import Role, Telemetry
 from ottla.network.client import ClientConnection, NetworkError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -128,6 +129,8 @@ class Sender:
         self.core.runtime.add_callback = self._add_callback
         self.core.runtime.run_coroutines = self._run_coroutines
         self.core.runtime.report_unread_error = self._report_unread_error
+        if options["enable_metrics_push"]:
+            self.cluster.telemetry = Telemetry(self.cluster, Role("producer", lambda: metrics(self.core)))
         self.lock = threading.Lock()
         self.call_soon: Callable[[Callable[[], None]], object]  # has the loop call a function; set by the producer
         self._allow_auto_create: bool = options["allow_auto_create_topics"]

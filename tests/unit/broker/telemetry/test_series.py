@@ -58,6 +58,22 @@ def test_values_replace_each_other_and_differences_add_up() -> None:
     assert [value for _, _, value in stored(Point("g", 1), Point("g", 3), delta, delta)] == [3, 4]
 
 
+def test_values_that_a_push_lacks_are_removed_but_not_sums_of_differences() -> None:
+    store = SeriesStore()
+    for points in (
+        [Point("g", 1, (("member_id", ""),)), Point("d", 2, is_counter=True, is_delta=True)],
+        [Point("g", 1, (("member_id", "m"),))],
+    ):
+        client = begun(store)
+        for point in points:
+            store.add(client, ID, point)
+        store.end(client, ID)
+    assert sorted((name, 'member_id="m"' in labels) for name, labels, _ in store.rows()) == [
+        ("kafka_client_d", False),
+        ("kafka_client_g", True),
+    ]
+
+
 def test_gauge_without_a_number_has_no_sample() -> None:
     assert stored(Point("g", 1), Point("g", math.nan)) == []
     assert len(stored(Point("g", math.inf), Point("g", 1))) == 1

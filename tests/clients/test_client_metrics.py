@@ -1,0 +1,190 @@
+"""Clients push their metrics (KIP-714) to a broker with an endpoint: Ottla's, librdkafka's and Java's clients.
+
+One broker with one subscription to all metrics serves all tests. Each test has its own client id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from ottla.clients import Admin, AsyncProducer, Consumer, Producer
+from ottla.clients.admin import ConfigResource, ResourceType
+from ottla.clients.errors import ClientError, UnsupportedByBroker
+from ottla.common.ids import uuid_from_text
+from tests.conftest import RunningBroker
+from tests.ottla_process import OttlaProcess
+from tests.peers import kafka
+from tests.peers.cache import in_ci, missing_for_jvm
+
+from .support import unique, wait_until
+
+INTERVAL_MS = 200
+TOPIC = "pushed"
+
+
+class Receiver:
+    """A broker that takes metrics, and its endpoint."""
+
+    def __init__(self, process: OttlaProcess) -> None:
+        self.process = process
+        self.bootstrap = process.bootstrap
+
+    def series(self, client_id: str) -> dict[str, float]:
+        """The values of one client, by name and labels without its ids."""
+        found = {}
+        for line in self.scrape().splitlines():
+            name, _, rest = line.partition("{")
+            if f'client_id="{client_id}"' in rest:
+                labels, _, value = rest.rpartition("} ")
+                own = [each for each in labels.split(",") if not each.startswith(("client_id", "client_instance_id"))]
+                found[f"{name}{{{','.join(own)}}}" if own else name] = float(value)
+        return found
+
+    def scrape(self) -> str:
+        log = self.process.log_path.read_text()
+        url = log.rpartition("Serving metrics at ")[2].split()[0]
+        with urllib.request.urlopen(url, timeout=30) as response:
+            text: str = response.read().decode()
+        return text
+
+    def wait_for(self, client_id: str, *names: str) -> dict[str, float]:
+        """Wait until the client has pushed metrics whose names and labels begin so."""
+
+        def has_pushed() -> bool:
+            found = self.series(client_id)
+            return all(any(each.startswith(name) for each in found) for name in names)
+
+        wait_until(has_pushed, f"the metrics of {client_id}")
+        return self.series(client_id)
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    process = OttlaProcess(tmp_path_factory.mktemp("receiver"), {"ottla.metrics.listener": "127.0.0.1:0"})
+    process.start()
+    try:
+        with Admin(bootstrap_servers=process.bootstrap) as admin:
+            admin.create_topic(TOPIC)
+            resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
+            admin.alter_configs({resource: {"metrics": "*", "interval.ms": str(INTERVAL_MS)}})
+        yield Receiver(process)
+        process.assert_no_traceback()
+    finally:
+        process.stop()
+
+
+def test_producer_pushes_what_kip_714_requires(receiver: Receiver) -> None:
+    client_id = unique("producer")
+    with Producer(bootstrap_servers=receiver.bootstrap, client_id=client_id) as producer:
+        producer.send(TOPIC, b"v").result(30)
+        instance_id = producer.client_instance_id()
+        assert len(uuid_from_text(instance_id)) == 16
+        found = receiver.wait_for(
+            client_id,
+            "kafka_client_producer_connection_creation_total",
+            "kafka_client_producer_connection_creation_rate",
+            'kafka_client_producer_node_request_latency_avg{node_id="1"}',
+            'kafka_client_producer_node_request_latency_max{node_id="1"}',
+        )
+        assert found["kafka_client_producer_connection_creation_total"] >= 1
+        assert found["kafka_client_producer_record_send_total"] == 1
+        assert f'client_instance_id="{instance_id}",client_software_name="ottla"' in receiver.scrape()
+        producer.send(TOPIC, b"v").result(30)
+    # `close` pushes a last time.
+    name = "kafka_client_producer_record_acknowledged_total"
+    wait_until(lambda: receiver.series(client_id)[name] == 2, "the last push")
+
+
+def test_consumer_pushes_its_own_metrics(receiver: Receiver) -> None:
+    client_id = unique("consumer")
+    with Producer(bootstrap_servers=receiver.bootstrap) as producer:
+        producer.send(TOPIC, b"v").result(30)
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": client_id, "auto.offset.reset": "earliest"}
+    with Consumer(settings) as consumer:
+        consumer.assign([(TOPIC, 0)])
+        wait_until(lambda: bool(consumer.poll(0.1)), "a record")
+        names = ("fetch_manager_records_consumed_total", "coordinator_assigned_partitions", "connection_creation_total")
+        found = receiver.wait_for(client_id, *(f"kafka_client_consumer_{name}" for name in names))
+        assert found["kafka_client_consumer_coordinator_assigned_partitions"] == 1
+        assert consumer.client_instance_id() == consumer.client_instance_id()
+
+
+def test_asyncio_producer_has_a_client_instance_id(receiver: Receiver) -> None:
+    async def run() -> str:
+        async with AsyncProducer(bootstrap_servers=receiver.bootstrap) as producer:
+            return await producer.client_instance_id()
+
+    assert len(uuid_from_text(asyncio.run(run()))) == 16
+
+
+def test_client_follows_a_change_of_its_subscription_and_a_restart(receiver: Receiver) -> None:
+    """The state of a broker is in memory: after a restart the next push is accepted, or asks for the subscription."""
+    client_id = unique("following")
+    resource = ConfigResource(ResourceType.CLIENT_METRICS, client_id)
+    with Producer(bootstrap_servers=receiver.bootstrap, client_id=client_id) as producer:
+        producer.send(TOPIC, b"v").result(30)
+        receiver.wait_for(client_id, "kafka_client_producer_record_send_total")
+        with Admin(bootstrap_servers=receiver.bootstrap) as admin:
+            admin.alter_configs({resource: {"metrics": "x", "interval.ms": "100", "match": f"client_id={client_id}"}})
+            receiver.wait_for(client_id, "kafka_client_producer_record_send_total")
+        receiver.process.kill()
+        receiver.process.start()
+        wait_until(lambda: producer.send(TOPIC, b"v").result(30) is not None, "a record after the restart")
+        receiver.wait_for(client_id, "kafka_client_producer_record_send_total")
+        with Admin(bootstrap_servers=receiver.bootstrap) as admin:
+            admin.alter_configs({resource: {"metrics": None, "interval.ms": None, "match": None}})
+
+
+def test_client_without_the_setting_has_no_id_and_pushes_nothing(receiver: Receiver) -> None:
+    client_id = unique("silent")
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": client_id, "enable.metrics.push": False}
+    with Producer(settings) as producer:
+        producer.send(TOPIC, b"v").result(30)
+        with pytest.raises(ClientError, match=r"enable\.metrics\.push is false"):
+            producer.client_instance_id()
+    assert not receiver.series(client_id)
+
+
+def test_broker_without_an_endpoint_gives_no_client_instance_id(broker: RunningBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer, pytest.raises(UnsupportedByBroker):
+        producer.client_instance_id()
+
+
+def test_librdkafka_pushes(receiver: Receiver) -> None:
+    client_id = unique("librdkafka")
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": client_id, "enable.metrics.push": True}
+    producer = confluent_kafka.Producer(settings)
+    producer.produce(TOPIC, b"v")
+    assert producer.flush(30) == 0
+    group = {"group.id": client_id, "client.id": f"{client_id}-c", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({**settings, **group})
+    consumer.subscribe([TOPIC])
+    try:
+        wait_until(lambda: consumer.poll(0.1) is not None, "a record")
+        found = receiver.wait_for(client_id, "kafka_client_producer_connection_creation_total")
+        assert found["kafka_client_producer_connection_creation_total"] >= 1
+        receiver.wait_for(f"{client_id}-c", "kafka_client_consumer_connection_creation_total")
+    finally:
+        consumer.close()
+    assert "librdkafka" in receiver.scrape()
+
+
+@pytest.mark.jvm
+def test_java_pushes(receiver: Receiver) -> None:
+    missing = missing_for_jvm()
+    if missing:
+        (pytest.fail if in_ci() else pytest.skip)(missing)
+    client_id = unique("java")
+    words = ("--topic", TOPIC, "--num-records", 60, "--record-size", 10, "--throughput", 20)
+    cluster = ("--bootstrap-server", receiver.bootstrap, "--command-property", f"client.id={client_id}")
+    done = kafka.tool("producer-perf-test", *words, *cluster)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = receiver.series(client_id)
+    assert found["kafka_client_producer_connection_creation_total"] >= 1
+    assert any(name.startswith("kafka_client_producer_node_request_latency_avg") for name in found)
+    assert 'client_software_name="apache-kafka-java"' in receiver.scrape()

@@ -1,0 +1,171 @@
+"""Telemetry of a client against a scripted broker: what it asks and pushes, and what each error leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ottla.clients import telemetry
+from ottla.clients.errors import ClientError
+from ottla.clients.telemetry import Role, Telemetry, client_instance_id
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import uuid_to_text
+from ottla.network.requests_in_flight import Latency
+from ottla.protocol import otlp
+from ottla.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+ID = bytes(range(16))
+ALL = GetTelemetrySubscriptionsResponse(
+    client_instance_id=ID, subscription_id=7, push_interval_ms=1, requested_metrics=["*"]
+)
+
+
+class Connection:
+    """Answers by a script: a response, or the error code of a push. Waits forever at its end."""
+
+    address = "broker:9092"
+    closed = False
+
+    def __init__(self, answers: Sequence[GetTelemetrySubscriptionsResponse | int]) -> None:
+        self.versions = {71: (0, 0), 72: (0, 0)}
+        self.sent: list[Any] = []
+        self.is_idle = asyncio.Event()
+        self._answers = list(answers)
+
+    async def send(self, request: Any, *, timeout_s: float) -> Any:
+        self.sent.append(request)
+        if not self._answers:
+            self.is_idle.set()
+            await asyncio.sleep(timeout_s)
+        answer = self._answers.pop(0) if self._answers else 0
+        return PushTelemetryResponse(error_code=answer) if isinstance(answer, int) else answer
+
+    def measure(self) -> Latency:
+        latency = Latency()
+        latency.add(0.5)
+        return latency
+
+
+class Cluster:
+    request_timeout_s = 30.0
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def any_connection(self, *, timeout_s: float | None = None) -> Any:
+        return self._connection
+
+    def open_connections(self) -> list[tuple[int | None, Any]]:
+        return [(1, self._connection)]
+
+    def metrics(self) -> dict[str, float]:
+        return {"connection-creation-total": 3}
+
+
+def requests(*answers: GetTelemetrySubscriptionsResponse | int) -> list[Any]:
+    """The requests until the script ends and the next request waits, or telemetry stops."""
+
+    async def run() -> list[Any]:
+        connection = Connection(answers)
+        pusher = Telemetry(Cluster(connection), Role("producer", lambda: {"record-send-total": 5}))
+        pusher.connected(connection)  # type: ignore[arg-type]
+        assert pusher._task is not None
+        idle = asyncio.create_task(connection.is_idle.wait())
+        await asyncio.wait([idle, pusher._task], timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        sent = list(connection.sent)
+        idle.cancel()
+        pusher._task.cancel()
+        return sent
+
+    return asyncio.run(run())
+
+
+def kinds(*answers: GetTelemetrySubscriptionsResponse | int) -> list[str]:
+    return ["ask" if isinstance(each, GetTelemetrySubscriptionsRequest) else "push" for each in requests(*answers)]
+
+
+def test_push_has_the_metrics_of_the_subscription() -> None:
+    asked, pushed, _ = requests(ALL, 0)
+    assert isinstance(pushed, PushTelemetryRequest)
+    assert (pushed.client_instance_id, pushed.subscription_id, pushed.terminating) == (ID, 7, False)
+    points = {point.name: point for point in otlp.decode(pushed.metrics)}
+    start = "org.apache.kafka.producer."
+    assert points.keys() == {
+        f"{start}{name}"
+        for name in (
+            "connection.creation.total", "connection.creation.rate", "record.send.total", "node.request.latency.avg",
+            "node.request.latency.max",
+        )
+    }  # fmt: skip
+    assert points[f"{start}record.send.total"][1:] == (5, (), True, False)
+    assert points[f"{start}node.request.latency.avg"][1:3] == (500, (("node_id", "1"),))
+    assert asked.client_instance_id == bytes(16)
+
+
+def test_prefixes_select_metrics() -> None:
+    some = GetTelemetrySubscriptionsResponse(
+        client_instance_id=ID, push_interval_ms=1, requested_metrics=["org.apache.kafka.producer.record.", "x"]
+    )
+    pushed = requests(some, 0)[1]
+    assert [point.name for point in otlp.decode(pushed.metrics)] == ["org.apache.kafka.producer.record.send.total"]
+
+
+def test_differences_are_pushed_if_the_broker_wants_them() -> None:
+    deltas = GetTelemetrySubscriptionsResponse(
+        client_instance_id=ID, push_interval_ms=1, requested_metrics=["*"], delta_temporality=True
+    )
+    _, *pushed = requests(deltas, 0)
+    values = [
+        [point.value for point in otlp.decode(each.metrics) if point.name.endswith("record.send.total")]
+        for each in pushed
+    ]
+    assert values == [[5], [0]]
+
+
+def test_client_without_metrics_in_its_subscription_only_asks() -> None:
+    nothing = GetTelemetrySubscriptionsResponse(client_instance_id=ID, push_interval_ms=1)
+    assert kinds(nothing, nothing) == ["ask", "ask", "ask"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION])
+def test_error_that_no_retry_repairs_ends_telemetry(code: ErrorCode) -> None:
+    assert kinds(ALL, code) == ["ask", "push"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.TELEMETRY_TOO_LARGE])
+def test_push_is_repeated_after_an_interval(code: ErrorCode) -> None:
+    assert kinds(ALL, code) == ["ask", "push", "push"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE])
+def test_changed_subscription_is_asked_for(code: ErrorCode) -> None:
+    assert kinds(ALL, code, ALL, 0) == ["ask", "push", "ask", "push", "push"]
+
+
+def test_close_pushes_a_last_time_within_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "LAST_PUSH_S", 0.01)
+
+    async def run() -> list[Any]:
+        connection = Connection([ALL])
+        pusher = Telemetry(Cluster(connection), Role("producer", dict))
+        pusher.connected(connection)  # type: ignore[arg-type]
+        assert await client_instance_id(pusher, 10) == uuid_to_text(ID)
+        async with asyncio.timeout(10):
+            await connection.is_idle.wait()
+            await pusher.close()
+            await pusher.close()
+        return connection.sent
+
+    assert [each.terminating for each in asyncio.run(run())[1:]] == [False, True]
+
+
+def test_client_without_the_setting_has_no_id() -> None:
+    with pytest.raises(ClientError, match=r"enable\.metrics\.push is false"):
+        asyncio.run(client_instance_id(None, 1))
