@@ -18,6 +18,13 @@ STATUS_WRITER = "tests/unit/connect/cluster/test_status_writer.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "connect why names a dead worker while its work waits for it",
+        "cli/connectors.py",
+        "            faults[worker] = lost(worker, failure.problem)\n",
+        "",
+        ("tests/connect/cluster/test_why.py::test_a_lost_worker_is_named_while_its_work_waits_for_it",),
+    ),
+    (
         "the leader of a Connect group replaces an expired session key",
         "connect/cluster/membership.py",
         "        if usable and left_ms > 0:\n",

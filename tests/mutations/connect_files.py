@@ -146,6 +146,13 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "offsets of the HTTP source have no credentials",
+        "connect/connectors/http/source.py",
+        '{"url": without_credentials(values["url"])}',
+        '{"url": values["url"]}',
+        (f"{HTTP}::test_offsets_have_no_credentials_of_the_url",),
+    ),
+    (
         "a file without lines does not fill the memory of a worker",
         "connect/connectors/file_stream.py",
         "        if len(self._rest) > LONGEST_LINE:\n",

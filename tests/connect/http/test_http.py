@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.connect.api import ExactlyOnce, TopicPartition
-from ottla.connect.connectors.http.client import place, retry_after_s
+from ottla.connect.connectors.http.client import place, retry_after_s, without_credentials
 from ottla.connect.connectors.http.sink import HttpSinkTask
 from ottla.connect.connectors.http.source import HttpSourceConnector, HttpSourceTask
 from ottla.connect.errors import ConnectError, DataError, RetriableError
@@ -113,6 +113,31 @@ def test_retry_after_pauses_requests(serve: Serve) -> None:
 def test_errors_of_the_source(serve: Serve, response: Response, error: type[Exception]) -> None:
     source = source_of(serve(lambda request: response), records_path="items")
     with pytest.raises(error):
+        source.poll()
+    source.task.stop()
+
+
+def test_offsets_have_no_credentials_of_the_url(serve: Serve) -> None:
+    url = serve(lambda _: as_json({"cursor": 1, "items": [{}]})).replace("http://", "http://ann:hunter2@")
+    source = source_of(f"{url}/x?access_token=hunter2&table=a", records_path="items")
+    found = str(source.poll()[0].source_partition)
+    source.task.stop()
+    assert "hunter2" not in found
+    assert "ann" not in found
+    assert "table=a" in found
+    assert without_credentials("http://h/x?a=1&b=%20") == "http://h/x?a=1&b=%20"
+
+
+def test_offset_of_another_mode_and_values_without_an_order_are_named(serve: Serve) -> None:
+    items = [{"id": 1, "at": 1}, {"id": 2, "at": "x"}]
+    url = serve(lambda _: as_json({"cursor": 1, "items": items}))
+    source = source_of(url, records_path="items")
+    source.commit(source.poll())
+    source.config = {**source.config, "mode": "page"}
+    with pytest.raises(ConnectError, match="is of another mode than page"):
+        source.start()
+    source = source_of(url, records_path="items", mode="since", since_field="at", id_field="id")
+    with pytest.raises(DataError, match="Values of the field at cannot be compared"):
         source.poll()
     source.task.stop()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ottla.connect.config.definition import Importance, Setting, SettingType, between, non_empty
+from ottla.connect.config.definition import HIDDEN, Importance, Setting, SettingType, between, non_empty
 from ottla.connect.errors import ConnectError, RetriableError
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ HEADER: Final = "header."
 """Settings with this prefix are headers: `header.Authorization`."""
 RETRIABLE: Final = ("408", "425", "429", "500", "502", "503", "504")
 _NOT_OF_A_RECORD: Final = frozenset({401, 402, 403, 404, 405, 407, 410, 421, 423, 426, 451, 511})
+_SECRET_PARAMETER: Final = re.compile(
+    r"(^|[_-])(token|secret|password|signature|sig|auth|key|apikey|credential)$", re.IGNORECASE
+)
 _MOST_WAIT_S: Final = 3600.0
 _SHOWN: Final = 300
 
@@ -48,6 +52,16 @@ def place(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without user, password and secret parameters of its query, for offsets. Others are not changed."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    shown = [(name, HIDDEN if _SECRET_PARAMETER.search(name) else value) for name, value in query]
+    if shown == query and "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=urlencode(shown)))
 
 
 def send(client: httpx.Client, method: str, url: str, **more: Any) -> httpx.Response:

@@ -28,6 +28,7 @@ from ottla.connect.connectors.http.client import (
     problem,
     retry_after_s,
     send,
+    without_credentials,
 )
 from ottla.connect.errors import BadRequestError, ConnectError, DataError, RetriableError
 from ottla.connect.records import Position, SourceRecord
@@ -79,8 +80,13 @@ class HttpSourceTask(SourceTask):
         self._context = context
         values = self._values = SETTINGS.parse(config)
         self._client = make_client(config, values["request.timeout.ms"])
-        self._partition: Position = {"url": values["url"]}
+        self._partition: Position = {"url": without_credentials(values["url"])}
         self._offset: dict[str, Any] = dict(context.offset(self._partition) or _beginning(values))
+        if values["mode"] == "page" and not {"page", "index"} <= self._offset.keys():
+            raise ConnectError(
+                f"The offset {self._offset} is of another mode than page: "
+                f"`ottla connect offsets {context.connector} --reset` begins again"
+            )
         self._retriable = {int(each) for each in values["retriable.statuses"]}
         self._pause = Pause()
         self._is_unacknowledged = False
@@ -180,7 +186,11 @@ class HttpSourceTask(SourceTask):
         if any(found_at(value_of, each) is None or found_at(id_of, each) is None for each in items):
             raise DataError(f"A record of the response has no field {value_of} or {id_of}")
         new, offsets = [], []
-        for item in sorted(items, key=lambda each: found_at(value_of, each)):
+        try:
+            items = sorted(items, key=lambda each: found_at(value_of, each))
+        except TypeError as error:
+            raise DataError(f"Values of the field {value_of} cannot be compared: {error}") from error
+        for item in items:
             value, identity = found_at(value_of, item), found_at(id_of, item)
             is_same = value == self._offset.get("since")
             if is_same and identity in self._offset["ids"]:
@@ -233,5 +243,6 @@ class HttpSourceConnector(Connector):
     def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:
         """Accept offsets of the URL. Raises BadRequestError."""
         for partition, _ in offsets or ():
-            if dict(partition) != {"url": config["url"]}:
-                raise BadRequestError(f'The source partition is {{"url": "{config["url"]}"}}, not {dict(partition)}')
+            url = without_credentials(config["url"])
+            if dict(partition) != {"url": url}:
+                raise BadRequestError(f'The source partition is {{"url": "{url}"}}, not {dict(partition)}')
