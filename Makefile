@@ -14,7 +14,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels sbom clean
+.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels sbom image deb clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,12 @@ wheels: ## Wheels for CPython 3.11 to 3.14 on x86-64 and aarch64, in dist/, each
 
 sbom: dev-environment ## Software bill of materials (CycloneDX) of the base and the extras, in dist/
 	@mkdir -p dist && $(BIN)/python tools/dependencies.py sbom > dist/ottla.cdx.json
+
+image: ## Container image `ottla` of this checkout, with docker or the command in DOCKER
+	@$(or $(DOCKER),docker) build -f deploy/container/Dockerfile -t ottla .
+
+deb: ## Debian package of this checkout, in dist/
+	@deploy/debian/build.sh dist .
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,6 +13,13 @@ BALANCE_PLAN = "tests/unit/tools/test_balance.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "an installation of the service does not overwrite the administrator's settings",
+        "tools/service_files.py",
+        "        if file.is_settings and path.exists():\n",
+        "        if False:\n",
+        ("tests/unit/tools/test_service_files.py::test_installation_is_repeatable_and_keeps_settings_and_data",),
+    ),
+    (
         "a node whose stop would take the quorum's majority waits",
         "tools/health.py",
         "    if len(current - {facts.node}) < needed:\n",

@@ -250,6 +250,10 @@ def verify(target: Target, wheel: Path, kernels: list[str]) -> str:
     if not target.interpreter.exists():
         return "not run: no interpreter is published"
     if target.machine == "x86_64":
+        try:
+            run([target.interpreter, "-c", "import ctypes"])
+        except StepFailed:
+            return "not run: the published interpreter needs another libffi than this machine has"
         environment = environment_of(target.interpreter, f"run-{target.python}", str(wheel))
         tell_story([environment / "python"], kernels)
         return "runs"

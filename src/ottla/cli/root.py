@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Broker": {
         "up": "start a broker, or a cluster on this machine",
         "format": "format a data directory for a cluster and node",
+        "service": "run a broker as a systemd service",
         "security": "create certificates and settings, manage users and rights",
     },
     "Records": {
