@@ -20,7 +20,7 @@ COMMAND = Group(
     __doc__,
     """
     ottla service install --dry-run
-    sudo ottla service install && sudo systemctl enable --now ottla
+    ottla service uninstall --dry-run
     """,
     shared=[*output_options()],
 )
