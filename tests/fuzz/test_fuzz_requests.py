@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.telemetry.receiver import ClientTelemetry
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.protocol.wire import DecodeError
@@ -45,6 +46,10 @@ async def _fuzz(home: Path, seed: int) -> int:
     home.mkdir()
     node = NodeOnDisk(HastyFiles(), home, auto_create_topics_enable="false")
     await node.start()
+    broker = node.node.broker
+    # As with an endpoint of metrics, which would open a socket.
+    telemetry = ClientTelemetry(broker.clock, 1 << 20, lambda: os.urandom(16))
+    broker.caches = broker.caches._replace(telemetry=telemetry)
     count = 0
     try:
         await node.create("t", 2)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ottla.broker.served import REFUSED
+from ottla.broker.served import TELEMETRY
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.protocol import frames, registry
@@ -31,10 +31,10 @@ from tests.unit.broker.harness import Connection, HastyFiles, batch
 SECONDS = float(os.environ.get("OTTLA_FUZZ_MINUTES", "0")) * 60
 JOIN_GROUP = 11
 # OffsetForLeaderEpoch is only sent by followers, and by clients after a leader change, AlterReplicaLogDirs and
-# changes of voters, quotas and users (48 to 51) by tools, 83 to 87 by brokers, 88 and 89 by Kafka Streams, and what is
-# refused without security and telemetry. They are generated.
+# changes of voters, quotas and users (48 to 51) by tools, 83 to 87 by brokers, 88 and 89 by Kafka Streams. The recorded
+# broker had neither security nor telemetry. These requests are generated.
 REFUSED_WITHOUT_SECURITY = {17, 29, 30, 31, 36, 38, 39, 40, 41}
-NEVER_SENT = {23, 34, 48, 49, 50, 51, 80, 81, *range(83, 90)} | REFUSED_WITHOUT_SECURITY | REFUSED
+NEVER_SENT = {23, 34, 48, 49, 50, 51, 80, 81, *range(83, 90)} | REFUSED_WITHOUT_SECURITY | TELEMETRY
 SLOWEST_S = 5.0
 SEEDS = 10
 SOFTWARE = {"librdkafka", "kafka-python", "aiokafka", "kafkajs", "apache-kafka-java", "ottla"}
