@@ -38,6 +38,8 @@ LICENCES = {
     "jsonschema-rs": "MIT",
     "lz4": "BSD-3-Clause",
     "markdown-it-py": "MIT",
+    "mcp": "MIT",
+    "mcp-types": "MIT",
     "mdurl": "MIT",
     "mmh3": "MIT",
     "mysql-replication": "Apache-2.0",
