@@ -13,6 +13,9 @@ from ottla.protocol.message import Message
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.registry import API, request_class
 
+# As a broker without metrics: clients would ask it for a subscription between the requests of a test.
+TELEMETRY = (71, 72)
+
 # A response, raw bytes to send, or None for no response. A handler that raises ConnectionError closes the connection.
 Answer = Message | bytes | None
 Handler = Callable[[RequestHeader, Message], Answer]
@@ -25,6 +28,7 @@ def api_versions(highest: int | None = None) -> ApiVersionsResponse:
             i.key, i.min_version, i.max_version if highest is None else max(i.min_version, min(highest, i.max_version))
         )
         for i in API.values()
+        if i.key not in TELEMETRY
     ]
     return ApiVersionsResponse(api_keys=rows)
 
