@@ -90,7 +90,8 @@ def test_every_command_with_settings_is_tested() -> None:
     # `ottla broker` needs several brokers: see tests/cluster. `ottla stream` needs pipelines: see tests/streams.
     # `ottla mcp` needs a client: see tests/mcp_server.
     # Stock Kafka's brokers of these tests have no users: see test_security.py. `ottla schema` needs a registry.
-    tested_elsewhere = ("broker ", "stream ", "security ", "schema ", "mcp")
+    # `ottla mirror` needs two clusters: see test_mirror.py.
+    tested_elsewhere = ("broker ", "stream ", "security ", "schema ", "mcp", "mirror ")
     assert {path for path, kinds in KINDS.items() if kinds and not path.startswith(tested_elsewhere)} == set(WORDS)
 
 

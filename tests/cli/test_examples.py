@@ -173,6 +173,8 @@ def can_run(command: str) -> bool:
         return False  # it needs a group at this position: see test_group_skip.py
     if command.startswith(("ottla dlq show", "ottla dlq redrive")):
         return False  # they need dead letters: see test_dlq.py
+    if command.startswith("ottla mirror"):
+        return False  # they need two clusters: see test_mirror.py
     if command.startswith("ottla security token"):
         return False  # it needs a log-in: see tests/clients/test_security_token_command.py
     if "--arrow" in command and importlib.util.find_spec("pyarrow") is None:

@@ -17,6 +17,7 @@ from tests.mutations import (
     contracts,
     dead_letters,
     metrics,
+    mirrors,
     operations,
     protobuf_schemas,
     registry_api,
@@ -94,6 +95,7 @@ CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"t
 DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
 METRICS = tuple(Mutation(*row) for row in (*metrics.ROWS, *telemetry.ROWS))
 CONSOLE = tuple(Mutation(*row) for row in console.ROWS)
+MIRRORS = tuple(Mutation(*row) for row in mirrors.ROWS)
 OPERATIONS = tuple(Mutation(*row) for row in operations.ROWS)
 PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)
 REGISTRY_API = tuple(Mutation(*row) for row in registry_api.ROWS)
@@ -1211,8 +1213,8 @@ CRASHES = (
     Mutation(
         "a response waits for the flush that the topic's settings require",
         "partitions/partition.py",
-        "            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
-        "            if now_ms:\n",
+        "        if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:\n",
+        "        if now_ms:\n",
         (
             f"{UNIT}/broker/test_flush_before_ack.py::test_power_failure_loses_no_acknowledged_record",
             f"{STORAGE}/test_power_cut.py::test_acknowledged_records_survive_a_power_cut_of_the_broker",
@@ -2827,8 +2829,8 @@ COORDINATED_TRANSACTIONS = (
     Mutation(
         "a partition rejects a marker of an earlier coordinator",
         "log/producer_state.py",
-        "    if marker.coordinator_epoch < entry.coordinator_epoch:\n",
-        "    if marker.coordinator_epoch < -1:\n",
+        "    if marker.coordinator_epoch < entry.coordinator_epoch and",
+        "    if marker.coordinator_epoch < -2 and",
         ("tests/simulation/test_transactions.py::test_transactions_keep_their_invariants",),
         MANY_SEEDS,
     ),
@@ -4884,6 +4886,7 @@ MUTATIONS = (
     *DEAD_LETTERS,
     *METRICS,
     *CONSOLE,
+    *MIRRORS,
     *OPERATIONS,
     *PROTOBUF_SCHEMAS,
     *SCHEMAS,

@@ -10,6 +10,7 @@ from ottla.broker import late
 if TYPE_CHECKING:
     from ottla.broker.contracts.contracts import Contracts
     from ottla.broker.controller_client import ControllerClient
+    from ottla.broker.mirrors.mirrors import Mirrors
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
     from ottla.broker.telemetry.receiver import ClientTelemetry
@@ -50,6 +51,13 @@ class Caches(NamedTuple):
     telemetry: ClientTelemetry | None
 
 
+class Copying(NamedTuple):
+    """The parts that copy partitions from other disks of this node and from other clusters."""
+
+    directory_moves: DirectoryMoves
+    mirrors: Mirrors
+
+
 @dataclass(slots=True)
 class Broker:
     """The parts of one node."""
@@ -62,7 +70,7 @@ class Broker:
     schedulers: Schedulers
     logs: LogManager
     partitions: Partitions
-    directory_moves: DirectoryMoves
+    copying: Copying
     replication_quotas: ReplicationQuotas
     coordinators: Coordinators
     controller: ControllerClient
@@ -79,6 +87,16 @@ class Broker:
     def fetch_sessions(self) -> FetchSessionCache:
         """The fetch sessions of clients and followers."""
         return self.caches.fetch_sessions
+
+    @property
+    def directory_moves(self) -> DirectoryMoves:
+        """The moves of replicas between the disks of this node."""
+        return self.copying.directory_moves
+
+    @property
+    def mirrors(self) -> Mirrors:
+        """The copies of topics of other clusters."""
+        return self.copying.mirrors
 
     @property
     def response_cache(self) -> ResponseCache:
@@ -136,6 +154,7 @@ class Broker:
         self.directory_moves.metadata_published(new)
         if old is not None:
             self.coordinators.publish(old, new)
+        self.mirrors.publish(old, new)
 
     def directory_failed(self, path: str) -> None:
         """Take the replicas in a failed log directory offline."""
@@ -146,6 +165,7 @@ class Broker:
         """Fail waiting requests and close the partitions; their logs stay open."""
         for callback in self.security.on_close:
             callback()
+        self.mirrors.close()
         self.coordinators.close()
         self.controller.close()
         self.partitions.close()

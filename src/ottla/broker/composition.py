@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.broker import late
-from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers
+from ottla.broker.broker import Broker, Caches, ConnectionsOfBrokers, Copying
 from ottla.broker.controller_client import ControllerClient
+from ottla.broker.mirrors.mirrors import Mirrors
 from ottla.broker.quotas import Quotas
 from ottla.broker.response_cache import ResponseCache
 from ottla.broker.security import Security, create_authorization
@@ -88,7 +89,7 @@ def create_broker(
         schedulers=schedulers,
         logs=logs,
         partitions=partitions,
-        directory_moves=DirectoryMoves(moves),
+        copying=Copying(DirectoryMoves(moves), Mirrors()),
         replication_quotas=replication_quotas,
         coordinators=coordinators,
         controller=controller,

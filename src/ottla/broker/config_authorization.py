@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.authorization import allowed
 from ottla.broker.authorization_table import ERRORS, MESSAGES
 from ottla.common.errors import KafkaError
-from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _RESOURCE_TYPES = {
     BROKER: ResourceType.CLUSTER,
     BROKER_LOGGER: ResourceType.CLUSTER,
     CLIENT_METRICS: ResourceType.CLUSTER,
+    MIRROR: ResourceType.CLUSTER,
 }
 
 

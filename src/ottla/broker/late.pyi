@@ -3,4 +3,7 @@ from ottla.broker.contracts.contracts import create_contracts as create_contract
 from ottla.broker.delegation_tokens import DelegationTokens as DelegationTokens
 from ottla.broker.metrics.node import NodeMetrics as NodeMetrics
 from ottla.broker.metrics.node import create_meter as create_meter
+from ottla.broker.mirrors.mirror import Mirror as Mirror
 from ottla.broker.telemetry.receiver import ClientTelemetry as ClientTelemetry
+from ottla.network.sasl_settings import sasl_source as sasl_source
+from ottla.network.tls_settings import tls_context as tls_context

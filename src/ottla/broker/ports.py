@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import ConnectionsOfBrokers
     from ottla.broker.contracts.contracts import Contracts
     from ottla.broker.controller_client import ControllerClient
+    from ottla.broker.mirrors.mirrors import Mirrors
     from ottla.broker.response_cache import ResponseCache
     from ottla.broker.security import Security
     from ottla.broker.telemetry.receiver import ClientTelemetry
@@ -247,6 +248,9 @@ class DescribeClusterPorts(AdminPorts, HasNodeId, HasIdentity, HasEndpoints, Pro
 
 class DescribeConfigsPorts(AdminPorts, HasNodeId, HasSettings, Protocol):
     """For `handlers/describe_configs.py`."""
+
+    @property
+    def mirrors(self) -> Mirrors: ...
 
 
 class AlterReplicaLogDirsPorts(Protocol):

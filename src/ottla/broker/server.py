@@ -210,6 +210,7 @@ class Node:
     def _start_controller(self, metadata: MetadataShell) -> None:
         """Follow the metadata; the other parts of a broker stay unused."""
         metadata.subscribe(self._publish)
+        self.broker.mirrors.start(self.broker)
         self._started = True
         self._housekeeping.every("metadata snapshots", 1_000, metadata.tick, first_ms=0)
         self._expire_tokens()
@@ -265,6 +266,7 @@ class Node:
             self._background.replication = Replication(self.broker)
             self._background.replication.start()
         self.broker.directory_moves.start()
+        self.broker.mirrors.start(self.broker)
         self._started = True
         self._background.maintenance = MaintenanceTasks(self.broker, self._housekeeping)
         self._background.maintenance.start()

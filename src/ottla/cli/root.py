@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "top": "show the busiest topics, hot partitions, and lag",
         "check": "check whether a cluster is ready for production",
         "health": "check one node: is it alive, is it ready, may it stop?",
+        "mirror": "copy topics of another cluster, promote the copy",
         "broker": "drain, replace and remove brokers of a cluster",
     },
     "Schemas and HTTP": {

@@ -12,6 +12,7 @@ from ottla.config import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
+    MIRROR_SETTINGS,
     TOPIC_SETTINGS,
     TOPIC_SETTINGS_TOGETHER,
     BrokerConfig,
@@ -21,14 +22,16 @@ from ottla.config import (
     check_client_metrics,
     check_group,
     check_group_together,
+    check_mirror,
     check_names,
     check_topic,
     check_topic_together,
     resolve_broker,
     resolve_group,
+    resolve_mirror,
 )
 from ottla.controller import DescribedConfig
-from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,10 @@ _SETTINGS = {
     BROKER: BROKER_SETTINGS,
     GROUP: GROUP_SETTINGS,
     CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
+    MIRROR: MIRROR_SETTINGS,
 }
+_KINDS = {TOPIC: "topic", GROUP: "group", MIRROR: "mirror"}
+_CHECKS = {TOPIC: check_topic, GROUP: check_group, MIRROR: check_mirror}
 
 
 @contextmanager
@@ -112,18 +118,18 @@ class BrokerConfigRules:
             return
         # As in Kafka, an unknown name is reported before a wrong value.
         if kind != BROKER:
-            check_names(_SETTINGS[kind], "topic" if kind == TOPIC else "group", changes)
+            check_names(_SETTINGS[kind], _KINDS[kind], changes)
         if kind == BROKER:
             with _as_request_error():
                 self._validate_broker(changes, configs, broker, cluster, cluster_wide=name == "")
             return
         for key, value in changes.items():
-            _warn(check_topic(key, value) if kind == TOPIC else check_group(key, value))
+            _warn(_CHECKS[kind](key, value))
         if kind == TOPIC:
             resolver = self._resolver(broker, cluster)
             compared = {each: resolver.resolve_one(configs, each) for each in TOPIC_SETTINGS_TOGETHER}
             check_topic_together(name, compared)
-        elif configs:
+        elif kind == GROUP and configs:
             now = self._static.with_dynamic(broker, cluster)
             check_group_together(resolve_group(configs, broker, cluster, self._static), now)
 
@@ -159,6 +165,8 @@ class BrokerConfigRules:
             return resolve_group({}, {}, {}, self._static)[key].text
         if kind == CLIENT_METRICS:
             return CLIENT_METRICS_SETTINGS[key].default_text
+        if kind == MIRROR:
+            return resolve_mirror({})[key].text
         return resolve_broker({}, {}, self._static)[key].text
 
     def describe_topic(

@@ -1,9 +1,9 @@
 """The settings of brokers, topics, groups and client metrics by Kafka's names, their effective values and sources.
 
 Read `server_setting.py` first: the columns of a row. The rows are in `broker_rows.py`, `security_rows.py`,
-`registry_rows.py`, `topic_rows.py`, `group_rows.py` and `client_metrics_rows.py`. `values.py` and `limits.py` parse and
-check a single value, `checks.py` has rules about several. `broker.py` is the configuration of one broker, `resolve.py`
-adds dynamic settings and DescribeConfigs.
+`registry_rows.py`, `topic_rows.py`, `group_rows.py`, `client_metrics_rows.py` and `mirror_rows.py`. `values.py` and
+`limits.py` parse and check a single value, `checks.py` has rules about several. `broker.py` is the configuration of one
+broker, `resolve.py` adds dynamic settings and DescribeConfigs.
 """
 
 from ottla.config.broker import INSECURE, BrokerConfig, ConfigError
@@ -22,12 +22,14 @@ from ottla.config.resolve import (
     check_cordoned,
     check_group,
     check_group_together,
+    check_mirror,
     check_names,
     check_topic,
     check_topic_together,
     resolve_broker,
     resolve_broker_default,
     resolve_group,
+    resolve_mirror,
     resolve_topic,
 )
 from ottla.config.server_setting import ServerSetting
@@ -35,6 +37,7 @@ from ottla.config.settings import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
+    MIRROR_SETTINGS,
     TOPIC_SETTINGS,
     parse_value,
 )
@@ -45,6 +48,7 @@ __all__ = [
     "CLIENT_METRICS_SETTINGS",
     "GROUP_SETTINGS",
     "INSECURE",
+    "MIRROR_SETTINGS",
     "OTTLA_DEFAULTS",
     "TOPIC_SETTINGS",
     "TOPIC_SETTINGS_TOGETHER",
@@ -64,6 +68,7 @@ __all__ = [
     "check_cordoned",
     "check_group",
     "check_group_together",
+    "check_mirror",
     "check_names",
     "check_topic",
     "check_topic_together",
@@ -75,5 +80,6 @@ __all__ = [
     "resolve_broker",
     "resolve_broker_default",
     "resolve_group",
+    "resolve_mirror",
     "resolve_topic",
 ]

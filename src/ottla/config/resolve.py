@@ -25,7 +25,7 @@ from ottla.config.checks import (
 )
 from ottla.config.listener_settings import KEY_STORE_SETTINGS, base_name, broker_setting, listener_setting
 from ottla.config.server_setting import PER_BROKER, READ_ONLY, ServerSetting
-from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, parse_value
+from ottla.config.settings import BROKER_SETTINGS, GROUP_SETTINGS, MIRROR_SETTINGS, TOPIC_SETTINGS, parse_value
 from ottla.config.synonyms import BROKER_FAMILIES, GROUP_SYNONYMS, TOPIC_SYNONYMS, BrokerSynonym
 from ottla.config.values import Value
 
@@ -173,6 +173,16 @@ def resolve_group(
     return resolved
 
 
+def resolve_mirror(overrides: Mapping[str, str]) -> dict[str, Resolved]:
+    """Resolve every setting of a mirror, by name."""
+    resolved = {}
+    for name, setting in MIRROR_SETTINGS.items():
+        text = overrides.get(name)
+        source = ConfigSource.DEFAULT if text is None else ConfigSource.UNKNOWN
+        resolved[name] = _answer(setting, _parsed(setting, text), source, [])
+    return resolved
+
+
 def resolve_broker(
     dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str], static: BrokerConfig
 ) -> dict[str, Resolved]:
@@ -220,6 +230,11 @@ def check_topic(name: str, text: str) -> str | None:
 def check_group(name: str, text: str) -> str | None:
     """Raise INVALID_CONFIG unless a group may set `name` to `text`; returns a warning or None."""
     return _check(GROUP_SETTINGS, "group", name, text)
+
+
+def check_mirror(name: str, text: str) -> str | None:
+    """Raise INVALID_CONFIG unless a mirror may set `name` to `text`; returns a warning or None."""
+    return _check(MIRROR_SETTINGS, "mirror", name, text)
 
 
 def check_broker(changes: Mapping[str, str], *, cluster_wide: bool) -> list[str]:

@@ -9,6 +9,7 @@ from ottla.config import (
     client_metrics_rows,
     group_rows,
     metrics_rows,
+    mirror_rows,
     registry_rows,
     security_rows,
     topic_rows,
@@ -24,6 +25,7 @@ BROKER_SETTINGS = {
 TOPIC_SETTINGS = {setting.name: setting for setting in topic_rows.ROWS}
 GROUP_SETTINGS = {setting.name: setting for setting in group_rows.ROWS}
 CLIENT_METRICS_SETTINGS = {setting.name: setting for setting in client_metrics_rows.ROWS}
+MIRROR_SETTINGS = {setting.name: setting for setting in mirror_rows.ROWS}
 
 
 def parse_value(setting: ServerSetting, text: str) -> Value:

@@ -5,7 +5,13 @@ from collections.abc import Iterable
 
 from ottla.config.defaults import OTTLA_DEFAULTS
 from ottla.config.server_setting import ServerSetting
-from ottla.config.settings import BROKER_SETTINGS, CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from ottla.config.settings import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    MIRROR_SETTINGS,
+    TOPIC_SETTINGS,
+)
 from ottla.config.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from ottla.config.unsupported import reason
 
@@ -47,6 +53,7 @@ def markdown() -> str:
     parts += ["\n## Groups\n", *_table(GROUP_SETTINGS.values(), "Broker's setting", groups)]
     sources: dict[str, str] = {}
     parts += ["\n## Client metrics\n", *_table(CLIENT_METRICS_SETTINGS.values(), "Broker's setting", sources)]
+    parts += ["\n## Mirrors\n", *_table(MIRROR_SETTINGS.values(), "Broker's setting", sources)]
     return "\n".join(parts) + "\n"
 
 

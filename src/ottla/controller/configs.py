@@ -12,10 +12,12 @@ from typing import TypeVar
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import validate_topic_name
 from ottla.common.slices import Slices
+from ottla.controller import late
 from ottla.controller.leaders import MIN_ISR_SETTING
 from ottla.controller.state import Outcome, State, check_size, refuse
 from ottla.metadata.features import CORDONED_FROM, ELIGIBLE_LEADER_REPLICAS_VERSION
-from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
+from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING, is_read_only
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
 from ottla.protocol.messages import alter_configs as legacy
@@ -27,7 +29,7 @@ A = TypeVar("A", legacy.AlterConfigsResourceResponse, incremental.AlterConfigsRe
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CORDONED = "cordoned.log.dirs"
 _MAX_ID_DIGITS = 10
-_KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP}
+_KINDS = {TOPIC, BROKER, CLIENT_METRICS, GROUP, MIRROR}
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
@@ -192,6 +194,8 @@ def _records(state: State, kind: int, name: str, changes: Mapping[str, str | Non
         else:
             after[key] = value
     validate(state, kind, name, after, frozenset(changes), is_new=False)
+    if kind == TOPIC and not changes.keys().isdisjoint((MIRROR_SETTING, STATE_SETTING)):
+        late.mirrors.check_client_change(state, name, current, after)
     records: list[Message] = [
         m.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in changes.items()
@@ -232,12 +236,25 @@ def validate(
     elif kind == CLIENT_METRICS:
         if not name:
             refuse(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    elif kind == MIRROR:
+        _validate_mirror(state, name, configs)
     else:
         refuse(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     own, cluster = state.image.config(BROKER, str(state.node_id)), state.image.config(BROKER, "")
     state.rules.validate(kind, name, configs, changed, own, cluster)
     if kind == TOPIC and not is_new and name not in state.image.topics_by_name:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _validate_mirror(state: State, name: str, configs: Mapping[str, str]) -> None:
+    """Raise INVALID_REQUEST for a mirror without a name, and POLICY_VIOLATION for one that topics need."""
+    if not name:
+        refuse(ErrorCode.INVALID_REQUEST, "A mirror needs a name")
+    if configs:
+        return
+    for (kind, topic), settings in state.image.configs.items():
+        if kind == TOPIC and settings.get(MIRROR_SETTING) == name and is_read_only(settings):
+            refuse(ErrorCode.POLICY_VIOLATION, f"Topic {topic} of mirror {name} was not promoted")
 
 
 def _validate_broker_name(state: State, name: str) -> None:

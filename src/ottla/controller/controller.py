@@ -29,6 +29,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import NoOpRecord, RegisterBrokerRecord
 
 if TYPE_CHECKING:
+    from ottla.controller.mirrors import SourceTopic
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -147,6 +148,12 @@ class Controller:
     ) -> Slices[Outcome[DeleteTopicsResponse]]:
         """Delete topics by name or id."""
         return late.topics.delete_topics(self._state, request, api_version, permit)
+
+    def follow_source(
+        self, mirror: str, replication_factor: int, topics: Iterable[SourceTopic]
+    ) -> Slices[Outcome[dict[str, str]]]:
+        """Create and change the topics of a mirror as its source has them; returns problems by topic."""
+        return late.mirrors.follow(self._state, mirror, replication_factor, topics)
 
     # -- settings ----------------------------------------------------------------------------------------------
 

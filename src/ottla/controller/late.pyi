@@ -5,6 +5,7 @@ from ottla.controller import configs as configs
 from ottla.controller import delegation_tokens as delegation_tokens
 from ottla.controller import directories as directories
 from ottla.controller import heartbeats as heartbeats
+from ottla.controller import mirrors as mirrors
 from ottla.controller import quotas as quotas
 from ottla.controller import reassignment as reassignment
 from ottla.controller import scram as scram

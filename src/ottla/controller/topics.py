@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC, ZERO_UUID, validate_topic_name
 from ottla.common.slices import Slices
-from ottla.controller import configs
+from ottla.controller import configs, late
 from ottla.controller.placement import place
 from ottla.controller.state import (
     MAX_PARTITIONS_PER_REQUEST,
@@ -23,6 +23,7 @@ from ottla.controller.state import (
     refuse,
 )
 from ottla.metadata.image import BROKER, TOPIC, PartitionImage, collision_name
+from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING
 from ottla.metadata.snapshot import partition_record
 from ottla.protocol import metadata_records as m
 from ottla.protocol.message import Message
@@ -104,7 +105,7 @@ _Described: TypeAlias = dict[tuple[tuple[str, str], ...], list[CreatableTopicCon
 def _create(
     state: State, topic: CreatableTopic, collisions: dict[str, str], described: _Described, permit: Permit
 ) -> tuple[list[Message], CreatableTopicResult]:
-    _check_name(state, topic.name, collisions)
+    check_name(state, topic.name, collisions)
     settings = _topic_settings(state, topic)
     partitions = _assigned(state, topic) if topic.assignments else _placed(state, topic)
     replication_factor = len(partitions[0].replicas)
@@ -150,7 +151,8 @@ def _describe(state: State, settings: dict[str, str]) -> list[CreatableTopicConf
     ]
 
 
-def _check_name(state: State, name: str, collisions: dict[str, str]) -> None:
+def check_name(state: State, name: str, collisions: dict[str, str]) -> None:
+    """Raise KafkaError unless a topic may be created with this name; `collisions` are names of the same request."""
     validate_topic_name(name)
     if name == METADATA_TOPIC:
         refuse(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -169,6 +171,8 @@ def _topic_settings(state: State, topic: CreatableTopic) -> dict[str, str]:
         refuse(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     settings = {config.name: config.value for config in topic.configs if config.value is not None}
     configs.validate(state, TOPIC, topic.name, settings, frozenset(settings), is_new=True)
+    if not settings.keys().isdisjoint((MIRROR_SETTING, STATE_SETTING)):
+        refuse(ErrorCode.POLICY_VIOLATION, "Only a mirror creates mirrored topics; use `ottla mirror`")
     return settings
 
 
@@ -222,13 +226,13 @@ def _placed(state: State, topic: CreatableTopic) -> list[PartitionImage]:
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
         refuse(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     count = state.settings.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions
-    factor = topic.replication_factor
-    if factor == DEFAULT:
-        factor = state.settings.default_replication_factor
-    return _place(state, count, factor)
+    return place_partitions(state, count, topic.replication_factor)
 
 
-def _place(state: State, count: int, replication_factor: int) -> list[PartitionImage]:
+def place_partitions(state: State, count: int, replication_factor: int) -> list[PartitionImage]:
+    """New partitions on replicas that the controller selects; raises INVALID_REPLICATION_FACTOR."""
+    if replication_factor == DEFAULT:
+        replication_factor = state.settings.default_replication_factor
     prefix = f"Unable to replicate the partition {replication_factor} time(s): "
     try:
         placed = place(state.image.brokers.values(), count, replication_factor, state.random)
@@ -280,6 +284,7 @@ def create_partitions(
 
 def _grow(state: State, request: CreatePartitionsTopic, permit: Permit) -> list[Message]:
     topic = state.topic(request.name)
+    late.mirrors.check_growth(state, topic.name)
     present = len(topic.partitions)
     if request.count == present:
         refuse(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
@@ -299,7 +304,7 @@ def _grow(state: State, request: CreatePartitionsTopic, permit: Permit) -> list[
     permit(additional)
     replication_factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        added = _place(state, additional, replication_factor)
+        added = place_partitions(state, additional, replication_factor)
     else:
         added = [
             _manual(state, present + i, assignment.broker_ids, replication_factor)

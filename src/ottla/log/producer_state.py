@@ -16,7 +16,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log.files import Files
 from ottla.log.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
 from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from ottla.log.transaction_marker import Marker, TransactionEnd, read_marker
+from ottla.log.transaction_marker import FORGET_PRODUCER, Marker, TransactionEnd, read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer
 from ottla.records.batch import CONTROL, TRANSACTIONAL
@@ -141,6 +141,9 @@ class ProducerState:
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
         entry.move_to(header.producer_epoch)
+        if marker.coordinator_epoch == FORGET_PRODUCER:
+            # Another cluster gave this id to another producer, whose batches must not be compared with these.
+            del self.entries[producer_id]
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = marker.timestamp
         start = entry.transaction_start
@@ -331,7 +334,7 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader, partition: object
 
 def _check_marker(entry: ProducerEntry, header: BatchHeader, marker: Marker, partition: object) -> None:
     _check_epoch(entry, header, partition)
-    if marker.coordinator_epoch < entry.coordinator_epoch:
+    if marker.coordinator_epoch < entry.coordinator_epoch and marker.coordinator_epoch != FORGET_PRODUCER:
         raise KafkaError(
             ErrorCode.TRANSACTION_COORDINATOR_FENCED,
             f"Coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id} in {partition} is older"

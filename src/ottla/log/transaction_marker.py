@@ -19,6 +19,8 @@ from ottla.records import (
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+FORGET_PRODUCER = -2
+"""The coordinator epoch of a marker that also removes the producer's state. No transaction coordinator has it."""
 _LONGEST_CACHED = 128  # more than the size of a marker of a leader, which is decoded once for all partitions
 
 

@@ -27,6 +27,8 @@ NO_OFFSET = -1
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """The types of resources with configs, by Kafka's numbers."""
+MIRROR = 96
+"""The type of mirrors, which is not one of Kafka's: a source cluster and the topics that are copied from it."""
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 """The types of entities with client quotas."""

@@ -11,15 +11,14 @@ and schedule their work.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from ottla.common.ids import TopicPartition, Uuid
 from ottla.common.unread import Unread
+from ottla.log.follower import append_as_follower, restart_at
 from ottla.partitions.reading import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -28,7 +27,9 @@ from ottla.partitions.reading import (
     look_up,
     out_of_range,
 )
+from ottla.partitions.topic_settings import refusal_of
 from ottla.partitions.traffic import TopicTraffic
+from ottla.partitions.waits import Waits, complete_up_to
 from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
 from ottla.replication.replica import ReplicaFetch, not_a_replica
@@ -70,32 +71,6 @@ class Replication(NamedTuple):
     propose: Callable[[Partition, IsrProposal], None]
 
 
-_Heap: TypeAlias = "list[tuple[int, int, Completion[None]]]"
-
-
-class _Waits:
-    """Requests that wait until records are committed, flushed here (acks=1), or deleted by all replicas, by offset."""
-
-    __slots__ = ("_sequence", "committed", "deleted", "flushed")
-
-    def __init__(self) -> None:
-        self._sequence = count()
-        self.committed: _Heap = []
-        self.flushed: _Heap = []
-        self.deleted: _Heap = []
-
-    def add(self, heap: _Heap, offset: int) -> Completion[None]:
-        completion: Completion[None] = Completion()
-        heapq.heappush(heap, (offset, next(self._sequence), completion))
-        return completion
-
-    def fail(self, error: KafkaError) -> None:
-        waiting = [*self.committed, *self.flushed, *self.deleted]
-        self.committed, self.flushed, self.deleted = [], [], []
-        for _, _, completion in waiting:
-            completion.fail(error)
-
-
 class Partition:
     """Leader of one partition on this node."""
 
@@ -109,10 +84,10 @@ class Partition:
         "closed",
         "followers",
         "high_watermark",
-        "is_internal",
         "leader_epoch",
         "log",
         "min_insync_replicas",
+        "refusal",
         "rules",
         "traffic",
         "watchers",
@@ -130,7 +105,8 @@ class Partition:
     ) -> None:
         """Without `replication` there is one replica."""
         self.log = log
-        self.is_internal = log.topic_partition.topic in INTERNAL_TOPICS
+        self.refusal = refusal_of(log.topic_partition.topic, {})
+        """The error for clients that write, until the settings of the topic change."""
         self.leader_epoch = leader_epoch
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
@@ -147,7 +123,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.followers: dict[FollowerWatcher, None] = {}
         """The waiting fetches of followers."""
-        self._waits = _Waits()
+        self._waits = Waits()
         self._flush_in_thread = flush_in_thread
         self._flushing = False
         # Appended since the watchers were last notified.
@@ -226,10 +202,8 @@ class Partition:
         Pass `is_verified` if the partition is part of the producer's transaction; otherwise a transactional batch is
         rejected.
         """
-        if self.is_internal:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic_partition.topic}"
-            )
+        if self.refusal is not None:
+            raise KafkaError(*self.refusal)
         self.check_open()
         if required_acks == ACKS_ALL:
             self.check_acks(required_acks)
@@ -245,16 +219,50 @@ class Partition:
             traffic.batches += 1
             traffic.bytes_in += size
             traffic.messages_in += header.last_offset_delta + 1
-            self._unreported_bytes += size
-            if self.followers:
-                for watcher in tuple(self.followers):
-                    watcher.partition_changed(size)
-            if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
-                # A flush that runs now syncs a rolled segment, and no request has to wait for it.
-                self._advance(self.log.log_end_offset)
-            elif not self._flushing:
-                self._start_flush()
+            self._grown(size, now_ms)
         return info
+
+    def _grown(self, size: int, now_ms: int) -> None:
+        """Notify followers and consumers of appended batches, or begin the flush that they wait for."""
+        self._unreported_bytes += size
+        if self.followers:
+            for watcher in tuple(self.followers):
+                watcher.partition_changed(size)
+        if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
+            # A flush that runs now syncs a rolled segment, and no request has to wait for it.
+            self._advance(self.log.log_end_offset)
+        elif not self._flushing:
+            self._start_flush()
+
+    # -- a copy of another cluster's partition -------------------------------------------------------------------
+
+    def append_copied(self, records: Buffer, source_epoch: int, now_ms: int) -> None:
+        """Append the batches that were fetched from the source in its leader epoch, as they are.
+
+        Raises KafkaError as `append_as_follower`; the batches before the wrong one are appended then.
+        """
+        self.check_open()
+        before = self.log.log_end_offset
+        try:
+            append_as_follower(self.log, records, source_epoch, now_ms)
+        finally:
+            if self.log.log_end_offset > before:
+                self._grown(len(records), now_ms)
+
+    def cut(self, offset: int, *, restart: bool = False) -> None:
+        """Drop the records from `offset` on, or with `restart` all records, to continue there; also committed ones.
+
+        The caller syncs it before the next append. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        if restart:
+            restart_at(self.log, offset)
+        else:
+            self.log.truncate_to(offset, sync=False)
+        self._local_end = self.log.log_end_offset
+        self.high_watermark = self.log.high_watermark
+        if self._replication is not None:
+            self._replication.leader.cut(self._local_end)
+        self._notify()
 
     def when_durable(self, offset: int) -> Completion[None] | None:
         """None if all records below `offset` are committed; otherwise a completion that waits for it."""
@@ -302,7 +310,7 @@ class Partition:
             return
         self.high_watermark = self.log.high_watermark = high_watermark
         if self._waits.committed:
-            _complete(self._waits.committed, high_watermark)
+            complete_up_to(self._waits.committed, high_watermark)
         size, self._unreported_bytes = self._unreported_bytes, 0
         if self.watchers:
             for watcher in tuple(self.watchers):
@@ -317,7 +325,7 @@ class Partition:
         leader, now_ms = self._replication.leader, self.log.context.clock.monotonic_ms()
         if local_end > self._local_end:
             self._local_end = local_end
-            _complete(self._waits.flushed, local_end)
+            complete_up_to(self._waits.flushed, local_end)
         return leader.high_watermark(self.high_watermark, local_end, now_ms)
 
     def _notify(self) -> None:
@@ -375,7 +383,7 @@ class Partition:
         )
         self._advance(self._local_end)
         if self._waits.deleted:
-            _complete(self._waits.deleted, self.low_watermark)
+            complete_up_to(self._waits.deleted, self.low_watermark)
         self._send(proposal)
 
     def check_lag(self) -> None:
@@ -390,7 +398,7 @@ class Partition:
     def check_joining(self) -> None:
         """Propose a follower that can join the ISR; called when the metadata has changed."""
         if self._waits.deleted:
-            _complete(self._waits.deleted, self.low_watermark)
+            complete_up_to(self._waits.deleted, self.low_watermark)
         self._join(is_answered=False)
 
     def _join(self, *, is_answered: bool) -> None:
@@ -484,8 +492,3 @@ def not_verified() -> KafkaError:
     """The error for a transactional batch of a producer whose transaction does not include the partition."""
     text = "A transactional batch needs a transactional id"
     return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-
-
-def _complete(waiting: _Heap, offset: int) -> None:
-    while waiting and waiting[0][0] <= offset:
-        heapq.heappop(waiting)[2].complete(None)

@@ -371,6 +371,7 @@ class Partitions:
             replication=self._replication(log, image, settings.min_insync_replicas),
         )
         topic, index = log.topic_partition
+        partition.refusal = settings.refusal
         partition.traffic = self.traffic.of(topic)
         self._by_topic[topic][index] = partition
         for listener in self._listeners:
@@ -471,6 +472,7 @@ class Partitions:
             settings = TopicSettings.of(name, self._ports.topic_values(name))
             for partition in led.values():
                 partition.log.reconfigure(settings.log)
+                partition.refusal = settings.refusal
                 partition.configure(settings.rules, settings.min_insync_replicas)
             for other in followed:
                 if other is not None:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.common.errors import ErrorCode
+from ottla.common.ids import INTERNAL_TOPICS
 from ottla.common.values import value
 from ottla.log.config import LogConfig
+from ottla.metadata.mirrors import MIRROR_SETTING, is_read_only
 from ottla.records import ProduceRules
 from ottla.records.contract import WHOLE_RECORD, Contract
+
+
+class Refusal(NamedTuple):
+    """The error for clients that write to a topic."""
+
+    code: ErrorCode
+    text: str
 
 
 @value
@@ -15,12 +28,25 @@ class TopicSettings:
     log: LogConfig
     rules: ProduceRules
     min_insync_replicas: int
+    refusal: Refusal | None
 
     @classmethod
     def of(cls, topic: str, values: dict[str, object]) -> TopicSettings:
         """Read the effective settings `values`, by Kafka's names."""
         min_insync_replicas = int_value(values, "min.insync.replicas")
-        return cls(LogConfig.from_topic_config(values), produce_rules(topic, values), min_insync_replicas)
+        rules = produce_rules(topic, values)
+        return cls(LogConfig.from_topic_config(values), rules, min_insync_replicas, refusal_of(topic, values))
+
+
+def refusal_of(topic: str, values: Mapping[str, object]) -> Refusal | None:
+    """The error for clients that write to a topic with these settings; None if they may."""
+    if topic in INTERNAL_TOPICS:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    if is_read_only(values):
+        # Clients do not know Kafka's future READ_ONLY_TOPIC, and do not retry this.
+        text = f"Topic {topic} is read-only: mirror {values[MIRROR_SETTING]} copies it from another cluster"
+        return Refusal(ErrorCode.POLICY_VIOLATION, text)
+    return None
 
 
 def int_value(values: dict[str, object], name: str) -> int:

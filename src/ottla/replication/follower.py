@@ -141,3 +141,12 @@ def on_leader_start(leader_start: int, log: FollowerLog) -> Step:
     if leader_start > log.log_end_offset:
         return Step(Action.RESTART, leader_start)
     return _NOTHING
+
+
+def on_source_start(source_start: int, log: FollowerLog) -> Step:
+    """Decide the next step of a mirror that fetched outside of its source's log, when it knows where that starts.
+
+    The fetch named an epoch, so that a shorter log of the source would have been reported as a divergence. The end of
+    the source's log is not asked for: clients get the high watermark, which may be below records that exist.
+    """
+    return Step(Action.RESTART, source_start) if source_start > log.log_end_offset else _BACK_OFF

@@ -196,6 +196,12 @@ class Leader:
             replica
         )
 
+    def cut(self, log_end_offset: int) -> None:
+        """Note that the log was cut: followers that had more records have at most these after their next fetch."""
+        for replica in self.followers.values():
+            replica.log_end_offset = min(replica.log_end_offset, log_end_offset)
+        self.epoch_start_offset = min(self.epoch_start_offset, log_end_offset)
+
     # -- followers ---------------------------------------------------------------------------------------------
 
     def on_fetch(

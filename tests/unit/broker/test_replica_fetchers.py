@@ -43,6 +43,12 @@ class FakePartition:
     def flush_if_due(self, now_ms: int) -> None:
         return None
 
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:
+        return None
+
+    def note_error(self, error: ErrorCode) -> None:
+        return None
+
 
 class FakeChannel:
     def __init__(self, client_id: str) -> None:

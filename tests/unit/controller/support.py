@@ -29,7 +29,9 @@ class Rules:
         cluster: Mapping[str, str],
     ) -> None:
         for key, value in configs.items():
-            if key not in LISTS and not key.endswith((".ms", ".bytes", ".enable", ".replicas")):
+            if key not in LISTS and not key.endswith(
+                (".ms", ".bytes", ".enable", ".replicas", ".mirror", ".state", ".servers")
+            ):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
             if key.endswith((".ms", ".bytes")) and not value.lstrip("-").isdecimal():
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for {key}")

@@ -108,6 +108,8 @@ def _delete(broker: DeleteRecordsPorts, topic: str, wanted: DeleteRecordsPartiti
         partition = broker.partitions.get(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+        if partition.refusal is not None:
+            raise KafkaError(*partition.refusal)
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         start = partition.delete_records_before(wanted.offset)

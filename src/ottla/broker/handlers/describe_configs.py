@@ -6,6 +6,7 @@ never shown.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,8 +24,9 @@ from ottla.config import (
     resolve_broker,
     resolve_broker_default,
     resolve_group,
+    resolve_mirror,
 )
-from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
 from ottla.protocol.elements import Elements
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from ottla.config import ServerSetting
 
 DEFAULT_SOURCE, LOGGER_SOURCE, CLIENT_METRICS_SOURCE = 5, 6, 7
-UNKNOWN = 0
+UNKNOWN, TEXT = 0, 2
+STATUS = "status"
+"""The state of a mirror on this node, as JSON."""
 
 
 def handle(
@@ -120,6 +124,9 @@ class _Describer:
         elif kind == GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        elif kind == MIRROR:
+            if not self._image.config(MIRROR, name):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Mirror {name} does not exist")
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
         return name if self._image.config(kind, name) else None
@@ -144,6 +151,9 @@ class _Describer:
         if kind == GROUP:
             resolved = resolve_group(image.config(GROUP, name), self._own, self._cluster, config)
             return self._of_settings(resolved, dynamic=True)
+        if kind == MIRROR:
+            rows = self._of_settings(resolve_mirror(image.config(MIRROR, name)), dynamic=True)
+            return [*rows, _status(json.dumps(self._broker.mirrors.status(name)))]
         if kind == BROKER_LOGGER:
             return [_logger(name, level) for name, level in loggers.levels().items()]
         configs = image.config(CLIENT_METRICS, name)
@@ -186,6 +196,20 @@ class _Describer:
             config_type=setting.type_code,
             documentation=setting.doc if self._documentation else None,
         )
+
+
+def _status(text: str) -> DescribeConfigsResourceResult:
+    """The state of a mirror as a setting that cannot be changed."""
+    return DescribeConfigsResourceResult(
+        name=STATUS,
+        value=text,
+        read_only=True,
+        config_source=UNKNOWN,
+        is_sensitive=False,
+        synonyms=[],
+        config_type=TEXT,
+        documentation=None,
+    )
 
 
 def _logger(name: str, level: str) -> DescribeConfigsResourceResult:

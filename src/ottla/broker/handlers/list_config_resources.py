@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import Slices
-from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -29,7 +29,8 @@ def handle(
 ) -> Slices[ListConfigResourcesResponse]:
     """List the resources of the requested kinds, or of all kinds if none is given."""
     kinds = [CLIENT_METRICS] if context.api_version == 0 else list(dict.fromkeys(request.resource_types)) or ALL_TYPES
-    if not set(kinds) <= set(ALL_TYPES):
+    # Mirrors are listed only for clients that name their type: other clients do not know it.
+    if not set(kinds) <= {*ALL_TYPES, MIRROR}:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     image = broker.metadata.image
     resources = []

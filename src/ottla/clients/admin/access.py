@@ -34,6 +34,7 @@ from ottla.protocol.messages import (
 from ottla.security import scram
 
 SCRAM_NAMES: Final = {number: name for name, number in scram.NUMBERS.items()}
+SALT_BYTES: Final = 24
 EXACT, DEFAULT, ANY = 0, 1, 2
 # The fields of QuotaEntity by Kafka's names.
 QUOTA_FIELDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
-from ottla.clients.admin import access, configs, groups, model, share_groups, tokens, topics, transactions
+from ottla.clients.admin import access, configs, groups, mirrors, model, share_groups, tokens, topics, transactions
 from ottla.clients.admin import cluster as cluster_plans
 from ottla.clients.admin.access_model import (
     Acl,
@@ -25,8 +25,6 @@ from ottla.common.ids import TopicPartition
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-SALT_BYTES: Final = 24
 
 
 class AsyncAdmin:
@@ -184,6 +182,10 @@ class AsyncAdmin:
         """Return every setting of each resource, or only `names`; with `synonyms` also all sources of each value."""
         wanted, only = several("resources", resources), optional("names", names)
         return await self._run(every_of(configs.describe(wanted, synonyms, documentation, only)), timeout_s)
+
+    async def mirror_status(self, name: str, *, timeout_s: float | None = None) -> dict[int, dict[str, Any]]:
+        """Return what each broker reports about a mirror: `problem`, `topics` with a problem, and its `partitions`."""
+        return await self._run(every_of(mirrors.status(name)), timeout_s)
 
     async def alter_config(
         self,
@@ -451,7 +453,7 @@ class AsyncAdmin:
         self, changes: Iterable[ScramUpsertion | ScramDeletion], *, timeout_s: float | None = None
     ) -> None:
         """Set or delete SCRAM credentials. Raises PartialFailure by user, ConfigurationError."""
-        salts = iter(lambda: secrets.token_bytes(SALT_BYTES), b"")
+        salts = iter(lambda: secrets.token_bytes(access.SALT_BYTES), b"")
         await self._run(every_of(access.alter_scram(several("changes", changes), salts)), timeout_s)
 
     async def create_delegation_token(
@@ -482,11 +484,7 @@ class AsyncAdmin:
     async def describe_client_quotas(
         self, wanted: QuotaEntity | None = None, *, strict: bool = False, timeout_s: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas of the matching entities, all without a filter.
-
-        With `strict`, entities with further fields do not match. Quotas are named
-        producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate.
-        """
+        """Return the quotas (`QuotaName`) of the matching entities; with `strict`, none that have further fields."""
         return await self._run(only(access.describe_quotas(wanted or QuotaEntity(), strict)), timeout_s)
 
     async def alter_client_quotas(

@@ -103,6 +103,7 @@ class Admin:
     alter_config = blocking(AsyncAdmin.alter_config)
     alter_configs = blocking(AsyncAdmin.alter_configs)
     list_config_resources = blocking(AsyncAdmin.list_config_resources)
+    mirror_status = blocking(AsyncAdmin.mirror_status)
 
     # -- offsets -----------------------------------------------------------------------------------------------
 

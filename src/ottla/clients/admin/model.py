@@ -29,6 +29,7 @@ class ResourceType(_Known):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+    MIRROR = 96
 
 
 class ConfigSource(_Known):

@@ -20,9 +20,9 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices
 from ottla.common.values import value
-from ottla.log.follower import append_as_follower, restart_at
 from ottla.network.errors import ConnectionClosed, NetworkError
 from ottla.partitions.replication.delays import Delays
+from ottla.partitions.replication.followed import EARLIEST, LATEST
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,8 +36,6 @@ from ottla.replication.follower import (
     FetchAnswer,
     Step,
     on_fetched,
-    on_leader_end,
-    on_leader_start,
     position_of,
 )
 from ottla.replication.leader import ClusterView
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.common.timers import CallLater
     from ottla.common.work import Worker
     from ottla.log import Log, LogManager
-    from ottla.partitions.replication.followed import FollowedPartition
+    from ottla.partitions.replication.followed import FollowingPartition
     from ottla.partitions.replication.quotas import ReplicationQuota
     from ottla.protocol.message import Message
 
@@ -58,7 +56,6 @@ logger = logging.getLogger(__name__)
 FIRST_BACKOFF_MS = 10
 # A response with more partitions is taken in by slices of as many.
 SLICE_PARTITIONS = 32
-LATEST, EARLIEST = -1, -2
 _UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -101,7 +98,7 @@ class _Followed:
 
     __slots__ = ("failures", "partition")
 
-    def __init__(self, partition: FollowedPartition) -> None:
+    def __init__(self, partition: FollowingPartition) -> None:
         self.partition = partition
         self.failures = 0
 
@@ -122,18 +119,26 @@ class ReplicaFetcher:
         self._delays: Delays[Key] = Delays(context.clock, context.call_later, self._return_delayed)
         self._channel: Channel | None = None
         self._failures = 0
-        self._is_answered = False
+        # When the leader answered last, by the monotonic clock; -1 if it has not since the last failure.
+        self._answered_ms = -1
         self._is_scheduled = False
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def partitions(self, limit: int) -> list[FollowedPartition]:
+    def partitions(self, limit: int) -> list[FollowingPartition]:
         """The first partitions that this fetcher follows."""
         return [followed.partition for followed in islice(self._partitions.values(), limit)]
 
-    def follow(self, partition: FollowedPartition) -> None:
+    def answered_ms(self, partition: FollowingPartition) -> int:
+        """When the leader last answered a fetch of the partition, by the monotonic clock, if nothing new was in it.
+
+        Such an answer does not name the partition (KIP-227). -1 if the partition is not fetched now.
+        """
+        return -1 if self._session.requested(_key(partition)) is None else self._answered_ms
+
+    def follow(self, partition: FollowingPartition) -> None:
         """Fetch a partition in its leader epoch, from its log's end on."""
         key = _key(partition)
         followed = self._partitions[key] = _Followed(partition)
@@ -141,7 +146,7 @@ class ReplicaFetcher:
         self._want_flushed(key, followed)
         self._schedule()
 
-    def unfollow(self, partition: FollowedPartition) -> None:
+    def unfollow(self, partition: FollowingPartition) -> None:
         """Fetch the partition no longer; an answer that arrives later is ignored."""
         key = _key(partition)
         self._partitions.pop(key, None)
@@ -163,7 +168,7 @@ class ReplicaFetcher:
         if channel is not None:
             channel.close()
 
-    def _want(self, key: Key, partition: FollowedPartition) -> None:
+    def _want(self, key: Key, partition: FollowingPartition) -> None:
         self._session.want(key, position_of(partition.log, partition.leader_epoch))
 
     # -- fetching ------------------------------------------------------------------------------------------------
@@ -204,7 +209,7 @@ class ReplicaFetcher:
         if self._failures == 0 and not self._closed:
             logger.info("%s Fetch failed and is retried: %s", self._name, problem)
         self._failures += 1
-        self._is_answered = False
+        self._answered_ms = -1
         self._session.start_over()
         self._schedule(delay_ms / 1000)
 
@@ -233,8 +238,8 @@ class ReplicaFetcher:
             self._retry(f"error {response.error_code} of the session")
             return
         self._failures = 0
-        if not self._is_answered:
-            self._is_answered = True
+        is_first, self._answered_ms = self._answered_ms < 0, self._context.clock.monotonic_ms()
+        if is_first:
             self._context.on_answer(self.leader_id)
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
         if len(rows) <= SLICE_PARTITIONS:
@@ -283,16 +288,8 @@ class ReplicaFetcher:
         log = partition.log
         now_ms = self._context.clock.wall_ms()
         if data.records:
-            append_as_follower(log, data.records, partition.leader_epoch, now_ms)
-            partition.traffic.replication_bytes_in += len(data.records)
-        high_watermark = min(data.high_watermark, log.log_end_offset)
-        if high_watermark > log.high_watermark:
-            log.high_watermark = high_watermark
-            if partition.watchers:
-                partition.notify(len(data.records or b""))
-        start = min(data.log_start_offset, log.high_watermark)
-        if start > log.log_start_offset:
-            log.advance_start(start, "leader offset increment")
+            partition.append(data.records, now_ms)
+        partition.take_offsets(data.high_watermark, data.log_start_offset, len(data.records or b""))
         followed.failures = 0
         wait_ms = self._throttled_ms(log, data)
         if wait_ms:
@@ -334,17 +331,20 @@ class ReplicaFetcher:
     def _execute(self, key: Key, followed: _Followed, step: Step, error: ErrorCode) -> None:
         partition = followed.partition
         log = partition.log
+        if error is not ErrorCode.NONE:
+            partition.note_error(error)
         match step.action:
             case Action.TRUNCATE:
-                if self._truncate(log, step.offset):
+                self._warn_of_truncation(log, step.offset)
+                if partition.truncate(step.offset):
                     self._sync_truncation(key, followed)
                 else:
                     self._want(key, partition)
             case Action.RESTART:
-                restart_at(log, step.offset)
+                partition.restart(step.offset)
                 self._sync_truncation(key, followed)
             case Action.LOOK_UP:
-                self._look_up(key, followed, LATEST)
+                self._look_up(key, followed, partition.first_lookup)
             case Action.WAIT:
                 self._session.drop(key)
             case Action.BACK_OFF:
@@ -355,15 +355,12 @@ class ReplicaFetcher:
                 self._want(key, partition)
                 self._session.repeat(key)
 
-    def _truncate(self, log: Log, offset: int) -> bool:
-        """Drop records that the leader does not have; whether there were any."""
+    def _warn_of_truncation(self, log: Log, offset: int) -> None:
         if offset < log.high_watermark:
             logger.warning(
                 "%s Truncating %s to offset %d below high watermark %d",
                 self._name, log.topic_partition, offset, log.high_watermark,
             )  # fmt: skip
-        # Not synced here: after an election, hundreds of partitions may be truncated at the same time.
-        return log.truncate_to(offset, sync=False)
 
     def _sync_truncation(self, key: Key, followed: _Followed) -> None:
         """Fetch on when the truncation is on disk, and the recovery point in the checkpoint is not above it."""
@@ -420,7 +417,7 @@ class ReplicaFetcher:
         log = partition.log
         try:
             offset = _offset(done, log.topic_partition)
-            step = on_leader_end(offset, log) if timestamp == LATEST else on_leader_start(offset, log)
+            step = partition.on_lookup(timestamp, offset)
             if timestamp == LATEST and step.action is Action.LOOK_UP:
                 self._look_up(key, followed, EARLIEST)
                 return
@@ -437,7 +434,7 @@ class ReplicaFetcher:
         self._schedule()
 
 
-def _key(partition: FollowedPartition) -> Key:
+def _key(partition: FollowingPartition) -> Key:
     return partition.topic_id, partition.log.topic_partition.partition
 
 

@@ -17,7 +17,7 @@ from ottla.partitions.replication.fetcher import FetcherContext, ReplicaFetcher
 if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
     from ottla.partitions.partition import Partition
-    from ottla.partitions.replication.followed import FollowedPartition
+    from ottla.partitions.replication.followed import FollowingPartition
 
 NO_LEADER = -1
 # Partitions that a fetcher takes from the spare one before a fetch.
@@ -32,8 +32,13 @@ class ReplicaFetchers:
         self._context = context
         self._per_leader = fetchers_per_leader
         self._fetchers: dict[int, list[ReplicaFetcher]] = {}
-        self._followed: dict[TopicPartition, tuple[FollowedPartition, ReplicaFetcher]] = {}
+        self._followed: dict[TopicPartition, tuple[FollowingPartition, ReplicaFetcher]] = {}
         self._closed = False
+
+    def answered_ms(self, partition: FollowingPartition) -> int:
+        """See `ReplicaFetcher.answered_ms`."""
+        known = self._followed.get(partition.log.topic_partition)
+        return known[1].answered_ms(partition) if known is not None and known[0] is partition else -1
 
     def leading(self, partition: Partition) -> None:
         """Nothing is fetched: `unfollowed` was called before."""
@@ -41,7 +46,7 @@ class ReplicaFetchers:
     def resigned(self, partition: Partition) -> None:
         """Nothing changes until the node follows the partition."""
 
-    def following(self, partition: FollowedPartition) -> None:
+    def following(self, partition: FollowingPartition) -> None:
         """Fetch from the leader in its epoch; without a leader, from no node."""
         topic_partition = partition.log.topic_partition
         known = self._followed.get(topic_partition)
@@ -55,7 +60,7 @@ class ReplicaFetchers:
         self._followed[topic_partition] = partition, fetcher
         fetcher.follow(partition)
 
-    def unfollowed(self, partition: FollowedPartition) -> None:
+    def unfollowed(self, partition: FollowingPartition) -> None:
         """Stop to fetch the partition."""
         known = self._followed.pop(partition.log.topic_partition, None)
         if known is not None:

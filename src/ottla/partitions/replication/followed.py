@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
+from ottla.log.follower import append_as_follower, restart_at
 from ottla.partitions.reading import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch, end_of_epoch, look_up
 from ottla.partitions.traffic import TopicTraffic
+from ottla.replication.follower import Step, on_leader_end, on_leader_start
 
 if TYPE_CHECKING:
+    from ottla.common.errors import ErrorCode
     from ottla.common.unread import Unread
     from ottla.log import Log
     from ottla.metadata.image import PartitionImage
     from ottla.partitions.partition import FollowerWatcher, Partition, Watcher
     from ottla.records import Buffer
+
+
+LATEST, EARLIEST = -1, -2
+"""The timestamps of ListOffsets for the end and the start of a log."""
 
 
 class RoleListener(Protocol):
@@ -36,6 +43,28 @@ class RoleListener(Protocol):
     def unfollowed(self, partition: FollowedPartition) -> None:
         """This node no longer follows it: it leads it, has no replica any more, or cannot use the log."""
         ...
+
+
+class FollowingPartition(Protocol):
+    """A partition in a `ReplicaFetcher`: the fetcher decides, the partition changes its log. See FollowedPartition."""
+
+    log: Log
+    topic_id: bytes
+    closed: bool
+    leader_id: int
+    leader_epoch: int
+    is_truncation_synced: bool
+
+    @property
+    def first_lookup(self) -> int: ...
+    def append(self, records: Buffer, now_ms: int) -> None: ...
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None: ...
+    def truncate(self, offset: int) -> bool: ...
+    def restart(self, offset: int) -> None: ...
+    def on_lookup(self, timestamp: int, offset: int) -> Step: ...
+    def note_error(self, error: ErrorCode) -> None: ...
+    def flush_if_due(self, now_ms: int) -> Completion[None] | None: ...
+    def truncated(self) -> Completion[None]: ...
 
 
 class FollowedPartition:
@@ -124,6 +153,43 @@ class FollowedPartition:
     def look_up(self, offset: int, max_bytes: int, isolation_level: int, *, min_one_batch: bool) -> Buffer | Unread:
         """See `partition_reading.look_up`."""
         return look_up(self.log, offset, max_bytes, self.visible_end(isolation_level), min_one_batch=min_one_batch)
+
+    # -- fetching, as `ReplicaFetcher` requires -------------------------------------------------------------------
+
+    first_lookup = LATEST
+
+    def append(self, records: Buffer, now_ms: int) -> None:
+        """Append fetched batches; raises KafkaError as `append_as_follower`."""
+        append_as_follower(self.log, records, self.leader_epoch, now_ms)
+        self.traffic.replication_bytes_in += len(records)
+
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:
+        """Follow the leader's high watermark and log start, as far as this log reaches."""
+        log = self.log
+        high_watermark = min(high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+            if self.watchers:
+                self.notify(appended_bytes)
+        start = min(log_start_offset, log.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_start(start, "leader offset increment")
+
+    def truncate(self, offset: int) -> bool:
+        """Drop records that the leader does not have; whether there were any. Call `truncated` before an append."""
+        # Not synced here: after an election, hundreds of partitions may be truncated at the same time.
+        return self.log.truncate_to(offset, sync=False)
+
+    def restart(self, offset: int) -> None:
+        """Drop all records and continue at `offset`. Call `truncated` before an append."""
+        restart_at(self.log, offset)
+
+    def on_lookup(self, timestamp: int, offset: int) -> Step:
+        """Decide the next step when the leader's last or first offset is known."""
+        return on_leader_end(offset, self.log) if timestamp == LATEST else on_leader_start(offset, self.log)
+
+    def note_error(self, error: ErrorCode) -> None:
+        """Nothing is reported: the fetcher logs it."""
 
     # -- durability ----------------------------------------------------------------------------------------------
 

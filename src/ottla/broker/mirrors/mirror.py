@@ -1,0 +1,349 @@
+"""One mirror on one node.
+
+Every refresh compares the metadata of the source with this node's partitions: the leaders here get their leaders there.
+On the active controller, it also creates and changes the topics. The comparison is repeated at intervals, after errors
+and after changes of the metadata, and depends on no notification: a lost one delays it by one interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ottla.broker.mirrors.groups import GroupOffsets
+from ottla.broker.mirrors.source import Source, awaited
+from ottla.broker.mirrors.topics import read_topics
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import TopicPartition
+from ottla.controller.controller import Controller
+from ottla.log.transaction_marker import FORGET_PRODUCER, TransactionEnd
+from ottla.metadata.image import TOPIC
+from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING, generation_start
+from ottla.network.errors import NetworkError
+from ottla.partitions.replication.fetcher import FetcherContext
+from ottla.partitions.replication.fetchers import ReplicaFetchers
+from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
+from ottla.partitions.replication.replication import fetch_settings
+from ottla.replication.leader import ClusterView
+
+if TYPE_CHECKING:
+    from ottla.cluster.metadata.log import MetadataShell
+    from ottla.cluster.node.schedulers import Schedulers
+    from ottla.cluster.node.settings import NodeSettings
+    from ottla.common.clock import Clock
+    from ottla.common.slices import Slices
+    from ottla.controller.state import Outcome
+    from ottla.coordination.coordinators import Coordinators
+    from ottla.log import LogManager
+    from ottla.metadata.image import MetadataImage
+    from ottla.partitions.partition import Partition
+    from ottla.partitions.partitions import Partitions
+    from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+
+logger = logging.getLogger(__name__)
+
+PAUSED: Final = "PAUSED"
+EPOCH_FENCING: Final = "EPOCH_FENCING"
+LOG_TRUNCATION: Final = "LOG_TRUNCATION"
+FAILED: Final = "FAILED"
+CONSUMER: Final = -1
+# After an error, a change of the metadata, or while partitions wait for the controller.
+SOON_S: Final = 0.1
+# Topics whose settings are read in one request.
+_PARTS: Final = 200
+
+
+class MirrorNode(Protocol):
+    """The parts of the node that its mirrors use."""
+
+    settings: NodeSettings
+    metadata: MetadataShell
+    clock: Clock
+    schedulers: Schedulers
+    logs: LogManager
+    partitions: Partitions
+    coordinators: Coordinators
+
+    @property
+    def node_id(self) -> int: ...
+
+
+class Mirror:
+    """See the module's docstring. `close` when the mirror was changed or deleted, or the node stops."""
+
+    def __init__(self, node: MirrorNode, name: str, settings: Mapping[str, Any]) -> None:
+        """`settings` are typed. Raises KafkaError INVALID_CONFIG."""
+        self.name = name
+        self._node = node
+        self._settings = settings
+        self._pattern = _pattern("topics", settings["topics"])
+        self.source = Source(f"mirror-{name}-{node.node_id}", settings)
+        self._problem = ""
+        # Problems of single topics, by name: known on the active controller, and on each leader.
+        self._topic_problems: dict[str, str] = {}
+        self._waiting: dict[TopicPartition, tuple[str, str]] = {}
+        self._copies: dict[TopicPartition, MirroredPartition] = {}
+        self._states = self._read_states()
+        self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
+        self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]))
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(), name=f"mirror {name}")
+        self._task.add_done_callback(self._ended)
+
+    def _context(self) -> FetcherContext:
+        node, config = self._node, self._node.settings.static
+        return FetcherContext(
+            cluster=ClusterView(CONSUMER, {}),
+            logs=node.logs,
+            clock=node.clock,
+            call_later=node.schedulers.call_later,
+            worker=node.schedulers.worker,
+            settings=fetch_settings(config),
+            request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
+            connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
+            on_lost=lambda _: self._wake.set(),
+            on_answer=lambda _: None,
+        )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is copied."""
+        return bool(self._settings["state"] == PAUSED)
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Compare soon: topics, states or leaders have changed."""
+        if old is None or old.configs is not new.configs:
+            self._states = self._read_states()
+            # Not after the next answer of the source, which may be lost.
+            self._loop.call_soon(self._reset_producers)
+        elif old.topics_by_name is new.topics_by_name:
+            return
+        self._wake.set()
+
+    def _read_states(self) -> dict[str, str]:
+        """The state of each topic of this mirror."""
+        return {
+            name: settings.get(STATE_SETTING, "")
+            for (kind, name), settings in self._node.metadata.image.configs.items()
+            if kind == TOPIC and settings.get(MIRROR_SETTING) == self.name
+        }
+
+    def close(self) -> None:
+        """Stop; what was copied stays."""
+        self._task.cancel()
+        self._fetchers.close()
+        for copy in self._copies.values():
+            copy.close()
+        self._copies.clear()
+        self.source.close()
+
+    # -- comparing -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            delay_s = self._settings["refresh.interval.ms"] / 1000
+            self._wake.clear()
+            try:
+                await self._refresh()
+            except (NetworkError, KafkaError) as error:
+                if not self._problem:
+                    logger.warning("Mirror %s cannot reach its source: %s", self.name, error)
+                self._problem = str(error)
+                self._reset_producers()
+            else:
+                self._problem = ""
+            if self._waiting:
+                delay_s = min(delay_s, SOON_S)
+            # Notifications within this time are one.
+            await asyncio.sleep(SOON_S)
+            try:
+                await asyncio.wait_for(self._wake.wait(), delay_s)
+            except TimeoutError:
+                continue
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Report an unhandled error. What is copied now goes on; leaders of the source are not followed any more."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._problem = f"The mirror has stopped after an unhandled error: {error!r}"
+            logger.error("Mirror %s has stopped after an unhandled error", self.name, exc_info=error)
+
+    async def _refresh(self) -> None:
+        self._reset_producers()
+        if self.is_paused:
+            self._keep({})
+            return
+        decides = self._node.metadata.is_active_controller
+        led = dict.fromkeys(partition.topic_partition.topic for partition in self._led(MIRRORING))
+        # Without topics, the answer has the nodes of the source.
+        metadata = await self.source.metadata(None if decides else led)
+        self._place(metadata)
+        if decides:
+            await self._follow_topics(metadata)
+        await self._groups.copy(self._states)
+
+    def _led(self, state: str) -> list[Partition]:
+        """The partitions of topics in this state that this node leads."""
+        image, node_id = self._node.metadata.image, self._node.node_id
+        found = []
+        for name, each in self._states.items():
+            topic = image.topics_by_name.get(name) if each == state else None
+            for index in () if topic is None else topic.partitions:
+                if topic is not None and topic.partitions[index].leader == node_id:
+                    try:
+                        found.append(self._node.partitions.get(name, index))
+                    except KafkaError:
+                        continue  # Its log is offline, or it is opened later.
+        return found
+
+    def _place(self, metadata: MetadataResponse) -> None:
+        """Fetch each led partition from its leader in the source."""
+        rows = {(topic.topic_id, row.partition_index): row for topic in metadata.topics for row in topic.partitions}
+        self._waiting = {}
+        wanted: dict[TopicPartition, tuple[Partition, MetadataResponsePartition]] = {}
+        for partition in self._led(MIRRORING):
+            key = partition.topic_partition
+            row = rows.get((partition.topic_id, key.partition))
+            waits = _reason_to_wait(partition, row)
+            if waits is not None or row is None:
+                self._waiting[key] = waits or (FAILED, "")
+            else:
+                wanted[key] = partition, row
+        self._keep(wanted)
+
+    def _keep(self, wanted: Mapping[TopicPartition, tuple[Partition, MetadataResponsePartition]]) -> None:
+        """Copy these partitions and no others."""
+        for key, copy in list(self._copies.items()):
+            if key not in wanted or wanted[key][0] is not copy.partition or copy.partition.closed:
+                del self._copies[key]
+                copy.close()
+                self._fetchers.unfollowed(copy)
+        for key, (partition, row) in wanted.items():
+            known = self._copies.get(key)
+            if known is None:
+                ports = MirrorPorts(
+                    self._node.schedulers.flush_threads.run, self._node.clock.monotonic_ms, self._wake.set
+                )
+                copy = self._copies[key] = MirroredPartition(partition, row.leader_id, row.leader_epoch, ports)
+                self._fetchers.following(copy)
+            elif known.follow(row.leader_id, row.leader_epoch):
+                self._fetchers.following(known)
+
+    # -- promotion -----------------------------------------------------------------------------------------------
+
+    def _reset_producers(self) -> None:
+        """In topics whose copy has ended, remove the producers of the source."""
+        stopping = self._led(STOPPING)
+        for partition in stopping:
+            copy = self._copies.pop(partition.topic_partition, None)
+            if copy is not None:
+                copy.close()
+                self._fetchers.unfollowed(copy)
+            try:
+                forget_producers(partition)
+            except KafkaError as error:
+                self._topic_problems[partition.topic_partition.topic] = str(error)
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    async def _follow_topics(self, metadata: MetadataResponse) -> None:
+        """Create and change the topics as the source's; this node is the active controller."""
+        known = [name for name, state in self._states.items() if state]
+        topics, problems = await read_topics(self.source, metadata, self._pattern, known)
+        factor = self._settings["replication.factor"]
+        for start in range(0, len(topics), _PARTS):
+            part = topics[start : start + _PARTS]
+            decide: Callable[[Controller], Slices[Outcome[dict[str, str]]]] = partial(
+                Controller.follow_source, mirror=self.name, replication_factor=factor, topics=part
+            )
+            found: dict[str, str] = await awaited(self._node.metadata.submit(decide))
+            problems |= found
+        for name, problem in problems.items():
+            if self._topic_problems.get(name) != problem:
+                logger.warning("Mirror %s cannot follow topic %s: %s", self.name, name, problem)
+        self._topic_problems = problems
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        """The state of the mirror on this node: its problem, the problems of topics, and the led partitions."""
+        rows: list[dict[str, object]] = []
+        for state in (MIRRORING, STOPPING):
+            rows += [self._row(partition, state) for partition in self._led(state)]
+        return {
+            "problem": self._problem,
+            "topics": dict(self._topic_problems),
+            "groups_age_ms": self._age_ms(self._groups.copied_ms),
+            "group_errors": dict(self._groups.errors),
+            "partitions": rows,
+        }
+
+    def _age_ms(self, since_ms: int) -> int:
+        return UNKNOWN if since_ms == UNKNOWN else self._node.clock.monotonic_ms() - since_ms
+
+    def _answered_ms_ago(self, copy: MirroredPartition) -> int:
+        """How long ago the source answered about a partition; answers without news do not name it."""
+        named_ms = copy.progress.answered_ms
+        return UNKNOWN if named_ms == UNKNOWN else self._age_ms(max(named_ms, self._fetchers.answered_ms(copy)))
+
+    def _row(self, partition: Partition, state: str) -> dict[str, object]:
+        key = partition.topic_partition
+        row: dict[str, object] = {
+            "topic": key.topic,
+            "partition": key.partition,
+            "state": PAUSED if self.is_paused and state == MIRRORING else state,
+            "end": partition.log.log_end_offset,
+            "committed": partition.high_watermark,
+            "producers": len(partition.log.producers.entries),
+            "lag": UNKNOWN,
+            "problem": "",
+        }
+        waits = self._waiting.get(key)
+        if waits is not None and state == MIRRORING:
+            row["state"], row["problem"] = waits
+        copy = self._copies.get(key)
+        if copy is not None:
+            progress = copy.progress
+            if not copy.is_truncation_synced:
+                row["state"] = LOG_TRUNCATION
+            row |= {"lag": copy.lag, "source_end": progress.source_end, "age_ms": self._answered_ms_ago(copy)}
+            row |= {"truncated": progress.truncated, "skipped": progress.skipped}
+            if progress.error is not None:
+                row["problem"] = f"The source answers {progress.error.name}"
+        return row
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text} is not a regular expression: {error}") from error
+
+
+def _reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) -> tuple[str, str] | None:
+    """The state and problem of a partition that cannot be copied now; None if it can."""
+    if row is None:
+        return FAILED, "The source does not have the topic, or another topic with this name"
+    if row.leader_id < 0:
+        return MIRRORING, "The source has no leader"
+    if partition.refusal is None:
+        return EPOCH_FENCING, "The topic is not read-only here yet"
+    if row.leader_epoch >= generation_start(partition.leader_epoch):
+        return EPOCH_FENCING, "The leader epoch is not above the source's yet"
+    return None
+
+
+def forget_producers(partition: Partition) -> None:
+    """Write a marker that removes each producer from the log; it aborts open transactions. Raises KafkaError.
+
+    Only for a copy that has ended and is not open to clients yet: then each producer is one of the source.
+    """
+    for entry in list(partition.log.producers.entries.values()):
+        end = TransactionEnd(entry.producer_id, max(entry.epoch, 0), FORGET_PRODUCER, commit=False)
+        batch, header = end.encode(partition.log.context.clock.wall_ms())
+        partition.append(memoryview(batch), header=header, origin="coordinator")

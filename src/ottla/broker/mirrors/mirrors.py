@@ -1,0 +1,70 @@
+"""The mirrors of one node: one `Mirror` for each mirror in the metadata."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker import late
+from ottla.common.errors import KafkaError
+from ottla.config import resolve_mirror
+from ottla.metadata.image import MIRROR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.broker.mirrors.mirror import Mirror, MirrorNode
+    from ottla.metadata.image import MetadataImage
+
+logger = logging.getLogger(__name__)
+
+
+class Mirrors:
+    """Follows the metadata from `start` on. A node without mirrors loads no code for them."""
+
+    def __init__(self) -> None:
+        self._node: MirrorNode | None = None
+        self._running: dict[str, tuple[Mapping[str, str], Mirror]] = {}
+        self._refused: dict[str, tuple[Mapping[str, str], str]] = {}
+
+    def start(self, node: MirrorNode) -> None:
+        """Run the mirrors of the metadata."""
+        self._node = node
+        self.publish(None, node.metadata.image)
+
+    def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Follow a new image: mirrors that were created, changed and deleted, and leaders of their topics."""
+        if self._node is None:
+            return
+        if old is None or old.configs is not new.configs:
+            self._follow(self._node, {name: each for (kind, name), each in new.configs.items() if kind == MIRROR})
+        for _, mirror in self._running.values():
+            mirror.publish(old, new)
+
+    def _follow(self, node: MirrorNode, wanted: Mapping[str, Mapping[str, str]]) -> None:
+        for name in [name for name, (settings, _) in self._running.items() if wanted.get(name) != settings]:
+            self._running.pop(name)[1].close()
+        self._refused = {name: row for name, row in self._refused.items() if wanted.get(name) == row[0]}
+        for name, settings in wanted.items():
+            if name in self._running or name in self._refused:
+                continue
+            values = {key: entry.value for key, entry in resolve_mirror(settings).items()}
+            try:
+                self._running[name] = settings, late.Mirror(node, name, values)
+            except KafkaError as error:
+                logger.warning("Mirror %s cannot run: %s", name, error)
+                self._refused[name] = settings, str(error)
+
+    def status(self, name: str) -> dict[str, object]:
+        """The state of a mirror on this node; see `Mirror.status`."""
+        if name in self._refused:
+            return {"problem": self._refused[name][1], "topics": {}, "partitions": []}
+        running = self._running.get(name)
+        return {"topics": {}, "partitions": []} if running is None else running[1].status()
+
+    def close(self) -> None:
+        """Stop all mirrors."""
+        self._node = None
+        for _, mirror in self._running.values():
+            mirror.close()
+        self._running.clear()

@@ -1,0 +1,131 @@
+"""The connections to the source of a mirror, with the rights and settings of an ordinary client.
+
+Each wait has the deadline of its request. Errors are NetworkError and KafkaError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from ottla.broker import late
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError, error_code
+from ottla.network.errors import ConnectFailed, NetworkError, SecuritySettingError
+from ottla.network.node_channel import ChannelOptions, NodeChannel
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+if TYPE_CHECKING:
+    from ottla.protocol.message import Message
+
+T = TypeVar("T")
+
+CONNECT_S: Final = 10.0
+REQUEST_S: Final = 30.0
+BACKOFF_MAX_S: Final = 2.0
+# Settings of a client's security that a mirror does not have.
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "ssl_context": None,
+    "ssl_certificate_location": None,
+    "ssl_key_location": None,
+    "ssl_keystore_password": None,
+    "ssl_keystore_type": "PEM",
+    "ssl_truststore_password": None,
+    "ssl_truststore_type": "PEM",
+    "enable_ssl_certificate_verification": True,
+    "sasl_oauth_token_provider": None,
+    "sasl_oauthbearer_extensions": (),
+    "sasl_oauthbearer_token_endpoint_url": None,
+}
+
+
+async def awaited(completion: Completion[T]) -> T:
+    """The result of a completion, which always completes: its request has a deadline."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_: Completion[T]) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    completion.on_done(wake)
+    await done
+    return completion.result()
+
+
+class Source:
+    """The nodes of the source cluster. `nodes` are the addresses by node id, from the latest metadata."""
+
+    def __init__(self, client_id: str, settings: Mapping[str, Any]) -> None:
+        """`settings` are the typed settings of the mirror. Raises KafkaError INVALID_CONFIG."""
+        self.nodes: dict[int, tuple[str, int]] = {}
+        self._client_id = client_id
+        self._bootstrap = [_address(text) for text in settings["bootstrap.servers"]]
+        self._options = _channel_options(settings)
+        self._channels: dict[tuple[str, int], NodeChannel] = {}
+
+    def connect(self, node_id: int, client_id: str) -> NodeChannel | None:
+        """A channel of its own to a node; None if its address is unknown."""
+        address = self.nodes.get(node_id)
+        if address is None:
+            return None
+        return NodeChannel(*address, client_id=client_id, options=self._options)
+
+    async def ask(self, request: Message, node_id: int | None = None, *, least_version: int = 0) -> Any:
+        """The response of a node, by default of the first one that answers. Raises NetworkError."""
+        if node_id is not None and node_id not in self.nodes:
+            raise ConnectFailed(f"The source has no node {node_id}")
+        addresses = [self.nodes[node_id]] if node_id is not None else [*self.nodes.values(), *self._bootstrap]
+        problem: NetworkError = ConnectFailed("The mirror has no bootstrap.servers")
+        for address in dict.fromkeys(addresses):
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = NodeChannel(*address, client_id=self._client_id, options=self._options)
+                self._channels[address] = channel
+            try:
+                return await awaited(channel.send(request, timeout_s=REQUEST_S, least_version=least_version))
+            except NetworkError as error:
+                self._channels.pop(address).close()
+                problem = error
+        raise problem
+
+    async def metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """The brokers, and these topics or all topics. Raises NetworkError, KafkaError."""
+        rows = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+        # Version 10 has the ids of topics.
+        response = cast("MetadataResponse", await self.ask(request, least_version=10))
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code), "The source returned no metadata")
+        self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        return response
+
+    def close(self) -> None:
+        """Close all connections of `ask`; a channel of `connect` belongs to its owner."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"bootstrap.servers has {text!r}: an address is HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _channel_options(settings: Mapping[str, Any]) -> ChannelOptions:
+    protocol = settings["security.protocol"]
+    options = {**_DEFAULTS, **{name.replace(".", "_"): text or None for name, text in settings.items()}}
+    options["ssl_endpoint_identification_algorithm"] = settings["ssl.endpoint.identification.algorithm"]
+    try:
+        context = late.tls_context(options) if protocol.endswith("SSL") else None
+        sasl = late.sasl_source(options) if protocol.startswith("SASL") else None
+    except SecuritySettingError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return ChannelOptions(
+        connect_timeout_s=CONNECT_S,
+        backoff_max_s=BACKOFF_MAX_S,
+        tls=None if context is None else lambda: context,
+        sasl=sasl,
+    )

@@ -1,0 +1,345 @@
+"""Copy topics of another cluster with equal offsets, and promote the copy.
+
+The commands connect to the target, which copies. The source needs no installation: its settings belong to the mirror.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, yes_option
+from ottla.cli.connect import connect, connection_options
+from ottla.cli.names import all_topics, check_exists, confirm, enumerated
+from ottla.cli.output import Column, Output, number, output_options
+from ottla.clients import admin as api
+from ottla.clients.admin import ConfigResource, ResourceType
+from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
+from ottla.tools import values
+from ottla.tools.admin.mirrors import MirrorReport, behind, explain, missing_records, named, unready, unreported
+from ottla.tools.values import read_properties
+
+COMMAND = Group(
+    __doc__,
+    """
+    ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
+    ottla mirror status dr
+    ottla mirror promote dr
+    """,
+    shared=[*output_options(), *connection_options()],
+)
+
+POLL_S: Final = 0.3
+_NAME = Argument("name", "NAME", help="the name of the mirror")
+
+
+@COMMAND.verb(
+    "create",
+    _NAME,
+    Option("--from SERVERS", "addresses of the source: HOST:PORT,...", name="servers", required=True),
+    Option("--topics REGEX", "topics of the source to copy", required=True),
+    Option("--groups REGEX", "groups of the source whose committed offsets are copied", default=""),
+    Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
+    Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
+    examples="""
+    ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
+    ottla mirror create dr --from kafka-1:9093 --topics '.*' --source-config source.properties
+    """,
+)
+def _create(options: Options) -> None:
+    """Create a mirror. It creates the matching topics with the ids, partitions and settings of the source, read-only,
+    and copies their records and new ones."""
+    output, admin = Output(options), connect(options)
+    if options.name in _names(admin):
+        raise Failure(f"mirror {options.name!r} exists already", "`ottla mirror alter` changes it.")
+    admin.alter_config(_resource(options.name), _given(options) | {"replication.factor": options.replication_factor})
+    output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
+
+
+@COMMAND.verb(
+    "alter",
+    _NAME,
+    Option("--from SERVERS", "addresses of the source: HOST:PORT,...", name="servers"),
+    Option("--topics REGEX", "topics of the source to copy"),
+    Option("--groups REGEX", "groups of the source whose committed offsets are copied"),
+    Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
+    examples="""
+    ottla mirror alter dr --from kafka-2:9092,kafka-3:9092
+    ottla mirror alter dr --topics 'orders.*|payments'
+    """,
+)
+def _alter(options: Options) -> None:
+    """Change a mirror. Topics that do not match any more stay copies."""
+    output, admin = Output(options), connect(options)
+    check_exists(options.name, _names(admin), "mirror")
+    changes = _given(options)
+    if not changes:
+        raise Failure("nothing is changed", "Pass --from, --topics, --groups or --source-config.", exit_code=2)
+    admin.alter_config(_resource(options.name), changes)
+    output.changed(f"Changed mirror {options.name}.", {"mirror": options.name, "changed": True})
+
+
+def _given(options: Options) -> dict[str, object]:
+    """The settings of a mirror in the options."""
+    settings: dict[str, object] = {} if options.source_config is None else dict(read_properties(options.source_config))
+    given = {"bootstrap.servers": options.servers, "topics": options.topics, "groups": options.groups}
+    return settings | {name: text for name, text in given.items() if text is not None}
+
+
+@COMMAND.verb("list", quiet_option("names of mirrors"), examples="ottla mirror list", aliases=("ls",))
+def _list(options: Options) -> None:
+    """List mirrors with their sources."""
+    admin = connect(options)
+    names = [_resource(name) for name in _names(admin)]
+    found = admin.describe_configs(names) if names else {}
+    rows = [
+        {
+            "mirror": resource.name,
+            "state": settings["state"].value,
+            "source": settings["bootstrap.servers"].value,
+            "topics": settings["topics"].value,
+            "groups": settings["groups"].value,
+        }
+        for resource, settings in found.items()
+    ]
+    columns = [Column("mirror", narrow=True), Column("state"), Column("source", narrow=True), Column("topics")]
+    columns.append(Column("groups", optional=True))
+    Output(options).listing("mirror", columns, rows, empty="There is no mirror.")
+
+
+@COMMAND.verb("status", _NAME, examples="ottla mirror status dr")
+def _status(options: Options) -> None:
+    """Show each partition of a mirror: its state, and the records that the source has and the copy has not."""
+    output, admin = Output(options), connect(options)
+    report = _report(admin, options.name)
+    columns = [
+        Column("topic", narrow=True),
+        number("partition"),
+        Column("state", colour=lambda state: "green" if state == MIRRORING else "yellow"),
+        number("end"),
+        number("lag"),
+        Column("age_ms", "ANSWERED", lambda age: "-" if age is None or age < 0 else f"{units.duration(age)} ago"),
+        number("truncated"),
+        number("skipped"),
+        Column("problem", optional=True, narrow=True),
+    ]
+    names = [
+        "topic",
+        "partition",
+        "state",
+        "leader",
+        "end",
+        "lag",
+        "source_end",
+        "age_ms",
+        "truncated",
+        "skipped",
+        "problem",
+    ]
+    rows = [{name: row.get(name) for name in names} for row in report.partitions]
+    output.table(columns, rows, empty="No topic is copied.")
+    for subject, text in [*report.problems.items(), *report.topics.items()]:
+        output.warn(f"{subject}: {text}")
+
+
+@COMMAND.verb("why", _NAME, examples="ottla mirror why dr")
+def _why(options: Options) -> None:
+    """Explain why a mirror makes no progress, and which records it has dropped. It changes nothing."""
+    output, admin = Output(options), connect(options)
+    rows = [finding._asdict() for finding in explain(_report(admin, options.name))]
+    columns = [Column("subject", narrow=True), Column("text"), Column("next_step")]
+    output.table(columns, rows, empty="No cause of trouble was found.")
+
+
+@COMMAND.verb("pause", _NAME, examples="ottla mirror pause dr")
+def _pause(options: Options) -> None:
+    """Stop copying for a time; the topics stay read-only."""
+    _switch(options, "PAUSED")
+
+
+@COMMAND.verb("resume", _NAME, examples="ottla mirror resume dr")
+def _resume(options: Options) -> None:
+    """Continue a paused mirror where it stopped."""
+    _switch(options, "RUNNING")
+
+
+@COMMAND.verb(
+    "promote",
+    _NAME,
+    Option("--unplanned", "the source is lost: do not wait for its last records"),
+    Option("--timeout DURATION", "how long to wait for the last records, and for the end of the copy", default="1min"),
+    yes_option(),
+    examples="""
+    ottla mirror promote dr
+    ottla mirror promote dr --unplanned --yes
+    """,
+)
+def _promote(options: Options) -> None:
+    """Open the copied topics of a mirror to clients. It aborts open transactions, and removes the source's producers.
+
+    Stop the producers of the source first: records that it gets later are not copied. The command can be repeated
+    after an interruption.
+    """
+    output, admin = Output(options), connect(options)
+    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
+    names = _topics(admin, options.name, MIRRORING, STOPPING)
+    if not names:
+        raise Failure(f"mirror {options.name!r} has no topic to promote")
+    confirm(
+        f"Open {enumerated(names)} to clients, and end the copy?",
+        "nothing was promoted",
+        "--yes promotes without asking.",
+        yes=options.yes,
+    )
+    copying = _topics(admin, options.name, MIRRORING)
+    if options.unplanned:
+        for row in _report(admin, options.name).partitions:
+            if row["topic"] in copying and row["lag"]:
+                output.warn(f"{row['topic']}-{row['partition']}: {missing_records(row)}")
+    else:
+        _wait_for_last_records(admin, options.name, copying, deadline_s)
+    _move(admin, options.name, copying, STOPPING)
+    _wait_for_ends(admin, options.name, names, deadline_s, with_groups=not options.unplanned)
+    _move(admin, options.name, names, STOPPED)
+    for name in names:
+        output.changed(f"Promoted {name}.", {"topic": name, "promoted": True})
+
+
+def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
+    """Wait until each partition has all records of an answer of the source that is younger than this call."""
+    started_s, partitions = time.monotonic(), _partitions(admin, topics)
+
+    def remaining() -> list[str]:
+        rows = _rows(admin, mirror, topics)
+        return unreported(partitions, rows) + named(behind(rows, int((time.monotonic() - started_s) * 1000)))
+
+    _wait(remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned")
+
+
+def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float, *, with_groups: bool) -> None:
+    """Wait until no partition has producers of the source, and until the last offsets of groups are copied."""
+    started_s, partitions = time.monotonic(), _partitions(admin, topics)
+    with_groups = with_groups and bool(admin.describe_config(_resource(mirror))["groups"].value)
+
+    def remaining() -> list[str]:
+        report = _report(admin, mirror)
+        rows = [row for row in report.partitions if row["topic"] in topics]
+        names = unreported(partitions, rows) + named(unready(rows))
+        is_old = not 0 <= report.groups_age_ms <= (time.monotonic() - started_s) * 1000
+        return [*names, "the offsets of groups"] if with_groups and is_old else names
+
+    _wait(remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader")
+
+
+@COMMAND.verb(
+    "failback",
+    _NAME,
+    Argument("topics", "TOPIC", nargs=-1, required=True, help="topics of this cluster that become copies"),
+    Option("--dry-run", "only check the topics"),
+    yes_option(),
+    examples="""
+    ottla mirror create back --from ottla-1:9092 --topics ''
+    ottla mirror failback back orders --dry-run
+    ottla mirror failback back orders
+    """,
+)
+def _failback(options: Options) -> None:
+    """Make topics of this cluster copies of the mirror's source, which was promoted before. Records that only this
+    cluster has are dropped; `ottla mirror why` says how many."""
+    output, admin = Output(options), connect(options)
+    check_exists(options.name, _names(admin), "mirror")
+    states = _states(admin)
+    for name in options.topics:
+        _, state = states.get(name, ("", ""))
+        if state not in ("", STOPPED):
+            raise Failure(f"topic {name!r} is {state} already")
+    if options.dry_run:
+        for name in options.topics:
+            output.changed(f"{name} would become a copy.", {"topic": name, "failback": False}, made=False)
+        return
+    names = list(options.topics)
+    confirm(
+        f"Drop the records of {enumerated(names)} that the source of {options.name} does not have?",
+        "nothing was changed",
+        "--yes drops them without asking.",
+        yes=options.yes,
+    )
+    _move(admin, options.name, names, FAILBACK)
+    for name in names:
+        output.changed(f"{name} becomes a copy.", {"topic": name, "failback": True})
+
+
+@COMMAND.verb("stop", _NAME, examples="ottla mirror stop dr")
+def _stop(options: Options) -> None:
+    """Delete a mirror. Its topics must be promoted or deleted before."""
+    output, admin = Output(options), connect(options)
+    check_exists(options.name, _names(admin), "mirror")
+    settings = admin.describe_config(_resource(options.name))
+    set_here = [name for name, entry in settings.items() if entry.source is not api.ConfigSource.DEFAULT]
+    admin.alter_config(_resource(options.name), {name: None for name in set_here if name != "status"})
+    output.changed(f"Deleted mirror {options.name}.", {"mirror": options.name, "deleted": True})
+
+
+# -- parts -------------------------------------------------------------------------------------------------------
+
+
+def _resource(name: str) -> ConfigResource:
+    return ConfigResource(ResourceType.MIRROR, name)
+
+
+def _names(admin: api.Admin) -> list[str]:
+    return sorted(each.name for each in admin.list_config_resources([ResourceType.MIRROR]))
+
+
+def _report(admin: api.Admin, name: str) -> MirrorReport:
+    check_exists(name, _names(admin), "mirror")
+    return MirrorReport.of(admin.mirror_status(name))
+
+
+def _states(admin: api.Admin) -> dict[str, tuple[str, str]]:
+    """The mirror and state of each topic."""
+    resources = [ConfigResource(ResourceType.TOPIC, each.name) for each in admin.list_topics()]
+    found = admin.describe_configs(resources) if resources else {}
+    return {
+        resource.name: (settings[MIRROR_SETTING].value or "", settings[STATE_SETTING].value or "")
+        for resource, settings in found.items()
+        if MIRROR_SETTING in settings
+    }
+
+
+def _topics(admin: api.Admin, mirror: str, *states: str) -> list[str]:
+    check_exists(mirror, _names(admin), "mirror")
+    return sorted(name for name, (owner, state) in _states(admin).items() if owner == mirror and state in states)
+
+
+def _move(admin: api.Admin, mirror: str, topics: list[str], state: str) -> None:
+    changes = {MIRROR_SETTING: mirror, STATE_SETTING: state}
+    if topics:
+        admin.alter_configs({ConfigResource(ResourceType.TOPIC, name): changes for name in topics})
+
+
+def _switch(options: Options, state: str) -> None:
+    output, admin = Output(options), connect(options)
+    check_exists(options.name, _names(admin), "mirror")
+    admin.alter_config(_resource(options.name), {"state": state})
+    output.changed(f"{options.name} is {state}.", {"mirror": options.name, "state": state})
+
+
+def _rows(admin: api.Admin, mirror: str, topics: list[str]) -> list[dict[str, Any]]:
+    return [row for row in _report(admin, mirror).partitions if row["topic"] in topics]
+
+
+def _partitions(admin: api.Admin, topics: list[str]) -> list[tuple[str, int]]:
+    listed = all_topics(admin)
+    return [(name, index) for name in topics for index in range(listed[name].partitions)]
+
+
+def _wait(remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:
+    """Wait until no partition remains. Raises Failure after the deadline."""
+    while names := remaining():
+        if time.monotonic() > deadline_s:
+            raise Failure(f"{', '.join(names[:5])}: {problem}", "`ottla mirror why` explains it.")
+        time.sleep(POLL_S)

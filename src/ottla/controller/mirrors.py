@@ -1,0 +1,208 @@
+"""Topics that are copied from another cluster: created and changed as their source, with a read-only state.
+
+The state of a mirrored topic is one of its settings, so that it is created, changed and deleted together with the
+topic. A client may request the moves of `MOVES`; only the controller moves from FAILBACK to MIRRORING.
+
+Leader epochs have generations of 2^20. The leader epoch of a mirrored partition is in a later generation than each
+epoch of its source, since followers reject batches of a later epoch than their leader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import INTERNAL_TOPICS, METADATA_TOPIC, Uuid
+from ottla.common.slices import Slices
+from ottla.common.values import value
+from ottla.controller import configs
+from ottla.controller.state import Outcome, State, check_size, refuse
+from ottla.controller.topics import check_name, place_partitions
+from ottla.metadata.image import MIRROR, TOPIC
+from ottla.metadata.mirrors import (
+    FAILBACK,
+    MIRROR_SETTING,
+    MIRRORING,
+    STATE_SETTING,
+    STOPPED,
+    STOPPING,
+    generation_start,
+    is_read_only,
+    next_generation,
+)
+from ottla.metadata.snapshot import partition_record
+from ottla.protocol import metadata_records as m
+
+if TYPE_CHECKING:
+    from ottla.metadata.image import TopicImage
+    from ottla.protocol.message import Message
+
+MOVES: Final = {
+    "": (FAILBACK,),
+    FAILBACK: (STOPPED,),
+    MIRRORING: (STOPPING,),
+    STOPPING: (STOPPED,),
+    STOPPED: (FAILBACK, ""),
+}
+# Settings of a topic that belong to one cluster: its replicas, its mirrors, and the registry that it uses.
+_OWN_SETTINGS: Final = (
+    MIRROR_SETTING,
+    STATE_SETTING,
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "min.insync.replicas",
+    "remote.storage.enable",
+)
+
+
+@value
+class SourceTopic:
+    """A topic of the source; `leader_epochs` has one for each partition, `settings` those that are not defaults."""
+
+    name: str
+    topic_id: Uuid
+    leader_epochs: tuple[int, ...]
+    settings: Mapping[str, str]
+    is_read_only: bool = False
+    """Whether the topic is a mirror itself that was not promoted."""
+
+
+def check_client_change(state: State, name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise INVALID_CONFIG or POLICY_VIOLATION unless a client may change the settings of a topic so."""
+    old, new = before.get(STATE_SETTING, ""), after.get(STATE_SETTING, "")
+    mirror = after.get(MIRROR_SETTING, "")
+    if old == new and before.get(MIRROR_SETTING, "") == mirror:
+        return
+    if new not in MOVES.get(old, ()):
+        refuse(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic {name} is {old or 'not mirrored'} and cannot become {new or 'a topic without a mirror'}; "
+            f"use `ottla mirror`",
+        )
+    if bool(new) != bool(mirror):
+        refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} and {STATE_SETTING} are set and deleted together")
+    if new == FAILBACK and (MIRROR, mirror) not in state.image.configs:
+        refuse(ErrorCode.INVALID_CONFIG, f"Mirror {mirror} does not exist")
+    if new != FAILBACK and new and before.get(MIRROR_SETTING, "") != mirror:
+        refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} can only be changed together with the state {FAILBACK}")
+
+
+def check_growth(state: State, topic: str) -> None:
+    """Raise POLICY_VIOLATION if a client must not add partitions to the topic."""
+    if is_read_only(state.image.config(TOPIC, topic)):
+        refuse(ErrorCode.POLICY_VIOLATION, f"Topic {topic} is a read-only mirror: its source has the partitions")
+
+
+def follow(
+    state: State, mirror: str, replication_factor: int, topics: Iterable[SourceTopic]
+) -> Slices[Outcome[dict[str, str]]]:
+    """Create and change the topics of a mirror as their source; returns the problem of each topic that cannot follow.
+
+    Topics that were promoted, and topics of the source that exist here without this mirror, stay as they are.
+    """
+    records: list[Message] = []
+    problems: dict[str, str] = {}
+    for topic in topics:
+        yield
+        try:
+            records += _changes(state, mirror, replication_factor, topic)
+        except KafkaError as error:
+            problems[topic.name] = error.message or error.code.name
+        check_size(records)
+    return Outcome(records, problems)
+
+
+def _changes(state: State, mirror: str, replication_factor: int, source: SourceTopic) -> list[Message]:
+    if source.name in INTERNAL_TOPICS or source.name == METADATA_TOPIC:
+        refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are not mirrored")
+    local = state.image.topics_by_name.get(source.name)
+    if local is None:
+        return _created(state, mirror, replication_factor, source)
+    own = state.image.config(TOPIC, source.name)
+    if own.get(MIRROR_SETTING) != mirror:
+        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, "The topic exists here and does not belong to this mirror")
+    if local.topic_id != source.topic_id:
+        refuse(ErrorCode.INCONSISTENT_TOPIC_ID, "The source has another topic of this name: it was recreated")
+    if own.get(STATE_SETTING) == STOPPED or own.get(STATE_SETTING) == STOPPING:
+        return []
+    if len(source.leader_epochs) < len(local.partitions):
+        count = len(source.leader_epochs)
+        refuse(ErrorCode.INVALID_PARTITIONS, f"The source has {count} partitions, fewer than {len(local.partitions)}")
+    is_failback = own.get(STATE_SETTING) == FAILBACK
+    if is_failback and source.is_read_only:
+        # Each would be the source of the other.
+        refuse(ErrorCode.INVALID_REQUEST, "The source is a read-only mirror itself: promote it first")
+    records = _epochs(local, source, always=is_failback)
+    records += _more_partitions(state, local, source)
+    records += _settings(state, mirror, source)
+    return records
+
+
+def _created(state: State, mirror: str, replication_factor: int, source: SourceTopic) -> list[Message]:
+    check_name(state, source.name, {})
+    if source.topic_id in state.image.topics_by_id:
+        other = state.image.topics_by_id[source.topic_id].name
+        refuse(ErrorCode.INCONSISTENT_TOPIC_ID, f"Topic {other} has the id of the source's topic here")
+    settings = _copied(state, source)
+    configs.validate(state, TOPIC, source.name, settings, frozenset(settings), is_new=True)
+    settings |= {MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
+    records: list[Message] = [m.TopicRecord(name=source.name, topic_id=source.topic_id)]
+    records += [_setting(source.name, name, text) for name, text in settings.items()]
+    partitions = place_partitions(state, len(source.leader_epochs), replication_factor)
+    first = next_generation(source.leader_epochs)
+    records += [
+        partition_record(source.topic_id, index, partition._replace(leader_epoch=first))
+        for index, partition in enumerate(partitions)
+    ]
+    return records
+
+
+def _epochs(local: TopicImage, source: SourceTopic, *, always: bool) -> list[Message]:
+    """Begin a new generation of leader epochs for partitions whose source has a later one, or for all."""
+    records: list[Message] = []
+    for index, partition in local.partitions.items():
+        epoch = source.leader_epochs[index]
+        if always or epoch >= generation_start(partition.leader_epoch):
+            first = next_generation((epoch, partition.leader_epoch))
+            changed = partition._replace(leader_epoch=first, partition_epoch=partition.partition_epoch + 1)
+            records.append(partition_record(local.topic_id, index, changed))
+    return records
+
+
+def _more_partitions(state: State, local: TopicImage, source: SourceTopic) -> list[Message]:
+    present = len(local.partitions)
+    additional = len(source.leader_epochs) - present
+    if not additional:
+        return []
+    first = next_generation(source.leader_epochs)
+    added = place_partitions(state, additional, len(local.partitions[0].replicas))
+    return [
+        partition_record(local.topic_id, present + i, partition._replace(leader_epoch=first))
+        for i, partition in enumerate(added)
+    ]
+
+
+def _settings(state: State, mirror: str, source: SourceTopic) -> list[Message]:
+    """The settings that differ from the source's; a topic in failback is mirrored from now on."""
+    own = state.image.config(TOPIC, source.name)
+    wanted = _copied(state, source)
+    configs.validate(state, TOPIC, source.name, wanted, frozenset(wanted), is_new=False)
+    after = {name: text for name, text in own.items() if name in _OWN_SETTINGS}
+    after |= {**wanted, MIRROR_SETTING: mirror, STATE_SETTING: MIRRORING}
+    return [
+        _setting(source.name, name, after.get(name)) for name in {**own, **after} if own.get(name) != after.get(name)
+    ]
+
+
+def _copied(state: State, source: SourceTopic) -> dict[str, str]:
+    """The settings of the source that this cluster knows."""
+    return {
+        name: text
+        for name, text in source.settings.items()
+        if name not in _OWN_SETTINGS and state.rules.is_list(TOPIC, name) is not None
+    }
+
+
+def _setting(topic: str, name: str, text: str | None) -> m.ConfigRecord:
+    return m.ConfigRecord(resource_type=TOPIC, resource_name=topic, name=name, value=text)

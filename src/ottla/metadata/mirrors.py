@@ -1,0 +1,38 @@
+"""The state of mirrored topics in the metadata, and the generations of their leader epochs. KIP-1279.
+
+FAILBACK waits until the controller has compared the topic with its source. MIRRORING copies. STOPPING removes the
+producers of the source from the log. STOPPED is open to clients. Topics in the first three are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+MIRROR_SETTING: Final = "ottla.mirror"
+STATE_SETTING: Final = "ottla.mirror.state"
+FAILBACK: Final = "FAILBACK"
+MIRRORING: Final = "MIRRORING"
+STOPPING: Final = "STOPPING"
+STOPPED: Final = "STOPPED"
+_GENERATION_BITS: Final = 20
+
+
+def is_read_only(settings: Mapping[str, object]) -> bool:
+    """Whether clients must not write to a topic with these settings."""
+    return is_read_only_state(settings.get(STATE_SETTING, ""))
+
+
+def is_read_only_state(state: object) -> bool:
+    """Whether clients must not write to a topic in this state."""
+    return state not in ("", STOPPED)
+
+
+def generation_start(leader_epoch: int) -> int:
+    """The first leader epoch of a generation; copied records have earlier epochs."""
+    return leader_epoch >> _GENERATION_BITS << _GENERATION_BITS
+
+
+def next_generation(leader_epochs: Iterable[int]) -> int:
+    """The first leader epoch of the generation after all of `leader_epochs`."""
+    return (max((0, *leader_epochs)) >> _GENERATION_BITS) + 1 << _GENERATION_BITS

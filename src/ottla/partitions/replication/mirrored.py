@@ -1,0 +1,159 @@
+"""The leader of a partition that is copied from a partition of another cluster. KIP-1279.
+
+A `ReplicaFetcher` fetches for it as a consumer from the leader in the source, up to the high watermark there. The
+batches are appended as they are; the followers in this cluster and the high watermark follow as for produced records.
+
+    mirrored = MirroredPartition(partition, source_leader, source_epoch, ports)
+    fetchers.following(mirrored)      # and again after `mirrored.follow(...)` returned True
+    fetchers.unfollowed(mirrored)     # after `mirrored.close()`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode
+from ottla.partitions.replication.followed import EARLIEST
+from ottla.replication.follower import Step, on_source_start
+
+if TYPE_CHECKING:
+    from ottla.partitions.partition import Partition
+    from ottla.records import Buffer
+
+UNKNOWN: Final = -1
+
+
+class MirrorPorts(NamedTuple):
+    """The parts of the node that a mirrored partition uses."""
+
+    flush_in_thread: Callable[[Callable[[], object]], Completion[None]]
+    now_ms: Callable[[], int]
+    """The monotonic clock."""
+    on_error: Callable[[], None]
+    """Called after an answer with an error: the source's metadata may have changed."""
+
+
+class MirrorProgress:
+    """How far the copy is, and which records it has dropped since this node leads the partition."""
+
+    __slots__ = ("answered_ms", "error", "skipped", "source_end", "truncated")
+
+    def __init__(self) -> None:
+        self.source_end = UNKNOWN
+        """The high watermark of the source at its last answer."""
+        self.answered_ms = UNKNOWN
+        """When that answer arrived, by the monotonic clock."""
+        self.truncated = 0
+        """Records that the source has lost, and that were dropped here."""
+        self.skipped = 0
+        """Offsets that the source had deleted before they were copied."""
+        self.error: ErrorCode | None = None
+        """The error of the last answer."""
+
+
+class MirroredPartition:
+    """A led partition with the position of its copy; a `FollowingPartition` for its fetcher."""
+
+    __slots__ = (
+        "_ports",
+        "closed",
+        "is_truncation_synced",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "partition",
+        "progress",
+        "topic_id",
+    )
+
+    first_lookup = EARLIEST
+
+    def __init__(self, partition: Partition, leader_id: int, leader_epoch: int, ports: MirrorPorts) -> None:
+        """`leader_id` and `leader_epoch` are the source's."""
+        self.partition = partition
+        self.log = partition.log
+        self.topic_id = partition.topic_id
+        self.closed = False
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.is_truncation_synced = True
+        self.progress = MirrorProgress()
+        self._ports = ports
+
+    def __repr__(self) -> str:
+        return f"<MirroredPartition {self.log.topic_partition} of node {self.leader_id} of the source>"
+
+    def follow(self, leader_id: int, leader_epoch: int) -> bool:
+        """Take in the source's leader; whether it changed. Metadata of an earlier epoch is ignored."""
+        if leader_epoch < self.leader_epoch or (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
+            return False
+        self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        # The new leader has not answered yet.
+        self.progress.answered_ms = UNKNOWN
+        return True
+
+    @property
+    def lag(self) -> int:
+        """The records that the source had at its last answer and that are not here; -1 if it has not answered yet."""
+        end = self.progress.source_end
+        return UNKNOWN if end == UNKNOWN else max(end - self.log.log_end_offset, 0)
+
+    # -- fetching ------------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, now_ms: int) -> None:
+        """Append fetched batches; raises KafkaError as `append_as_follower`."""
+        self.partition.append_copied(records, self.leader_epoch, now_ms)
+
+    def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:  # noqa: ARG002 - the signature of FollowingPartition
+        """Note the end of the source, and follow its log start as far as records are committed here."""
+        progress = self.progress
+        progress.source_end, progress.answered_ms, progress.error = high_watermark, self._ports.now_ms(), None
+        start = min(log_start_offset, self.partition.high_watermark)
+        if start > self.log.log_start_offset:
+            self.log.advance_start(start, "the source's log start")
+
+    def truncate(self, offset: int) -> bool:
+        """Drop records that the source has lost; whether there were any."""
+        end = self.log.log_end_offset
+        if offset >= end:
+            return False
+        self.partition.cut(offset)
+        self.progress.truncated += end - self.log.log_end_offset
+        return True
+
+    def restart(self, offset: int) -> None:
+        """Continue at the source's log start, after records that were deleted there before they were copied."""
+        self.progress.skipped += offset - self.log.log_end_offset
+        self.partition.cut(offset, restart=True)
+
+    def on_lookup(self, timestamp: int, offset: int) -> Step:  # noqa: ARG002 - the signature of FollowingPartition
+        """Decide the next step when the source's log start is known."""
+        return on_source_start(offset, self.log)
+
+    def note_error(self, error: ErrorCode) -> None:
+        """Report an error of the source, which may have another leader."""
+        self.progress.error = error
+        self._ports.on_error()
+
+    def close(self) -> None:
+        """Stop copying."""
+        self.closed = True
+
+    # -- durability ----------------------------------------------------------------------------------------------
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """The partition flushes as for produced records: a fetch of a consumer acknowledges nothing."""
+
+    def truncated(self) -> Completion[None]:
+        """Sync a truncation, as `FollowedPartition.truncated`."""
+        self.is_truncation_synced = False
+        synced: Completion[None] = Completion()
+
+        def finished(done: Completion[None]) -> None:
+            self.is_truncation_synced = done.error is None
+            synced.follow(done)
+
+        self._ports.flush_in_thread(self.log.flush).on_done(finished)
+        return synced

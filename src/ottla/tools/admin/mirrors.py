@@ -1,0 +1,105 @@
+"""The state of a mirror from the reports of all brokers: what is ready, and why something is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+UNKNOWN: Final = -1
+STALE_MS: Final = 30_000
+
+
+class Finding(NamedTuple):
+    """Why a mirror makes no progress, and what to do."""
+
+    subject: str
+    text: str
+    next_step: str
+
+
+class MirrorReport(NamedTuple):
+    """A mirror: the rows of its partitions by topic and partition, and problems."""
+
+    partitions: list[dict[str, Any]]
+    problems: dict[int, str]
+    """Of the connection to the source, by broker."""
+    topics: dict[str, str]
+    groups: dict[str, str]
+    groups_age_ms: int
+    """How long ago the slowest broker had copied the offsets of its groups; -1 if one of them has not yet."""
+
+    @classmethod
+    def of(cls, statuses: Mapping[int, Mapping[str, Any]]) -> MirrorReport:
+        """Combine the reports of the brokers."""
+        rows = [{**row, "leader": node} for node, each in statuses.items() for row in each["partitions"]]
+        ages = [each.get("groups_age_ms", UNKNOWN) for each in statuses.values()]
+        return cls(
+            sorted(rows, key=lambda row: (row["topic"], row["partition"])),
+            {node: each["problem"] for node, each in statuses.items() if each.get("problem")},
+            {name: text for each in statuses.values() for name, text in each["topics"].items()},
+            {name: text for each in statuses.values() for name, text in each.get("group_errors", {}).items()},
+            UNKNOWN if UNKNOWN in ages else max(ages, default=UNKNOWN),
+        )
+
+
+def behind(rows: Iterable[Mapping[str, Any]], since_ms: int) -> list[Mapping[str, Any]]:
+    """The partitions without all records of an answer of the source that is younger than `since_ms`."""
+    return [row for row in rows if row["lag"] != 0 or row["problem"] or not 0 <= row.get("age_ms", UNKNOWN) <= since_ms]
+
+
+def unready(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The partitions whose copy has not ended: with producers of the source, or uncommitted markers."""
+    return [row for row in rows if row["state"] != "STOPPING" or row["producers"] or row["committed"] != row["end"]]
+
+
+def named(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of partitions."""
+    return [f"{row['topic']}-{row['partition']}" for row in rows]
+
+
+def unreported(partitions: Iterable[tuple[str, int]], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of partitions that no broker reports: they have no leader, or it has not followed yet."""
+    seen = {(row["topic"], row["partition"]) for row in rows}
+    return [f"{topic}-{index}" for topic, index in partitions if (topic, index) not in seen]
+
+
+def missing_records(row: Mapping[str, Any]) -> str:
+    """How much an unplanned promotion of this partition may lose."""
+    age_ms = row.get("age_ms", UNKNOWN)
+    if row["lag"] < 0 or age_ms < 0:
+        return "the source has not answered this leader, so that the number of missing records is unknown"
+    return f"{row['lag']} records are missing, and all of the last {age_ms / 1000:.1f} s"
+
+
+def explain(report: MirrorReport) -> list[Finding]:
+    """Return why the mirror makes no progress; empty if it does."""
+    found = [
+        Finding(f"broker {node}", text, "Check bootstrap.servers, the security settings, and the rights at the source")
+        for node, text in report.problems.items()
+    ]
+    found += [
+        Finding(f"topic {name}", text, "See `ottla mirror status`; a topic that is not wanted: change --topics")
+        for name, text in report.topics.items()
+    ]
+    found += [
+        Finding(
+            f"group {name}",
+            f"its offsets are not accepted: {text}",
+            "A group with members here is active here: its offsets are its own",
+        )
+        for name, text in report.groups.items()
+    ]
+    for row in report.partitions:
+        subject = f"{row['topic']}-{row['partition']}"
+        if row["problem"]:
+            found.append(Finding(subject, f"{row['state']}: {row['problem']}", "It is retried"))
+        elif row["state"] == "MIRRORING" and row.get("age_ms", UNKNOWN) > STALE_MS:
+            age_s = row["age_ms"] // 1000
+            found.append(Finding(subject, f"the source has not answered for {age_s} s", "Check the link to the source"))
+        if row.get("truncated"):
+            text = f"{row['truncated']} records were dropped, because the source had lost them"
+            found.append(Finding(subject, text, "Look for an unclean election at the source"))
+        if row.get("skipped"):
+            text = f"{row['skipped']} offsets were skipped: the source had deleted them before they were copied"
+            found.append(Finding(subject, text, "Raise the retention of the source"))
+    return found

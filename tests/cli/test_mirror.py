@@ -1,0 +1,99 @@
+"""`ottla mirror` between two brokers: from the creation of a mirror to its promotion, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.clients import Admin, Producer
+from ottla.common.ids import TopicPartition
+from tests.cluster.processes import wait_until
+from tests.ottla_process import OttlaProcess
+
+from .conftest import Run
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path / "source") as process:
+        yield process
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[OttlaProcess]:
+    with OttlaProcess(tmp_path / "target") as process:
+        yield process
+
+
+def rows(ottla: Run, name: str, at: OttlaProcess) -> list[dict[str, Any]]:
+    answer = ottla("mirror", "status", name, "--json", "-b", at.bootstrap)
+    assert answer.code == 0, answer.err
+    return answer.objects
+
+
+def write(at: OttlaProcess, *values: bytes) -> None:
+    with Producer(bootstrap_servers=at.bootstrap) as producer:
+        for value in values:
+            producer.send("orders", value).result(WAIT_S)
+
+
+def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProcess, target: OttlaProcess) -> None:
+    def ottla(*words: str, at: OttlaProcess = target) -> str:
+        answer = plain("mirror", *words, "-b", at.bootstrap)
+        assert answer.code == 0, answer.err
+        return answer.out + answer.err
+
+    def error(*words: str, at: OttlaProcess = target) -> str:
+        answer = plain("mirror", *words, "-b", at.bootstrap)
+        assert answer.code
+        return answer.err
+
+    with Admin(source.bootstrap) as admin:
+        admin.create_topic("orders")
+        write(source, b"1", b"2", b"3")
+        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 2})
+    security = target.directory / "source.properties"
+    security.write_text("security.protocol=PLAINTEXT\n")
+    assert "There is no mirror" in ottla("list")
+    source_config = ("--source-config", str(security))
+    ottla("create", "dr", "--from", source.bootstrap, "--topics", "ord.*", "--groups", ".*", *source_config)
+    assert "exists already" in error("create", "dr", "--from", source.bootstrap, "--topics", "x")
+    [listed] = plain("mirror", "list", "--json", "-b", target.bootstrap).objects
+    assert (listed["mirror"], listed["source"], listed["state"]) == ("dr", source.bootstrap, "RUNNING")
+    wait_until(lambda: [(row["end"], row["lag"]) for row in rows(plain, "dr", target)] == [(3, 0)], WAIT_S)
+    assert "MIRRORING" in ottla("status", "dr")
+    ottla("alter", "dr", "--topics", "ord.*|payments")
+    assert "nothing is changed" in error("alter", "dr")
+    wait_until(lambda: [row["lag"] for row in rows(plain, "dr", target)] == [0], WAIT_S)
+    assert "No cause of trouble" in ottla("why", "dr")
+    assert "not promoted" in error("stop", "dr")
+    assert "MIRRORING already" in error("failback", "dr", "orders")
+
+    ottla("pause", "dr")
+    wait_until(lambda: [row["state"] for row in rows(plain, "dr", target)] == ["PAUSED"], WAIT_S)
+    write(source, b"4")
+    assert "not complete" in error("promote", "dr", "--timeout", "1s", "--yes")
+    ottla("resume", "dr")
+
+    assert "Promoted orders" in ottla("promote", "dr", "--yes")
+    with Admin(target.bootstrap) as admin:
+        assert admin.list_group_offsets("billing")[TopicPartition("orders", 0)].offset == 2
+    write(target, b"5")
+    ottla("stop", "dr")
+    assert "There is no mirror" in ottla("list")
+
+    write(source, b"lost")
+    ottla("create", "back", "--from", target.bootstrap, "--topics", "", at=source)
+    assert "would become" in ottla("failback", "back", "orders", "--dry-run", at=source)
+    ottla("failback", "back", "orders", "--yes", at=source)
+    wait_until(lambda: [row["truncated"] for row in rows(plain, "back", source)] == [1], WAIT_S)
+    wait_until(lambda: [row["lag"] for row in rows(plain, "back", source)] == [0], WAIT_S)
+    assert "1 records were dropped" in ottla("why", "back", at=source)
+    target.kill()
+    warned = plain("mirror", "promote", "back", "--unplanned", "--yes", "-b", source.bootstrap)
+    assert (warned.code, "Promoted orders" in warned.out) == (0, True)

@@ -1,0 +1,122 @@
+"""Rows of the table of mutations for mirrors between clusters."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+TOPICS = "tests/unit/controller/test_mirrors.py"
+COPY = "tests/unit/broker/test_mirrored_partition.py"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "clients cannot write to a copied topic",
+        "partitions/topic_settings.py",
+        "    if is_read_only(values):\n",
+        "    if False:\n",
+        (f"{COPY}::test_clients_cannot_write_until_the_topic_is_open",),
+    ),
+    (
+        "a copied topic is opened only after its producers were removed",
+        "controller/mirrors.py",
+        "    MIRRORING: (STOPPING,),\n",
+        "    MIRRORING: (STOPPING, STOPPED),\n",
+        (f"{TOPICS}::test_clients_can_only_request_the_moves_of_a_promotion",),
+    ),
+    (
+        "the leader epoch of a copied partition is above its source's",
+        "controller/mirrors.py",
+        "        if always or epoch >= generation_start(partition.leader_epoch):\n",
+        "        if always:\n",
+        (f"{TOPICS}::test_source_that_reaches_the_generation_begins_a_later_one",),
+    ),
+    (
+        "two clusters do not become each other's copies",
+        "controller/mirrors.py",
+        "    if is_failback and source.is_read_only:\n",
+        "    if False:\n",
+        (f"{TOPICS}::test_failback_begins_a_new_generation_in_one_step_with_the_state",),
+    ),
+    (
+        "a recreated topic of the source does not continue the copy",
+        "controller/mirrors.py",
+        "    if local.topic_id != source.topic_id:\n",
+        "    if False:\n",
+        (f"{TOPICS}::test_recreated_shrunk_and_foreign_topics_are_problems_and_stay",),
+    ),
+    (
+        "clients add no partitions to a copied topic",
+        "controller/topics.py",
+        "    late.mirrors.check_growth(state, topic.name)\n",
+        "",
+        (f"{TOPICS}::test_clients_create_no_mirrored_topic_and_add_no_partitions",),
+    ),
+    (
+        "a mirror is not deleted before its topics are open",
+        "controller/configs.py",
+        "        if kind == TOPIC and settings.get(MIRROR_SETTING) == name and is_read_only(settings):\n",
+        "        if False:\n",
+        (f"{TOPICS}::test_mirror_with_read_only_topics_cannot_be_deleted",),
+    ),
+    (
+        "after a truncation of a copy, the high watermark counts no records that followers still have to drop",
+        "replication/leader.py",
+        "            replica.log_end_offset = min(replica.log_end_offset, log_end_offset)\n",
+        "            pass\n",
+        (f"{COPY}::test_truncation_counts_records_and_the_high_watermark_waits_for_followers_again",),
+    ),
+    (
+        "a copy is not truncated to the high watermark of a source that does not know its epoch",
+        "replication/follower.py",
+        "    return Step(Action.RESTART, source_start) if source_start > log.log_end_offset else _BACK_OFF\n",
+        "    return Step(Action.RESTART, source_start)\n",
+        (f"{COPY}::test_records_that_the_source_deleted_before_the_copy_are_skipped_and_counted",),
+    ),
+    (
+        "a copy continues at the next leader of the source",
+        "broker/mirrors/mirror.py",
+        "            elif known.follow(row.leader_id, row.leader_epoch):\n",
+        "            elif known is None:\n",
+        ("tests/cluster/test_mirror.py::test_copy_promotion_and_failback_between_killed_brokers",),
+    ),
+    (
+        "copied records are replicated and committed as produced ones",
+        "partitions/partition.py",
+        "                self._grown(len(records), now_ms)\n",
+        "                pass\n",
+        (
+            f"{COPY}::test_copy_has_the_bytes_epochs_and_transactions_of_the_source",
+            "tests/cluster/test_mirror.py::test_replicas_of_the_target_are_equal_after_its_leader_was_killed",
+        ),
+    ),
+    (
+        "a promotion removes every producer and aborts open transactions",
+        "broker/mirrors/mirror.py",
+        "    for entry in list(partition.log.producers.entries.values()):\n",
+        "    for entry in list(partition.log.producers.entries.values())[:0]:\n",
+        (f"{COPY}::test_promotion_aborts_open_transactions_and_forgets_every_producer",),
+    ),
+    (
+        "an earlier leader of the source is not followed",
+        "partitions/replication/mirrored.py",
+        "        if leader_epoch < self.leader_epoch or (",
+        "        if (",
+        (f"{COPY}::test_batch_of_a_later_epoch_than_the_request_is_not_appended",),
+    ),
+    (
+        "a producer of the target is not taken for one of the source with the same id",
+        "log/producer_state.py",
+        "            del self.entries[producer_id]\n        entry.coordinator_epoch",
+        "            pass\n        entry.coordinator_epoch",
+        (
+            f"{COPY}::test_producer_with_an_id_of_the_source_is_not_taken_for_its_namesake",
+            f"{COPY}::test_recovery_and_replicas_forget_the_same_producers",
+        ),
+    ),
+    (
+        "a truncation of a copy is on disk before the next append",
+        "partitions/replication/mirrored.py",
+        "        self.is_truncation_synced = False\n        synced",
+        "        synced",
+        (f"{COPY}::test_truncation_is_synced_before_the_next_fetch",),
+    ),
+)

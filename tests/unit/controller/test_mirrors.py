@@ -1,0 +1,178 @@
+"""Topics that are copied from another cluster: what creates, changes and opens them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.common.errors import ErrorCode
+from ottla.controller import Outcome
+from ottla.controller.mirrors import SourceTopic
+from ottla.metadata.image import MIRROR, TOPIC, PartitionImage
+from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
+from ottla.protocol import metadata_records as m
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
+
+from .support import Cluster
+
+GENERATION = 1 << 20
+ORDERS = bytes(range(16))
+SET, DELETE = 0, 1
+
+
+class Target(Cluster):
+    """A cluster with the mirror `dr`."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        super().__init__(brokers)
+        self.do(Outcome([m.ConfigRecord(resource_type=MIRROR, resource_name="dr", name="topics", value=".*")], None))
+
+    def follow(
+        self,
+        *leader_epochs: int,
+        topic_id: bytes = ORDERS,
+        settings: dict[str, str] | None = None,
+        is_read_only: bool = False,
+        mirror: str = "dr",
+    ) -> str | None:
+        source = SourceTopic("orders", topic_id, leader_epochs, settings or {}, is_read_only)
+        return self.do(self.controller.follow_source(mirror, 1, [source])).get("orders")
+
+    def alter(self, kind: int, name: str, **changes: str | None) -> AlterConfigsResourceResponse:
+        rows = [
+            AlterableConfig(key.replace("_", "."), DELETE if value is None else SET, value)
+            for key, value in changes.items()
+        ]
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, rows)])
+        [answer] = self.do(self.controller.incremental_alter_configs(request)).responses
+        return answer
+
+    def move(self, state: str | None, mirror: str | None = "dr") -> int:
+        return self.alter(TOPIC, "orders", ottla_mirror=mirror, ottla_mirror_state=state).error_code
+
+    @property
+    def state(self) -> str | None:
+        return self.controller.image.config(TOPIC, "orders").get(STATE_SETTING)
+
+    @property
+    def partitions(self) -> list[PartitionImage]:
+        return list(self.controller.image.topics_by_name["orders"].partitions.values())
+
+    def create(self, name: str, **settings: str) -> int:
+        configs = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in settings.items()]
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+        [result] = self.do(self.controller.create_topics(CreateTopicsRequest(topics=[topic]))).topics
+        return result.error_code
+
+
+def test_topic_is_created_read_only_with_the_sources_id_and_a_later_generation_of_epochs() -> None:
+    target = Target()
+    assert target.follow(7, 0, settings={"retention.ms": "5", "min.insync.replicas": "2"}) is None
+    image = target.controller.image
+    assert image.topics_by_name["orders"].topic_id == ORDERS
+    assert image.config(TOPIC, "orders") == {
+        "retention.ms": "5",
+        MIRROR_SETTING: "dr",
+        STATE_SETTING: MIRRORING,
+    }
+    assert [partition.leader_epoch for partition in target.partitions] == [GENERATION, GENERATION]
+
+
+def test_unchanged_source_changes_nothing() -> None:
+    target = Target()
+    target.follow(7)
+    before = target.offset
+    assert target.follow(8) is None
+    assert target.offset == before
+
+
+def test_source_that_reaches_the_generation_begins_a_later_one() -> None:
+    target = Target()
+    target.follow(7)
+    target.follow(GENERATION)
+    assert [partition.leader_epoch for partition in target.partitions] == [2 * GENERATION]
+
+
+def test_new_partitions_and_changed_settings_follow() -> None:
+    target = Target()
+    target.follow(7, settings={"retention.ms": "5", "segment.ms": "6"})
+    assert target.follow(7, 3, settings={"retention.ms": "8"}) is None
+    assert len(target.partitions) == 2
+    assert target.partitions[1].leader_epoch == GENERATION
+    assert target.controller.image.config(TOPIC, "orders")["retention.ms"] == "8"
+    assert "segment.ms" not in target.controller.image.config(TOPIC, "orders")
+
+
+def test_recreated_shrunk_and_foreign_topics_are_problems_and_stay() -> None:
+    target = Target()
+    target.follow(7, 7)
+    before = target.offset
+    assert "recreated" in str(target.follow(1, 1, topic_id=bytes(15) + b"\x09"))
+    assert "1 partitions" in str(target.follow(7))
+    assert "does not belong" in str(target.follow(7, 7, mirror="other"))
+    assert target.offset == before
+
+
+def test_topic_that_exists_here_is_not_overwritten() -> None:
+    target = Target()
+    assert target.create("orders") == 0
+    assert "exists here" in str(target.follow(7))
+    assert target.state is None
+
+
+def test_clients_can_only_request_the_moves_of_a_promotion() -> None:
+    target = Target()
+    target.follow(7)
+    assert target.move(STOPPED) == ErrorCode.POLICY_VIOLATION
+    assert target.move(None, None) == ErrorCode.POLICY_VIOLATION
+    assert target.move(FAILBACK) == ErrorCode.POLICY_VIOLATION
+    assert target.move(STOPPING) == 0
+    assert target.move(MIRRORING) == ErrorCode.POLICY_VIOLATION
+    assert target.move(STOPPED) == 0
+    before = target.offset
+    assert target.follow(GENERATION * 5) is None
+    assert (target.state, target.offset) == (STOPPED, before)
+    assert target.move(None, None) == 0
+
+
+def test_clients_create_no_mirrored_topic_and_add_no_partitions() -> None:
+    target = Target()
+    assert target.create("payments", ottla_mirror="dr", ottla_mirror_state="STOPPED") == ErrorCode.POLICY_VIOLATION
+    target.follow(7)
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="orders", count=3)])
+    [result] = target.do(target.controller.create_partitions(request)).results
+    assert result.error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_failback_begins_a_new_generation_in_one_step_with_the_state() -> None:
+    target = Target()
+    assert target.create("orders") == 0
+    own = target.controller.image.topics_by_name["orders"].topic_id
+    assert target.move(FAILBACK, "unknown") == ErrorCode.INVALID_CONFIG
+    assert target.move(FAILBACK) == 0
+    assert "read-only mirror itself" in str(target.follow(GENERATION + 3, topic_id=own, is_read_only=True))
+    assert (target.state, target.partitions[0].leader_epoch) == (FAILBACK, 0)
+    assert target.follow(GENERATION + 3, topic_id=own) is None
+    assert (target.state, target.partitions[0].leader_epoch) == (MIRRORING, 2 * GENERATION)
+
+
+def test_mirror_with_read_only_topics_cannot_be_deleted() -> None:
+    target = Target()
+    target.follow(7)
+    assert target.alter(MIRROR, "dr", topics=None).error_code == ErrorCode.POLICY_VIOLATION
+    target.move(STOPPING)
+    target.move(STOPPED)
+    assert target.alter(MIRROR, "dr", topics=None).error_code == 0
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__cluster_metadata"])
+def test_internal_topics_are_not_mirrored(name: str) -> None:
+    target = Target()
+    source = SourceTopic(name, ORDERS, (0,), {})
+    assert "Internal" in target.do(target.controller.follow_source("dr", 1, [source]))[name]
