@@ -60,13 +60,6 @@ ROWS: tuple[Row, ...] = (
         (f"{ROTATED}::test_a_changed_password_of_a_connector_is_named_and_the_new_one_is_used",),
     ),
     (
-        "source offsets are not read with an old password of the user, or with the rights of another one",
-        "connect/worker/offset_store.py",
-        "            if found is not None and found.settings != settings:\n",
-        "            if found is not None and found.settings == {}:\n",
-        (f"{UNIT}/test_offset_stores.py::test_store_is_shared_by_the_tasks_of_a_user_and_replaced_with_its_password",),
-    ),
-    (
         "a trace fits into the record of a status",
         "connect/worker/failures.py",
         "    if len(text) <= MAX_TRACE:\n",

@@ -35,9 +35,9 @@ class Clients:
         """Return a new admin client. Raises ConfigurationError."""
         return Admin(self._settings(ADMIN, needed))
 
-    def settings_of(self, client: str) -> dict[str, str]:
-        """Return the settings of a client of this connector, but for those that the runtime adds."""
-        return {name: str(value) for name, value in self._settings(client, {}).items()}
+    def servers(self, client: str = PRODUCER) -> str:
+        """Return the brokers to which a client of this connector connects."""
+        return str(self._settings(client, {})["bootstrap.servers"])
 
     def transaction_timeout_ms(self, default_ms: int) -> int:
         """Return the timeout of the transactions of a producer. Raises ValueError if it is not a number."""

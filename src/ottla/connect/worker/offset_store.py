@@ -31,7 +31,6 @@ class OffsetStore:
 
     def __init__(self, clients: Clients, topic: str) -> None:
         self.topic = topic
-        self.settings = clients.settings_of("consumer")
         self._clients = clients
         self._lock = threading.Lock()
         self._state = OffsetState()
@@ -105,27 +104,19 @@ class OffsetStore:
 
 
 class OffsetStores:
-    """The stores of a process, by cluster, user and topic."""
+    """The stores of a process, by cluster and topic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stores: dict[tuple[str, ...], OffsetStore] = {}
+        self._stores: dict[tuple[str, str], OffsetStore] = {}
 
     def of(self, clients: Clients, topic: str) -> OffsetStore:
-        """Return the store of a topic in the cluster of a connector, read with the rights of the connector's user.
-
-        A store with other settings of the same user, such as an old password, is replaced.
-        """
-        settings = clients.settings_of("consumer")
-        key = settings["bootstrap.servers"], settings.get("sasl.username", ""), topic
+        """Return the store of a topic in the cluster of a connector."""
+        key = clients.servers("consumer"), topic
         with self._lock:
-            found = self._stores.get(key)
-            if found is not None and found.settings != settings:
-                found.close()
-                found = None
-            if found is None:
-                found = self._stores[key] = OffsetStore(clients, topic)
-            return found
+            if key not in self._stores:
+                self._stores[key] = OffsetStore(clients, topic)
+            return self._stores[key]
 
     def close(self) -> None:
         """Close all stores."""
