@@ -26,11 +26,11 @@ from tests.unit.broker.harness import BrokerHarness, batch, open_harness, produc
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import Sources, collect
-from ottla.broker.metrics.exposition import PROMETHEUS
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.requests import RequestTimes
+from ottla.metrics.exposition import PROMETHEUS
 from ottla.protocol import frames
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -5,13 +5,14 @@ from __future__ import annotations
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
 TESTS = "tests/unit/broker/metrics"
-HTTP, NODE, SCRAPE = f"{TESTS}/test_http.py", f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
+HTTP = "tests/unit/metrics/test_http.py"
+NODE, SCRAPE = f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
 CLIENTS = f"{TESTS}/test_clients.py"
 
 ROWS: tuple[Row, ...] = (
     (
         "Scrapes of one second share a collection",
-        "broker/metrics/http.py",
+        "metrics/http.py",
         "if known is not None and (not known[1].done or now_s - known[0] < FRESH_S):",
         "if known is not None and now_s < 0:",
         (
@@ -21,7 +22,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "A scrape needs the token",
-        "broker/metrics/http.py",
+        "metrics/http.py",
         "        elif not self._endpoint.allows(request.headers):",
         "        elif False:",
         (f"{HTTP}::test_scrape_without_the_token_is_refused",),
@@ -35,14 +36,14 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "The header of a scrape is limited",
-        "broker/metrics/http.py",
+        "metrics/http.py",
         "        if len(self._received) > MOST_HEADER_BYTES:",
         "        if len(self._received) < 0:",
         (f"{HTTP}::test_other_requests_are_refused_and_end_the_connection",),
     ),
     (
         "A client that does not read its scrape is disconnected",
-        "broker/metrics/http.py",
+        "metrics/http.py",
         "IDLE_S if not transport.get_write_buffer_size() else SEND_S",
         "IDLE_S",
         (f"{HTTP}::test_client_that_does_not_read_is_disconnected",),

@@ -2,6 +2,6 @@
 
 Read `families` (the names and their meaning), then `node` (what a node with `ottla.metrics.listener` creates),
 `meter` (the only code on the way of each request) with `requests`, `client_usage` and `slow_requests`, `collect` and
-the `*_rows` modules (a scrape reads the parts of the node in slices), `exposition` (the two text formats), and `http`
-(the endpoint). Names are as in Kafka with the usual rules of the JMX exporter, see docs/metrics.md.
+the `*_rows` modules (a scrape reads the parts of the node in slices). `ottla.metrics` has the two text formats and the
+endpoint. Names are as in Kafka with the usual rules of the JMX exporter, see docs/metrics.md.
 """

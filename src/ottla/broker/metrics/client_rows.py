@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import labelled
 from ottla.common.slices import Slices
+from ottla.metrics.exposition import labelled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.client_usage import ClientUsages
-    from ottla.broker.metrics.exposition import Samples
+    from ottla.metrics.exposition import Samples
 
 _AT_ONCE: Final = 50
 _PAUSES: Final = (f.PRODUCE_THROTTLE, f.FETCH_THROTTLE, f.REQUEST_THROTTLE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.common.slices import Slices
 from ottla.metadata.image import NO_LEADER
+from ottla.metrics.exposition import Samples, labelled
 from ottla.raft import Role
 
 if TYPE_CHECKING:

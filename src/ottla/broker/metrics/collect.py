@@ -20,9 +20,9 @@ from ottla.broker.metrics import (
     telemetry_rows,
 )
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.broker.metrics.transaction_ages import TransactionAges
 from ottla.common.slices import Slices
+from ottla.metrics.exposition import Samples, labelled
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -55,7 +55,7 @@ class Sources:
 def collect(sources: Sources, content_type: str) -> Slices[list[bytes]]:
     """Return the body of a scrape in parts."""
     began_s = time.monotonic()
-    samples = Samples()
+    samples = Samples(f.FAMILIES)
     broker = sources.broker
     samples.add(f.INFO, 1, labelled(version=__version__, node_id=broker.node_id))
     samples.add(f.BROKER_STATE, sources.state)

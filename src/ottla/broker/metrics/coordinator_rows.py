@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.common.slices import Slices
 from ottla.coordinators.group.states import State as GroupState
 from ottla.coordinators.transaction.states import State as TransactionState
+from ottla.metrics.exposition import Samples, labelled
 
 if TYPE_CHECKING:
     from ottla.coordination.coordinators import Coordinators

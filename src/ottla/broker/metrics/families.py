@@ -6,32 +6,13 @@ own.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
-Kind: TypeAlias = Literal["counter", "gauge", "summary", "histogram"]
-COUNTER: Final[Kind] = "counter"
-GAUGE: Final[Kind] = "gauge"
-SUMMARY: Final[Kind] = "summary"
-HISTOGRAM: Final[Kind] = "histogram"
+from ottla.metrics.family import COUNTER, GAUGE, HISTOGRAM, SUMMARY, Families
 
-
-class Family(NamedTuple):
-    """One metric; counters have the suffix `_total` in their name."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-FAMILIES: Final[dict[str, Family]] = {}
+FAMILIES: Final = Families()
 """Every metric by its name, in the order of a scrape."""
-
-
-def _family(name: str, kind: Kind, text: str, *labels: str) -> Family:
-    family = FAMILIES[name] = Family(name, kind, text, labels)
-    return family
-
+_family = FAMILIES.add
 
 # Process
 PROCESS_CPU = _family("process_cpu_seconds_total", COUNTER, "CPU time of the process, in all threads.")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, escaped, labelled
 from ottla.common.errors import KafkaError
 from ottla.common.slices import Slices
 from ottla.common.unread import Unread
+from ottla.metrics.exposition import Samples, escaped, labelled
 from ottla.records import read_header
 from ottla.records.batch import HEADER_SIZE
 

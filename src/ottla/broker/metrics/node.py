@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
-from ottla.broker.metrics.http import Endpoint, Scrapes
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
@@ -23,6 +22,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import Listener, parse_address
 from ottla.config.metrics_rows import LISTENER, SLOW_REQUEST_MS, TOKEN
+from ottla.metrics.http import Endpoint, Scrapes
 from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, escaped, labelled
 from ottla.common.slices import Slices
+from ottla.metrics.exposition import Samples, escaped, labelled
 from ottla.partitions.traffic import TopicTraffic
 
 if TYPE_CHECKING:

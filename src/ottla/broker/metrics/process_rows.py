@@ -10,8 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, labelled
 from ottla.broker.metrics.loop_delay import cumulative
+from ottla.metrics.exposition import Samples, labelled
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.loop_delay import LoopDelay

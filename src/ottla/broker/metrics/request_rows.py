@@ -11,9 +11,9 @@ from ottla.common.slices import Slices
 from ottla.protocol import registry
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics.exposition import Samples
-    from ottla.broker.metrics.families import Family
     from ottla.broker.metrics.requests import ApiTimes, RequestTimes, Times
+    from ottla.metrics.exposition import Samples
+    from ottla.metrics.family import Family
 
 # The JMX exporter makes "0.50" of the attribute 50thPercentile.
 _LABELS: Final = {quantile: f"{quantile:.2f}" if quantile < 0.99 else str(quantile) for quantile in QUANTILES}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics import families as f
-from ottla.broker.metrics.exposition import Samples, labelled
-from ottla.broker.metrics.families import COUNTER, GAUGE, Family
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.common.slices import Slices
+from ottla.metrics.exposition import Samples, labelled
+from ottla.metrics.family import COUNTER, GAUGE, Family
 
 if TYPE_CHECKING:
     from ottla.broker.telemetry.receiver import ClientTelemetry

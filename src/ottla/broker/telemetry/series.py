@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NamedTuple
 
-from ottla.broker.metrics.exposition import escaped
 from ottla.common.ids import Uuid, uuid_to_text
+from ottla.metrics.exposition import escaped
 from ottla.protocol.otlp import Point
 
 PREFIX: Final = "kafka_client_"

@@ -8,11 +8,11 @@ import pytest
 
 from ottla.broker.metrics.client_rows import add_clients
 from ottla.broker.metrics.client_usage import LONGEST_NAME, OTHER, ClientUsages, Rates
-from ottla.broker.metrics.exposition import Samples
 from ottla.broker.metrics.families import FAMILIES
 from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.requests import RequestTimes
 from ottla.common.slices import finish
+from ottla.metrics.exposition import Samples
 from ottla.network.connection import MutingResponse
 from ottla.protocol import frames
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -46,7 +46,7 @@ def fetch_request() -> FetchRequest:
 
 
 def rows(meter: Meter) -> dict[str, float]:
-    samples = Samples()
+    samples = Samples(FAMILIES)
     finish(add_clients(samples, meter.clients))
     found = {}
     for name in list(samples.names()):

@@ -11,7 +11,6 @@ import pytest
 
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.metrics.client_usage import ClientUsages
-from ottla.broker.metrics.exposition import Samples
 from ottla.broker.metrics.families import FAMILIES
 from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.request_rows import add_requests
@@ -28,6 +27,7 @@ from ottla.broker.metrics.requests import (
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
+from ottla.metrics.exposition import Samples
 from ottla.network.connection import FETCHED_BY_REPLICA, MutingResponse
 from ottla.protocol import frames, registry
 from tests.unit.broker.harness import BrokerHarness, Connection
@@ -177,7 +177,7 @@ def test_request_of_a_closed_connection_does_not_wait_any_more(answers: Answers)
 
 def rows(times: RequestTimes) -> dict[str, float]:
     """The samples of requests by name and labels, without the prefix."""
-    samples = Samples()
+    samples = Samples(FAMILIES)
     finish(add_requests(samples, times))
     found = {}
     for name in list(samples.names()):

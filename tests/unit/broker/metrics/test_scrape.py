@@ -15,7 +15,6 @@ import pytest
 from ottla.broker.metrics import cluster_rows, families, lag_rows, partition_rows, process_rows
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import Sources, collect
-from ottla.broker.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
@@ -24,6 +23,7 @@ from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.table import markdown
 from ottla.common.slices import finish
 from ottla.log import Log
+from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
 from ottla.network.server import Server
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -245,7 +245,7 @@ def test_partitions_of_one_topic_are_counted_in_slices(harness: BrokerHarness, m
     harness.create("t", 20)
     monkeypatch.setattr(cluster_rows, "_AT_ONCE", 5)
     monkeypatch.setattr(partition_rows, "_ASSIGNED_AT_ONCE", 5)
-    samples = Samples()
+    samples = Samples(families.FAMILIES)
     assert len(list(cluster_rows.add_controller(samples, harness.broker.metadata))) == 4
     assert len(list(partition_rows._add_assigned(samples, harness.broker, 20))) == 4
     (line,) = samples.of(families.GLOBAL_PARTITIONS)
@@ -292,7 +292,7 @@ def test_openmetrics_names_counters_without_their_suffix_and_ends(harness: Broke
 
 
 def test_labels_are_escaped() -> None:
-    samples = Samples()
+    samples = Samples(families.FAMILIES)
     samples.add(families.DIRECTORY_OFFLINE, 0, labelled(logDirectory='a"b\\c\nd'))
     (line,) = samples.of(families.DIRECTORY_OFFLINE)
     assert line.endswith('{logDirectory="a\\"b\\\\c\\nd"} 0')
@@ -383,7 +383,7 @@ def test_fetch_of_a_replica_is_counted_by_its_replica_id(
 
 
 def test_listener_without_connections_has_a_zero() -> None:
-    samples = Samples()
+    samples = Samples(families.FAMILIES)
 
     async def scenario() -> None:
         server = Server(lambda _connection, _frame: [])

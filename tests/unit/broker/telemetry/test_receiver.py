@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metrics.exposition import OPENMETRICS
 from ottla.broker.telemetry.receiver import MOST_DECOMPRESSED
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import METADATA_TOPIC_ID, ZERO_UUID, uuid_to_text
+from ottla.metrics.exposition import OPENMETRICS
 from ottla.protocol import otlp
 from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.broker.metrics.families import COUNTER, FAMILIES, Family
 from ottla.common.slices import Slices
+from ottla.metrics.family import COUNTER, Families, Family
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -30,9 +30,10 @@ def labelled(**labels: object) -> str:
 
 
 class Samples:
-    """The lines of a scrape, by metric."""
+    """The lines of a scrape, by metric; `table` has the order of most of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Families) -> None:
+        self._table = table
         self._lines: dict[str, list[str]] = {}
         self._others: dict[str, Family] = {}
         """The metrics of clients, which are not in the table."""
@@ -42,7 +43,7 @@ class Samples:
         lines = self._lines.get(family.name)
         if lines is None:
             lines = self._lines[family.name] = []
-            if family.name not in FAMILIES:
+            if family.name not in self._table:
                 self._others[family.name] = family
         return lines
 
@@ -58,7 +59,7 @@ class Samples:
         """Return the body in parts, in the order of the table of metrics, then the metrics of clients."""
         is_open = content_type == OPENMETRICS
         parts = []
-        for name, family in (*FAMILIES.items(), *self._others.items()):
+        for name, family in (*self._table.items(), *self._others.items()):
             lines = self._lines.get(name)
             if lines:
                 parts.append(_comments(family, is_open=is_open))

@@ -1,7 +1,7 @@
-"""The HTTP endpoint of the metrics: GET /metrics, in the broker's own event loop.
+"""The HTTP endpoint of the metrics: GET /metrics, in the event loop of the caller.
 
 A small server of its own, because the base install has no HTTP library, and a scrape needs one method, one path and two
-headers. Its limits protect the broker:
+headers. Its limits protect the process:
 
 - A request has at most `MOST_HEADER_BYTES`, and arrives within `HEADER_S`; an idle connection is closed after `IDLE_S`.
 - There are at most `MOST_CONNECTIONS` connections. More are closed at once.
@@ -18,8 +18,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, cast
 
-from ottla.broker.metrics.exposition import content_type
 from ottla.common.completion import Completion
+from ottla.metrics.exposition import content_type
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.broker.metrics import http
-from ottla.broker.metrics.exposition import OPENMETRICS, PROMETHEUS
-from ottla.broker.metrics.http import Endpoint, Scrapes
 from ottla.common.completion import Completion
+from ottla.metrics import http
+from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS
+from ottla.metrics.http import Endpoint, Scrapes
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 CLOSE = b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n"
