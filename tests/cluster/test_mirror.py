@@ -65,6 +65,7 @@ def test_copy_promotion_and_failback_between_killed_brokers(source: OttlaProcess
     source.kill()
     source.start()
     produce(source.bootstrap, 200, 100, "lz4")
+    wait_until_copied(source.bootstrap, target.bootstrap)  # in the source's next leader epoch
     target.kill()
     target.start()
     hanging = transaction(source.bootstrap, "open", [b"open"], None)
