@@ -46,7 +46,7 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
-    ottla mirror create dr --from kafka-1:9093 --topics '.*' --source-config ssl.conf
+    ottla mirror create dr --from a:9093 --topics '.*' --source-config ssl.conf
     """,
 )
 def _create(options: Options) -> None:
