@@ -8,8 +8,37 @@ TESTS = "tests/unit/broker/metrics"
 HTTP = "tests/unit/metrics/test_http.py"
 NODE, SCRAPE = f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
 CLIENTS = f"{TESTS}/test_clients.py"
+STREAMS = "tests/unit/streams/test_metrics.py"
 
 ROWS: tuple[Row, ...] = (
+    (
+        "Other machines reach the metrics of a run only with the token",
+        "streams/metrics_address.py",
+        "    if token is None and not _is_loopback(host):",
+        "    if False:",
+        (f"{STREAMS}::test_address_for_other_machines_needs_the_token",),
+    ),
+    (
+        "A run retries while the address of its metrics cannot be used",
+        "streams/metrics_server.py",
+        "            except (OSError, UnicodeError) as error:",
+        "            except UnicodeError as error:",
+        (f"{STREAMS}::test_unusable_address_is_one_warning_and_no_wait",),
+    ),
+    (
+        "A scrape that fails is answered",
+        "streams/metrics_server.py",
+        "        done.complete_with(lambda: render(self._latest(), content_type, units.now_ms()))",
+        "        done.complete(render(self._latest(), content_type, units.now_ms()))",
+        (f"{STREAMS}::test_scrape_that_fails_is_an_error_for_its_client_only",),
+    ),
+    (
+        "Operators with equal names have one sample",
+        "streams/metrics_rows.py",
+        "        rows[store.operator] += store.rows",
+        "        rows[store.operator] = store.rows",
+        (f"{STREAMS}::test_samples_of_a_query",),
+    ),
     (
         "Scrapes of one second share a collection",
         "metrics/http.py",

@@ -97,10 +97,8 @@ def settings(ottla: Ottla, directory: Path, latency_ms: int | None = None) -> Se
 
 
 @contextmanager
-def running(
-    spark: SparkSession, program: Pipeline, given: Settings, publisher: Publisher | None = None
-) -> Iterator[Runner]:
-    runner = Runner(spark, [program], given, publisher)
+def running(spark: SparkSession, program: Pipeline, given: Settings, *receivers: Publisher) -> Iterator[Runner]:
+    runner = Runner(spark, [program], given, *receivers)
     ending = threading.Event()
     watching = threading.Thread(target=runner.watch, args=[ending])
     try:

@@ -176,7 +176,7 @@ def test_restarts_wait_for_a_query_that_is_starting(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(running_query, "start_query", start)
     monkeypatch.setattr(running_query, "ensure_active", lambda _: None)
     runner = Runner(cast("Any", None), [], Settings({}, "x"))
-    monkeypatch.setattr(runner, "_publish", publish)
+    monkeypatch.setattr(runner, "_offer", publish)
     for name, query in (("slow", slow), ("failed", None)):
         plan = cast("Any", SimpleNamespace(pipeline=SimpleNamespace(name=name)))
         one = RunningQuery(plan, Query(name, "append", ()), cast("Any", FakeProgress(some=False)))

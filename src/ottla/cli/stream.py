@@ -19,6 +19,7 @@ from ottla.streams.description import text
 from ottla.streams.drawing import mermaid, svg
 from ottla.streams.errors import Interrupted, PipelineFailed, StreamsError, place_of
 from ottla.streams.event_time import milliseconds
+from ottla.streams.metrics_address import TOKEN, metrics_address
 from ottla.streams.registries import URL, Registry, first
 from ottla.streams.registries import registry as registry_of
 from ottla.streams.settings import Settings
@@ -62,11 +63,13 @@ def _names() -> Argument:
     Option("--once", "end when the records of now are processed"),
     Option("--latency DURATION", "how long a record may wait for its micro-batch; default: as the pipelines say"),
     Option("--registry URL,..", "the schema registry of pipelines without one; default: as for `ottla schema`"),
+    Option("--metrics HOST:PORT", f"serve metrics for Prometheus; other machines need the token of ${TOKEN}"),
     *connection_options(),
     examples="""
     ottla stream run wordcount.py
     ottla stream run shop.py invoices --once
     ottla stream run shop.py --latency "5 seconds"
+    ottla stream run shop.py --metrics 127.0.0.1:9405
     ottla stream run shop.py --master spark://HOST:7077 --checkpoints /shared
     """,
 )
@@ -84,7 +87,10 @@ def _run(options: Options) -> int:
     with _explained(file):
         latency_ms = None if options.latency is None else milliseconds("--latency", options.latency)
         registry = _registry(options)
-        settings = Settings(client, options.checkpoints, options.once, latency_ms=latency_ms, registry=registry)
+        metrics = None if options.metrics is None else metrics_address("--metrics", options.metrics)
+        settings = Settings(
+            client, options.checkpoints, options.once, latency_ms=latency_ms, registry=registry, metrics=metrics
+        )
         try:
             ended = late.run_file(file, options.pipelines, settings, options.master)
         except Interrupted as interrupted:

@@ -37,6 +37,8 @@ from ottla.streams.event_time import milliseconds
 from ottla.streams.failures import Failure
 from ottla.streams.input_topics import committed_offsets, count_partitions, log_offsets
 from ottla.streams.loading import choose, pipelines_of
+from ottla.streams.metrics_address import metrics_address
+from ottla.streams.metrics_server import MetricsServer
 from ottla.streams.operators import changes_case
 from ottla.streams.outputs import Query
 from ottla.streams.pacing import Pace
@@ -48,7 +50,7 @@ from ottla.streams.registries import registry as registry_of
 from ottla.streams.running_query import RunningQuery
 from ottla.streams.settings import Settings, default_bootstrap
 from ottla.streams.starting import Start
-from ottla.streams.status import INTERVAL_MS, Run, Status, at_start
+from ottla.streams.status import INTERVAL_MS, Receiver, Run, Status, at_start
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -80,13 +82,15 @@ def run(
     client: Mapping[str, str] | None = None,
     latency: str | None = None,
     registry: Given | None = None,
+    metrics: str | None = None,
 ) -> tuple[Status, ...]:
     """Run pipelines until SIGTERM, SIGINT or SIGHUP, or with `once` up to the current ends of their topics.
 
     Without pipelines, runs all in the program's main module. `bootstrap` is by default $OTTLA_BOOTSTRAP or
     127.0.0.1:9092, `checkpoints` $OTTLA_CHECKPOINTS or the directory `checkpoints`. `client` are settings of Kafka's
     clients, `registry` the schema registry of pipelines without one: a URL, or settings by name. `latency` replaces the
-    pipelines' own. Uses the running Spark session, or starts one with `master`.
+    pipelines' own. `metrics` is an address, as host:port, where the driver serves metrics of the queries to Prometheus.
+    Uses the running Spark session, or starts one with `master`.
     Blocks. Raises StreamsError for a wrong program, and PipelineFailed if a pipeline fails and a restart would not
     help; the others are stopped. Returns the statuses of the queries; meanwhile, these are in the topic
     `__ottla_streams`.
@@ -98,6 +102,7 @@ def run(
         once,
         latency_ms=None if latency is None else milliseconds("latency", latency),
         registry=registry_of("run", registry),
+        metrics=None if metrics is None else metrics_address("metrics", metrics),
     )
     return run_in(spark_session(" ".join(each.name for each in chosen), master), chosen, settings)
 
@@ -134,7 +139,8 @@ def run_in(
     """Run pipelines in a session of `ottla.spark.session()`, as `run` does."""
     stop = Stop() if stop is None else stop
     publisher = Publisher(settings.client)
-    runner = Runner(spark, pipelines, settings, publisher)
+    metrics = () if settings.metrics is None else (MetricsServer(settings.metrics),)
+    runner = Runner(spark, pipelines, settings, publisher, *metrics)
     # Not before the session exists: its start sets a handler of SIGINT.
     with _signals(stop), java.handled_signals(_JAVA_SIGNALS, stop.receive_from_java):
         try:
@@ -149,6 +155,8 @@ def run_in(
             with java.quiet() if stop.is_set() else nullcontext():
                 runner.stop()
             publisher.close()
+            for each in metrics:
+                each.close()
     return runner.statuses()
 
 
@@ -189,13 +197,13 @@ class Runner:
         spark: SparkSession,
         pipelines: Sequence[Pipeline],
         settings: Settings,
-        publisher: Publisher | None = None,
+        *receivers: Receiver,
     ) -> None:
         self._spark = spark
         self._pipelines = pipelines
         self._settings = settings
-        self._publisher = publisher
-        self._publish_at_s = 0.0
+        self._receivers = receivers
+        self._offer_at_s = 0.0
         self._identity = Run("", "", secrets.token_hex(4), socket.gethostname(), os.getpid(), units.now_ms())
         self._queries: list[RunningQuery] = []
         self._ended_queries: list[RunningQuery] = []
@@ -208,7 +216,7 @@ class Runner:
         """
         ensure_active(self._spark)
         stop = stop or threading.Event()
-        start = Start([self._status_before(each) for each in self._pipelines], self._publisher)
+        start = Start([self._status_before(each) for each in self._pipelines], self._receivers)
         queries = start.repeat(self._checked, self._end_reports, stop) or []
         if any(changes_case(output.rows) for each in queries for output in each.query.outputs):
             java_start.initialize(CASE_CLASSES)
@@ -262,7 +270,7 @@ class Runner:
                 elif not each.execution.isActive and each.end(now_s):
                     self._queries.remove(each)
                     self._ended_queries.append(each)
-            self._publish(now_s)
+            self._offer(now_s)
             stop.wait(WATCH_ONCE_S if self._settings.once else WATCH_S)
 
     def stop(self) -> None:
@@ -297,20 +305,20 @@ class Runner:
         now_ms = units.now_ms()
         return tuple(each.status(now_ms) for each in (*self._ended_queries, *self._queries))
 
-    def _publish(self, now_s: float) -> None:
-        """Offer the statuses for publication, once a second."""
-        if self._publisher is None or now_s < self._publish_at_s:
+    def _offer(self, now_s: float) -> None:
+        """Offer the statuses to all receivers, once a second."""
+        if not self._receivers or now_s < self._offer_at_s:
             return
-        self._publish_at_s = now_s + INTERVAL_MS / 1000
+        self._offer_at_s = now_s + INTERVAL_MS / 1000
         now_ms = units.now_ms()
         for each in self._queries:
             each.note_busy(now_ms)
         self._offer_statuses()
 
     def _offer_statuses(self) -> None:
-        if self._publisher is not None:
-            for status in self.statuses():
-                self._publisher.offer(status)
+        for status in self.statuses():
+            for each in self._receivers:
+                each.offer(status)
 
     def process_available(self) -> None:
         """Wait until all records of now are processed and reported. Restarts as `watch` does.

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.streams.declarations import Pipeline, Table
 from ottla.streams.event_time import milliseconds
+from ottla.streams.metrics_address import MetricsAddress
 from ottla.streams.pacing import Pace, pace_of
 from ottla.streams.registries import Registry, first
 from ottla.streams.schemas import REGISTRY
@@ -42,6 +43,8 @@ class Settings:
     """How long a record may wait for its micro-batch, in all pipelines; by default as they say."""
     registry: Registry | None = None
     """The schema registry of inputs and outputs that have none of their own, and whose pipeline has none."""
+    metrics: MetricsAddress | None = None
+    """Where to serve the metrics of the queries; by default nowhere."""
     has_ticks: bool = False
     """Whether records with the header TICK move the event time; for tests."""
 

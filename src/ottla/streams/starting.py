@@ -13,8 +13,7 @@ from ottla.common import units
 from ottla.spark.internals.errors import SPARK_ERRORS
 from ottla.streams.errors import PipelineFailed, StreamsError
 from ottla.streams.failures import Failure, Restarts, classify_exception
-from ottla.streams.publishing import Publisher
-from ottla.streams.status import Phase, Problem, Status
+from ottla.streams.status import Phase, Problem, Receiver, Status
 
 logger = logging.getLogger("ottla.streams")
 Started = TypeVar("Started")
@@ -25,7 +24,7 @@ class Start:
     """The attempts to start. `statuses` are by pipeline, whose queries are not known before."""
 
     statuses: Sequence[Status]
-    publisher: Publisher | None
+    receivers: Sequence[Receiver]
     problem: Problem | None = None
     """Why the last failed attempt failed."""
 
@@ -59,10 +58,9 @@ class Start:
         now_ms = units.now_ms()
         next_start_ms = None if delay_s is None else now_ms + round(1000 * delay_s)
         self.problem = Problem(now_ms, failure.kind, failure.reason, restarts.count, next_start_ms)
-        if self.publisher is None:
-            return
         for status in self.statuses:
-            self.publisher.offer(replace(status, phase=phase, at_ms=now_ms, problem=self.problem))
+            for each in self.receivers:
+                each.offer(replace(status, phase=phase, at_ms=now_ms, problem=self.problem))
 
     def _names(self) -> str:
         names = ", ".join(repr(each.run.pipeline) for each in self.statuses)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 TOPIC: Final = "__ottla_streams"
 VERSION: Final = 1
@@ -277,6 +277,13 @@ class Status:
         if status.phase not in PHASES:
             raise ValueError(f"the status has the unknown phase {status.phase!r}")
         return status
+
+
+class Receiver(Protocol):
+    """A receiver of the statuses of a run. It neither blocks nor fails."""
+
+    def offer(self, status: Status) -> None:
+        """Take the present status of a query."""
 
 
 def _read(kind: Any, found: Mapping[str, Any]) -> Any:

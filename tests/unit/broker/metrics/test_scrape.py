@@ -20,10 +20,10 @@ from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.process_rows import Descriptors
 from ottla.broker.metrics.requests import RequestTimes
-from ottla.broker.metrics.table import markdown
 from ottla.common.slices import finish
 from ottla.log import Log
 from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
+from ottla.metrics.table import markdown
 from ottla.network.server import Server
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -441,4 +441,4 @@ def test_slice_of_a_scrape_is_short_with_thousands_of_partitions(tmp_path: Path)
 
 
 def test_page_lists_every_metric() -> None:
-    assert Path("docs/metrics.md").read_text().endswith(markdown())
+    assert Path("docs/metrics.md").read_text().endswith(markdown(families.FAMILIES))
