@@ -17,6 +17,7 @@ import confluent_kafka
 
 from ottla.clients import Consumer, Producer
 from ottla.clients.errors import ClientError
+from tests.cluster.processes import Cluster
 
 TOPIC, PARTITIONS = "chaos", 4
 ABORTED = "aborted"
@@ -129,6 +130,21 @@ class TransactionalWriter(Writer):
                     producer.commit_transaction(TIMEOUT_S)
                     self.acknowledged += numbers
                 time.sleep(_PAUSE_S)
+
+
+def finish(cluster: Cluster, writers: list[Writer]) -> None:
+    """Stop the writers, end the open transactions, and wait until all replicas are in sync."""
+    for writer in writers:
+        writer.stop()
+    for writer in writers:
+        writer.join(2 * TIMEOUT_S)
+        assert not writer.is_alive(), f"{writer.name} does not stop"
+    with Producer({"transactional.id": "transactions"}, bootstrap_servers=cluster.bootstrap) as producer:
+        producer.init_transactions(TIMEOUT_S)
+    brokers = [node.node_id for node in cluster.nodes.values() if node.is_broker]
+    cluster.wait_until(
+        lambda: all(cluster.in_sync(TOPIC, partition) == brokers for partition in range(PARTITIONS)), TIMEOUT_S
+    )
 
 
 def stored(bootstrap: str) -> dict[str, list[int]]:

@@ -19,19 +19,18 @@ from pathlib import Path
 
 import pytest
 
-from ottla.clients import Producer
 from tests.cluster.processes import Cluster, Place
 from tests.ottla_process import BrokerDied
 
 from .cluster_load import (
     PARTITIONS,
-    TIMEOUT_S,
     TOPIC,
     IdempotentWriter,
     LibrdkafkaWriter,
     TransactionalWriter,
     Writer,
     check,
+    finish,
     stored,
 )
 from .network import Network, NetworkUnavailable, network
@@ -190,20 +189,6 @@ def test_faults_lose_and_repeat_nothing_that_was_acknowledged(
     finally:
         for writer in writers:
             writer.stop()
-
-
-def finish(cluster: Cluster, writers: list[Writer]) -> None:
-    """Stop the writers, end the open transactions, and wait until all replicas are in sync."""
-    for writer in writers:
-        writer.stop()
-    for writer in writers:
-        writer.join(2 * TIMEOUT_S)
-        assert not writer.is_alive(), f"{writer.name} does not stop"
-    with Producer({"transactional.id": "transactions"}, bootstrap_servers=cluster.bootstrap) as producer:
-        producer.init_transactions(TIMEOUT_S)
-    cluster.wait_until(
-        lambda: all(cluster.in_sync(TOPIC, partition) == list(BROKERS) for partition in range(PARTITIONS)), TIMEOUT_S
-    )
 
 
 def report(faults: Faults, writers: list[Writer]) -> None:

@@ -113,6 +113,13 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "a planned promotion waits for the last records of the source",
+        "cli/mirror.py",
+        "        _wait_for_last_records(admin, options.name, copying, deadline_s)\n",
+        "        pass\n",
+        ("tests/chaos/test_mirror.py::test_copies_are_equal_and_promotion_loses_nothing_under_kills",),
+    ),
+    (
         "a truncation of a copy is on disk before the next append",
         "partitions/replication/mirrored.py",
         "        self.is_truncation_synced = False\n        synced",
