@@ -1,0 +1,321 @@
+"""Mirrors against MirrorMaker 2: python -m benchmarks.mirror [--megabytes N] [--rate MB/S] [--seconds N]
+
+The source is one Ottla broker; each contender copies from it into an Ottla broker of its own. A mirror of Ottla is part
+of the target's broker; MirrorMaker 2 is a process beside it, with its defaults, a heap of 1 GiB and G1.
+
+- catch-up: the copy of records that are in the source already, to the last record: from the creation of Ottla's mirror,
+  and from the first record that MirrorMaker 2 has copied, which excludes its start;
+- steady: records at a fixed rate, and the time from the send to a consumer of partition 0 at the target. A consumer at
+  the source reads, too: how much later the same record arrives at the target excludes the producer and the source.
+
+Counted is the CPU time of the target's broker and of MirrorMaker in that time, with the JVM's compilation. The source's
+CPU time has a row of its own. The consumers' fetches cost the same for both.
+
+Nothing here is a test: figures depend on the machine, ratios less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import confluent_kafka
+from tests.ottla_process import OttlaProcess
+from tests.peers.cache import CONNECT, KAFKA, missing_for_connect
+from tests.peers.kafka import FULL_SPEED, java, stop_process
+
+from benchmarks.brokers import cpu_times
+from ottla.clients.admin import Admin, ConfigResource, OffsetSpec, ResourceType
+from ottla.common.ids import TopicPartition
+
+DEADLINE_S = 600.0
+PARTITIONS = 6
+SIZE = 1000
+BACKLOG, STEADY = "backlog", "steady"
+SLICE_S = 0.02
+WARM_UP_S = 5.0
+_SENT_AT = struct.Struct(">d")
+SMALL_TOPICS = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage")
+
+
+class Mark(NamedTuple):
+    """The begin of a measurement."""
+
+    time_s: float
+    cpu_s: float
+    source_cpu_s: float
+    records: int
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A copy: the processes that it needs, the prefix of its topics, and what happens before and in the catch-up."""
+
+    bootstrap: str
+    prefix: str
+    pids: tuple[int, ...]
+    prepare: Callable[[], None]
+    begin: Callable[[], None]
+
+    def cpu_s(self) -> float:
+        """User and system time so far."""
+        return sum(sum(cpu_times(pid)) for pid in self.pids)
+
+
+@dataclass
+class Figures:
+    """The outcome of one contender."""
+
+    catch_up_mb_s: float = 0.0
+    catch_up_mb_per_cpu_s: float = 0.0
+    catch_up_source_cpu_s: float = 0.0
+    steady_mb_per_cpu_s: float = 0.0
+    steady_source_cpu_s: float = 0.0
+    lag_p50_ms: float = 0.0
+    lag_p99_ms: float = 0.0
+    later_p50_ms: float = 0.0
+    """Than at a consumer of the source."""
+    later_p99_ms: float = 0.0
+
+
+@contextlib.contextmanager
+def ottla(source: str, directory: Path) -> Iterator[Contender]:
+    """A mirror in the target's broker."""
+    with OttlaProcess(directory / "target") as target:
+
+        def create() -> None:
+            with Admin(target.bootstrap) as admin:
+                settings = {"bootstrap.servers": source, "topics": f"{BACKLOG}|{STEADY}"}
+                admin.alter_config(ConfigResource(ResourceType.MIRROR, "race"), settings)
+
+        yield Contender(target.bootstrap, "", (target.pid,), lambda: None, create)
+
+
+@contextlib.contextmanager
+def mirror_maker(source: str, directory: Path) -> Iterator[Contender]:
+    """MirrorMaker 2 beside the target's broker."""
+    with OttlaProcess(directory / "target") as target:
+        settings: dict[str, object] = {
+            "clusters": "source, target",
+            "source.bootstrap.servers": source,
+            "target.bootstrap.servers": target.bootstrap,
+            "source->target.enabled": "true",
+            "source->target.topics": f"{BACKLOG}|{STEADY}",
+            "target->source.enabled": "false",
+            "replication.factor": 1,
+            "config.storage.replication.factor": 1,
+        }
+        settings |= {f"{name}.replication.factor": 1 for name in SMALL_TOPICS}
+        properties = directory / "mirror.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        command = java(main, str(properties), heap="1g", options=FULL_SPEED)
+        command[command.index("-cp") + 1] = f"{KAFKA}/*:{CONNECT}/*"
+        with open(directory / "mirror.log", "wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True)
+
+        def wait() -> None:
+            until(lambda: records(target.bootstrap, f"source.{BACKLOG}") > 0, 0.02)
+
+        try:
+            yield Contender(target.bootstrap, "source.", (target.pid, process.pid), wait, lambda: None)
+        finally:
+            stop_process(process)
+
+
+class Load:
+    """Records of SIZE bytes, each of which begins with the time of its send."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000, "log_level": 2}
+        )
+        self._rest = os.urandom(SIZE - _SENT_AT.size)
+        self._sent = 0
+
+    def send(self, topic: str, count: int) -> None:
+        """Send records, spread evenly over the partitions."""
+        value = _SENT_AT.pack(time.monotonic()) + self._rest
+        for _ in range(count):
+            while True:
+                try:
+                    self._producer.produce(topic, value, partition=self._sent % PARTITIONS)
+                    break
+                except BufferError:
+                    self._producer.poll(0.05)
+            self._sent += 1
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Wait until all are acknowledged."""
+        if self._producer.flush(DEADLINE_S):
+            raise TimeoutError("the source does not acknowledge the records")
+
+    def steady(self, topic: str, rate: float, seconds: float) -> None:
+        """Send at a rate in records per second."""
+        begin, sent = time.monotonic(), 0
+        while (passed := time.monotonic() - begin) < seconds:
+            due = int(passed * rate)
+            self.send(topic, due - sent)
+            sent = due
+            time.sleep(SLICE_S)
+        self.finish()
+
+
+class LagReader(threading.Thread):
+    """Notes when each record of partition 0 was sent, and when it arrives at a consumer, in seconds."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._times: list[tuple[float, float]] = []
+        self._finished = threading.Event()
+        self._consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "lag", "fetch.wait.max.ms": 100, "enable.auto.commit": False}
+        )
+        self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        self.start()
+
+    def run(self) -> None:
+        """Read until it is finished."""
+        while not self._finished.is_set():
+            for message in self._consumer.consume(500, 0.01):
+                value = message.value()
+                if message.error() is None and isinstance(value, bytes):
+                    self._times.append((_SENT_AT.unpack_from(value)[0], time.monotonic()))
+        self._consumer.close()
+
+    def finish(self, count: int) -> list[tuple[float, float]]:
+        """Return the times of `count` records."""
+        until(lambda: len(self._times) >= count)
+        self._finished.set()
+        self.join(30)
+        return self._times
+
+
+def records(bootstrap: str, topic: str) -> int:
+    """Return the end offsets of a topic, added up; 0 without it."""
+    with Admin(bootstrap) as admin:
+        if topic not in {each.name for each in admin.list_topics()}:
+            return 0
+        keys = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        return sum(each.offset for each in admin.list_offsets(dict.fromkeys(keys, OffsetSpec.LATEST)).values())
+
+
+def until(done: Callable[[], bool], pause_s: float = 0.05) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError("no progress")
+        time.sleep(pause_s)
+
+
+def race(contender: Contender, source: OttlaProcess, megabytes: int, rate: float, seconds: float) -> Figures:
+    """Run both races with one contender."""
+    found = Figures()
+    backlog, steady = f"{contender.prefix}{BACKLOG}", f"{contender.prefix}{STEADY}"
+
+    def mark(topic: str) -> Mark:
+        copied = records(contender.bootstrap, topic)
+        return Mark(time.monotonic(), contender.cpu_s(), sum(cpu_times(source.pid)), copied)
+
+    contender.prepare()
+    before = mark(backlog)
+    contender.begin()
+    until(lambda: records(contender.bootstrap, backlog) >= megabytes * 1_000_000 // SIZE)
+    after = mark(backlog)
+    copied_mb = (after.records - before.records) * SIZE / 1e6
+    found.catch_up_mb_s = copied_mb / (after.time_s - before.time_s)
+    found.catch_up_mb_per_cpu_s = copied_mb / (after.cpu_s - before.cpu_s)
+    found.catch_up_source_cpu_s = after.source_cpu_s - before.source_cpu_s
+
+    def is_copied() -> bool:
+        return records(contender.bootstrap, steady) == records(source.bootstrap, STEADY)
+
+    until(is_copied)
+    load = Load(source.bootstrap)
+    readers = [LagReader(source.bootstrap, STEADY), LagReader(contender.bootstrap, steady)]
+    load.steady(STEADY, rate * 1e6 / SIZE, WARM_UP_S)
+    until(is_copied)
+    before = mark(steady)
+    load.steady(STEADY, rate * 1e6 / SIZE, seconds)
+    until(is_copied)
+    after = mark(steady)
+    copied_mb = (after.records - before.records) * SIZE / 1e6
+    found.steady_mb_per_cpu_s = copied_mb / (after.cpu_s - before.cpu_s)
+    found.steady_source_cpu_s = after.source_cpu_s - before.source_cpu_s
+    first, end = before.records // PARTITIONS + 1, after.records // PARTITIONS
+    at_source, at_target = (reader.finish(end)[first:end] for reader in readers)
+    ages_ms = sorted((arrived - sent) * 1000 for sent, arrived in at_target)
+    found.lag_p50_ms, found.lag_p99_ms = ages_ms[len(ages_ms) // 2], ages_ms[len(ages_ms) * 99 // 100]
+    later_ms = sorted((copied[1] - read[1]) * 1000 for copied, read in zip(at_target, at_source, strict=True))
+    found.later_p50_ms, found.later_p99_ms = later_ms[len(later_ms) // 2], later_ms[len(later_ms) * 99 // 100]
+    return found
+
+
+def main() -> int:
+    """Run the races and print ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options = parser.parse_args()
+    missing = missing_for_connect()
+    if missing is not None:
+        print(missing, file=sys.stderr)
+        return 1
+    results: dict[str, Figures] = {}
+    with tempfile.TemporaryDirectory(prefix="ottla-mirror-") as folder, OttlaProcess(Path(folder) / "source") as source:
+        with Admin(source.bootstrap) as admin:
+            for topic in (BACKLOG, STEADY):
+                admin.create_topic(topic, partitions=PARTITIONS)
+        load = Load(source.bootstrap)
+        load.send(BACKLOG, options.megabytes * 1_000_000 // SIZE)
+        load.send(STEADY, PARTITIONS)
+        load.finish()
+        for name, start in (("Ottla", ottla), ("MirrorMaker", mirror_maker)):
+            directory = Path(folder) / name
+            directory.mkdir()
+            with start(source.bootstrap, directory) as contender:
+                results[name] = race(contender, source, options.megabytes, options.rate, options.seconds)
+            print(f"{name}: {results[name]}", flush=True)
+    report(results, options)
+    return 0
+
+
+def report(results: Mapping[str, Figures], options: argparse.Namespace) -> None:
+    """Print conditions and ratios."""
+    own, their = results["Ottla"], results["MirrorMaker"]
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(
+        f"catch-up of {options.megabytes} MB, then {options.rate:g} MB/s for {options.seconds:g} s; records of {SIZE} "
+        f"bytes, {PARTITIONS} partitions, no compression, {os.cpu_count()} cores, load {load}"
+    )
+    for name, figure in (
+        ("catch-up, MB/s", "catch_up_mb_s"),
+        ("catch-up, MB per CPU second", "catch_up_mb_per_cpu_s"),
+        ("catch-up, CPU s of the source", "catch_up_source_cpu_s"),
+        ("steady, MB per CPU second", "steady_mb_per_cpu_s"),
+        ("steady, CPU s of the source", "steady_source_cpu_s"),
+        ("send to consumer, p50 ms", "lag_p50_ms"),
+        ("send to consumer, p99 ms", "lag_p99_ms"),
+        ("later than at the source, p50 ms", "later_p50_ms"),
+        ("later than at the source, p99 ms", "later_p99_ms"),
+    ):
+        a, b = getattr(own, figure), getattr(their, figure)
+        print(f"{name:32} Ottla {a:10,.2f}   MirrorMaker {b:10,.2f}   Ottla / MirrorMaker {a / b:6.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
