@@ -6,13 +6,12 @@ One broker with one subscription to all metrics serves all tests. Each test has 
 from __future__ import annotations
 
 import asyncio
-import urllib.request
 from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
 
-from ottla.clients import Admin, AsyncProducer, Consumer, Producer
+from ottla.clients import Admin, AsyncProducer, Consumer, Producer, ShareConsumer
 from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.clients.errors import ClientError, UnsupportedByBroker
 from ottla.common.ids import uuid_from_text
@@ -21,46 +20,11 @@ from tests.ottla_process import OttlaProcess
 from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
 
+from .metrics_receiver import Receiver
 from .support import unique, wait_until
 
 INTERVAL_MS = 200
 TOPIC = "pushed"
-
-
-class Receiver:
-    """A broker that takes metrics, and its endpoint."""
-
-    def __init__(self, process: OttlaProcess) -> None:
-        self.process = process
-        self.bootstrap = process.bootstrap
-
-    def series(self, client_id: str) -> dict[str, float]:
-        """The values of one client, by name and labels without its ids."""
-        found = {}
-        for line in self.scrape().splitlines():
-            name, _, rest = line.partition("{")
-            if f'client_id="{client_id}"' in rest:
-                labels, _, value = rest.rpartition("} ")
-                own = [each for each in labels.split(",") if not each.startswith(("client_id", "client_instance_id"))]
-                found[f"{name}{{{','.join(own)}}}" if own else name] = float(value)
-        return found
-
-    def scrape(self) -> str:
-        log = self.process.log_path.read_text()
-        url = log.rpartition("Serving metrics at ")[2].split()[0]
-        with urllib.request.urlopen(url, timeout=30) as response:
-            text: str = response.read().decode()
-        return text
-
-    def wait_for(self, client_id: str, *names: str) -> dict[str, float]:
-        """Wait until the client has pushed metrics whose names and labels begin so."""
-
-        def has_pushed() -> bool:
-            found = self.series(client_id)
-            return all(any(each.startswith(name) for each in found) for name in names)
-
-        wait_until(has_pushed, f"the metrics of {client_id}")
-        return self.series(client_id)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +76,20 @@ def test_consumer_pushes_its_own_metrics(receiver: Receiver) -> None:
         found = receiver.wait_for(client_id, *(f"kafka_client_consumer_{name}" for name in names))
         assert found["kafka_client_consumer_coordinator_assigned_partitions"] == 1
         assert consumer.client_instance_id() == consumer.client_instance_id()
+
+
+def test_admin_client_and_share_consumer_push_the_metrics_of_their_connections(receiver: Receiver) -> None:
+    admin_id, share_id = unique("admin"), unique("share")
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": share_id, "group.id": share_id}
+    with Admin(receiver.bootstrap, client_id=admin_id) as admin, ShareConsumer(settings) as consumer:
+        admin.describe_cluster()
+        consumer.subscribe(TOPIC)
+        consumer.poll(0.1)
+        for start, client, client_id in (("admin_client", admin, admin_id), ("consumer", consumer, share_id)):
+            names = ("connection_creation_rate", "node_request_latency_avg", "connection_creation_total")
+            found = receiver.wait_for(client_id, *(f"kafka_client_{start}_{name}" for name in names))
+            assert found[f"kafka_client_{start}_connection_creation_total"] >= 1
+            assert f'client_instance_id="{client.client_instance_id()}"' in receiver.scrape()
 
 
 def test_asyncio_producer_has_a_client_instance_id(receiver: Receiver) -> None:

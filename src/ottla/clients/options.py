@@ -131,9 +131,6 @@ _KIND_TEXT: Final = {
     "object": "something other than None",
 }
 
-METRICS_PUSH: Final = Option(
-    "enable.metrics.push", "bool", True, "Push metrics to brokers that ask for them (KIP-714)."
-)
 SECURITY_OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "security.protocol",
@@ -278,6 +275,7 @@ COMMON_OPTIONS: Final[tuple[Option, ...]] = (
     Option("metadata.max.age.ms", "int", 300_000, "After this time the metadata of topics is refreshed.", low=0),
     Option("on.event", "object", None, "A function of one event: problems, connections, rebalances, statistics."),
     Option("statistics.interval.ms", "int", 0, "How often statistics are reported to on.event; 0 is never.", low=0),
+    Option("enable.metrics.push", "bool", True, "Push metrics to brokers that ask for them (KIP-714)."),
     *SECURITY_OPTIONS,
 )
 

@@ -39,6 +39,8 @@ class CommonConfig(TypedDict, total=False):
     """A function of one event: problems, connections, rebalances, statistics."""
     statistics_interval_ms: int
     """How often statistics are reported to on.event; 0 is never."""
+    enable_metrics_push: bool
+    """Push metrics to brokers that ask for them (KIP-714)."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to the brokers."""
     ssl_context: Any
@@ -141,8 +143,6 @@ class AdminConfig(CommonConfig, total=False):
 class ProducerConfig(AdminConfig, total=False):
     """Settings of `Producer` and `AsyncProducer`."""
 
-    enable_metrics_push: bool
-    """Push metrics to brokers that ask for them (KIP-714)."""
     acks: Literal["0", "1", "all", "-1", 0, 1, -1]
     """Which replicas must have a record before it is acknowledged: 0, 1, all."""
     enable_idempotence: bool | None
@@ -221,8 +221,6 @@ class ShareConsumerConfig(AdminConfig, total=False):
 class ConsumerConfig(AdminConfig, total=False):
     """Settings of `Consumer` and `AsyncConsumer`."""
 
-    enable_metrics_push: bool
-    """Push metrics to brokers that ask for them (KIP-714)."""
     group_id: str | None
     """The group that shares the topics and stores committed offsets; None: no group."""
     group_instance_id: str | None

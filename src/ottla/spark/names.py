@@ -46,7 +46,7 @@ _SPARKS_OWN: Final = ("checkpointLocation", "queryName")  # Spark passes them to
 
 _NO_EFFECT: Final = frozenset(
     {
-        "auto.include.jmx.reporter", "client.dns.lookup", "enable.metrics.push", "group.id", "group.protocol",
+        "auto.include.jmx.reporter", "client.dns.lookup", "group.id", "group.protocol",
         "group.remote.assignor", "internal.throw.on.fetch.stable.offset.unsupported", "metadata.max.idle.ms",
         "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",

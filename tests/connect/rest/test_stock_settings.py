@@ -16,7 +16,7 @@ from ottla.connect.cluster.topics import config_topic, status_topic
 from ottla.connect.herder.overrides import POLICY
 from ottla.connect.process import Worker
 from ottla.connect.rest.settings import REST_SETTINGS
-from ottla.connect.worker.client_settings import client_settings
+from ottla.connect.worker.client_settings import ADMIN, CONSUMER, PRODUCER, client_settings
 from ottla.connect.worker.settings import WORKER_SETTINGS, WorkerSettings
 from ottla.connect.worker.stock_settings import REFUSED, WITHOUT_EFFECT
 from ottla.web.listeners import TLS_SETTINGS
@@ -83,6 +83,14 @@ def test_settings_without_effect_are_logged_and_reach_no_client(caplog: pytest.L
         assert f"{name} has no effect: {reason}" in caplog.messages
     made = client_settings(WorkerSettings.read(given), {}, "consumer", {}, COMMON_OPTIONS)
     assert set(made) == {"bootstrap.servers"}
+
+
+@pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
+def test_setting_of_client_metrics_reaches_each_client(client: str) -> None:
+    worker = WorkerSettings.read({"enable.metrics.push": "false"})
+    assert client_settings(worker, {}, client, {}, COMMON_OPTIONS)["enable.metrics.push"] == "false"
+    connector = {f"{client}.override.enable.metrics.push": "true"}
+    assert client_settings(worker, connector, client, {}, COMMON_OPTIONS)["enable.metrics.push"] == "true"
 
 
 def test_another_version_of_a_converter_is_refused() -> None:

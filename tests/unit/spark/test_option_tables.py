@@ -27,6 +27,7 @@ from ottla.spark.options import (
     SubscribePattern,
     Timestamp,
     Timestamps,
+    common_settings,
     read_sink_options,
     read_source_options,
 )
@@ -251,6 +252,13 @@ def test_unsupported_settings_are_rejected_with_a_reason(name: str, reason: str)
 def test_group_settings_have_no_effect_and_only_a_sink_may_create_topics() -> None:
     assert with_effect({"max.poll.records": "5", "allow.auto.create.topics": "true"}, "source") == {}
     assert with_effect({"allow.auto.create.topics": "false"}, "sink") == {"allow.auto.create.topics": "false"}
+
+
+def test_clients_of_spark_push_their_metrics_unless_the_setting_forbids_it() -> None:
+    given = {"kafka.enable.metrics.push": "false"}
+    assert source(given).client["enable.metrics.push"] == "false"
+    assert read_sink_options({**SERVERS, **given}).client["enable.metrics.push"] == "false"
+    assert common_settings(source(given).client)["enable.metrics.push"] == "false"
 
 
 # -- the guide ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from ottla.clients.typed_settings import CommonConfig
 from ottla.common.ids import TopicPartition
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 
 class AsyncAdmin:
@@ -33,8 +32,7 @@ class AsyncAdmin:
         async with AsyncAdmin("localhost:9092") as admin:
             await admin.create_topic("orders", partitions=6)
 
-    Settings (`options.COMMON_OPTIONS`) have Kafka's names or Pythonic ones, as keywords or in `config`; a mapping may
-    be the first argument too, as with the other clients.
+    Settings have Kafka's names or Pythonic ones, as keywords or in `config`; a mapping may be the first argument too.
 
     A method about one thing returns its result or raises its error: a BrokerError whose class or `code` names the
     broker's objection, or a network error (see `errors`). A method about several things returns a dict. If some of them
@@ -56,6 +54,10 @@ class AsyncAdmin:
     async def start(self, timeout_s: float | None = None) -> None:
         """Connect to the cluster; without this, the first call connects. Raises BrokerUnavailable with each address."""
         await self._shell.start(timeout_s)
+
+    async def client_instance_id(self, timeout_s: float = 30.0) -> str:
+        """The id of this client in pushed metrics. Raises ClientError, UnsupportedByBroker, RequestTimedOut."""
+        return await self._shell.client_instance_id(timeout_s)
 
     async def close(self) -> None:
         """Close the connections; calls in progress fail with Closed."""

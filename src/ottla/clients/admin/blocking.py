@@ -60,6 +60,7 @@ class Admin:
         self._dropped = when_dropped(self, lambda: "admin client", self._driver, self._async.close)
 
     start = blocking(AsyncAdmin.start)
+    client_instance_id = blocking(AsyncAdmin.client_instance_id)
 
     def close(self) -> None:
         """Close the connections; calls in progress fail with Closed."""

@@ -15,6 +15,7 @@ class AdminSettings:
 
     network: NetworkSettings
     api_timeout_ms: int
+    pushes_metrics: bool
 
 
 def read_settings(
@@ -29,4 +30,6 @@ def read_settings(
     if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
     options = read_options(COMMON_OPTIONS, given)
-    return AdminSettings(read_network_settings(options), options["default_api_timeout_ms"])
+    return AdminSettings(
+        read_network_settings(options), options["default_api_timeout_ms"], options["enable_metrics_push"]
+    )

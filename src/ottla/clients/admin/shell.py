@@ -10,6 +10,7 @@ from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.admin.settings import AdminSettings
 from ottla.clients.errors import ClientError
 from ottla.clients.network import Cluster
+from ottla.clients.telemetry import Role, Telemetry, client_instance_id
 
 R = TypeVar("R")
 
@@ -19,6 +20,8 @@ class Shell:
 
     def __init__(self, settings: AdminSettings) -> None:
         self._cluster = Cluster(settings.network)
+        if settings.pushes_metrics:
+            self._cluster.telemetry = Telemetry(self._cluster, Role("admin.client", dict))
         self._random = random.Random()
         self._request_timeout_s = settings.network.request_timeout_ms / 1000
         self._call_timeout_s = settings.api_timeout_ms / 1000
@@ -32,6 +35,9 @@ class Shell:
 
     async def start(self, timeout_s: float | None) -> None:
         await self._cluster.start(self._call_timeout_s if timeout_s is None else timeout_s)
+
+    async def client_instance_id(self, timeout_s: float) -> str:
+        return await client_instance_id(self._cluster.telemetry, timeout_s)
 
     async def perform(self, plan: Plan[R], timeout_s: float | None) -> R:
         """Return the plan's result or raise its exception; the deadline is for all of its calls together."""

@@ -22,6 +22,7 @@ from ottla.clients.driver import Driver
 from ottla.clients.errors import ClientError, Closed, OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from ottla.clients.network import Cluster
 from ottla.clients.network_settings import read_network_settings
+from ottla.clients.telemetry import Role, Telemetry
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 
@@ -78,6 +79,8 @@ class RangeReader:
         self._timeout_s = typed.api_timeout_ms / 1000
         self._ready = threading.Event()
         self._cluster = Cluster(read_network_settings(options))
+        if options["enable_metrics_push"]:
+            self._cluster.telemetry = Telemetry(self._cluster, Role("consumer", dict))
         self._core = RangeCore(typed.fetch, self._cluster.view)
         self._runner = EffectRunner(self._cluster, self._core, typed, self._ready.set)
         self._queries = Queries(self._runner, self._core.fetch, self._timeout_s)

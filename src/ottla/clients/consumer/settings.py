@@ -13,7 +13,7 @@ from typing import Any, Final
 from ottla.clients.cluster import Backoff
 from ottla.clients.consumer.assignors import ASSIGNORS, Assignor
 from ottla.clients.errors import ConfigurationError
-from ottla.clients.options import COMMON_OPTIONS, INT_MAX, METRICS_PUSH, Option, read_options
+from ottla.clients.options import COMMON_OPTIONS, INT_MAX, Option, read_options
 from ottla.clients.reader_reports import metadata_of
 
 EARLIEST, LATEST = -2, -1
@@ -21,7 +21,6 @@ RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 CONSUMER_OPTIONS: Final[tuple[Option, ...]] = (
     *COMMON_OPTIONS,
-    METRICS_PUSH,
     Option("group.id", "str", None, "The group that shares the topics and stores committed offsets; None: no group."),
     Option(
         "group.instance.id", "str", None,

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.clients.errors import ConfigurationError
-from ottla.clients.options import COMMON_OPTIONS, INT_MAX, METRICS_PUSH, Option, read_options
+from ottla.clients.options import COMMON_OPTIONS, INT_MAX, Option, read_options
 from ottla.records.batch import Codec
 
 PRODUCER_OPTIONS = (
     *COMMON_OPTIONS,
-    METRICS_PUSH,
     Option(
         "acks", "str", "all", "Which replicas must have a record before it is acknowledged: 0, 1, all.",
         choices=("0", "1", "all", "-1"),

@@ -8,6 +8,7 @@ from typing import Unpack
 from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.share.interface import CommitResults, ShareInterface
+from ottla.clients.telemetry import client_instance_id
 from ottla.clients.typed_settings import ShareConsumerConfig
 from ottla.clients.waits import AsyncContext, AsyncWaits
 
@@ -32,6 +33,13 @@ class AsyncShareConsumer(ShareInterface[K, V], AsyncContext):
             return await self._deserialized(records)
         finally:
             self._turn.release()
+
+    async def client_instance_id(self, timeout_s: float = 30.0) -> str:
+        """The id of this consumer in the metrics that it pushes (KIP-714); brokers assign it.
+
+        Raises ClientError without enable.metrics.push, UnsupportedByBroker if brokers take no metrics, RequestTimedOut.
+        """
+        return await self._waits.run(client_instance_id(self._client.runner.cluster.telemetry, timeout_s))
 
     async def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
         """Send the acknowledgements and return the result of each partition: None, or the error.

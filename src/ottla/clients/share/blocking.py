@@ -26,6 +26,7 @@ class ShareConsumer(ShareInterface[K, V], BlockingContext):
         super().__init__(settings, options, waits)
         self._run_in_thread(waits, "ottla-share-consumer")
 
+    client_instance_id = blocking(AsyncShareConsumer[K, V].client_instance_id)
     poll = blocking(AsyncShareConsumer[K, V].poll)
     commit_sync = blocking(AsyncShareConsumer[K, V].commit_sync)
     close = blocking(AsyncShareConsumer[K, V].close)

@@ -16,6 +16,7 @@ from ottla.clients.options import merged
 from ottla.clients.share.acknowledgements import AcknowledgeType, CommitOutcome
 from ottla.clients.share.core import ShareCore
 from ottla.clients.share.settings import ShareSettings, read_share_settings
+from ottla.clients.telemetry import Role, Telemetry
 from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition
 
@@ -29,6 +30,8 @@ class ShareClient(ReaderClient[ShareCore]):
     def __init__(self, options: Mapping[str, Any], settings: ShareSettings, notify: Callable[[], None]) -> None:
         super().__init__(options, settings, lambda view, member_id: ShareCore(settings, view, member_id), notify)
         self.settings = settings
+        if options["enable_metrics_push"]:
+            self.runner.cluster.telemetry = Telemetry(self.runner.cluster, Role("consumer", dict))
 
     def describe(self) -> str:
         """Return the name of this consumer for warnings."""

@@ -27,7 +27,6 @@ _JAVA_ONLY: Final = frozenset(
         "auto.include.jmx.reporter",
         "client.dns.lookup",
         "confluent.monitoring.interceptor.bootstrap.servers",
-        "enable.metrics.push",
         "interceptor.classes",
         "key.deserializer",
         "key.serializer",
