@@ -363,6 +363,7 @@ case("elect leaders", 43, "0", {"topic_partitions": [{"topic": TOPIC, "partition
 case("change a topic", 44, "0", _config(CONFIG_TOPIC, TOPIC, "retention.ms", "100000"))
 case("change a group", 44, "1", _config(CONFIG_GROUP, GROUP, "consumer.session.timeout.ms", "50000"))
 case("change a broker", 44, "2", _config(BROKER, "", "log.retention.ms", "100000"))
+case("change client metrics", 44, "2", _config(METRICS, "m", "metrics", "*"))
 case("change a logger", 44, "2", _config(LOGGER, "1", "root", "INFO"))
 case("change a logger of a controller", 44, "3", _config(LOGGER, "1", "root", "INFO"), on_controller=True)
 case(

@@ -19,7 +19,15 @@ import kafka.errors
 import pytest
 
 from ottla.clients import Admin, Consumer, Producer
-from ottla.clients.admin import Acl, AclOperation, AclResource
+from ottla.clients.admin import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclResource,
+    ConfigResource,
+    PartialFailure,
+    ResourceType,
+)
 from ottla.clients.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -28,8 +36,9 @@ from ottla.clients.errors import (
 from tests.peers.kafka import tool
 from tests.peers.secured import password_of
 
+from .metrics_receiver import Receiver
 from .secured_ottla import SecuredOttla
-from .support import WAIT_S, collect_left_sockets
+from .support import WAIT_S, collect_left_sockets, unique, wait_until
 
 # kafka-python does not close the sockets of abandoned connections; the garbage collector does.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -38,11 +47,12 @@ WAIT_MS = int(WAIT_S * 1000)
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The SASL listener of a broker with an authorizer, with the topic and the rules."""
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
+    """A broker with an authorizer that takes metrics, with the topic and the rules."""
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "ottla.metrics.listener": "127.0.0.1:0",
     }
     ottla = SecuredOttla(tmp_path_factory.mktemp("teams"), settings)
     ottla.format()
@@ -59,10 +69,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 Acl(AclResource.topic(TOPIC), "User:reader", AclOperation.DESCRIBE),
             ]
         )
-    yield ottla.address("SASL_PLAINTEXT")
+    yield ottla
     assert ottla.stop() == 0
     ottla.assert_no_traceback()
     collect_left_sockets()
+
+
+@pytest.fixture
+def address(broker: SecuredOttla) -> str:
+    """The SASL listener of the broker."""
+    return broker.address("SASL_PLAINTEXT")
 
 
 def librdkafka(address: str, user: str, **options: Any) -> dict[str, Any]:
@@ -231,6 +247,34 @@ def test_own_clients(address: str) -> None:
 
 
 @pytest.mark.jvm
+def test_any_user_pushes_metrics_and_only_users_with_rights_of_the_cluster_ask_for_them(broker: SecuredOttla) -> None:
+    client_id, receiver = unique("pushing"), Receiver(broker)
+    resource = ConfigResource(ResourceType.CLIENT_METRICS, unique("subscription"))
+    changes = {resource: {"metrics": "*", "interval.ms": "100", "match": f"client_id={client_id}"}}
+    rights = [
+        Acl(AclResource.cluster(), "User:alice", operation)
+        for operation in (AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS)
+    ]
+    address = broker.address("SASL_PLAINTEXT")
+    with Admin(broker.address("PLAINTEXT")) as root, Admin(own_settings(address, "alice")) as admin:
+        for act in (lambda: admin.alter_configs(changes), lambda: admin.describe_configs([resource])):
+            with pytest.raises(PartialFailure) as caught:
+                act()
+            assert isinstance(caught.value.errors[resource], ClusterAuthorizationFailed)
+        root.create_acls(rights)
+        admin.alter_configs(changes)
+        wait_until(lambda: admin.describe_configs([resource])[resource]["metrics"].value == "*", "the subscription")
+        with Producer(own_settings(address, "reader", **{"client.id": client_id})) as producer:
+            instance_id = producer.client_instance_id()
+            receiver.wait_for(client_id, "kafka_client_producer_connection_creation_total")
+            info = [
+                line for line in receiver.scrape().splitlines() if "telemetry_info{" in line and instance_id in line
+            ]
+            assert len(info) == 1
+            assert 'principal="User:reader"' in info[0]
+        root.delete_acls([AclFilter.exactly(right) for right in rights])
+
+
 def test_kafkas_own_tools(address: str, tmp_path: Path) -> None:
     def run(name: str, user: str, *options: str, text: str = "") -> str:
         jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
