@@ -101,10 +101,10 @@ class Admin:
 
     describe_config = blocking(AsyncAdmin.describe_config)
     describe_configs = blocking(AsyncAdmin.describe_configs)
+    mirror_status = blocking(AsyncAdmin.mirror_status)
     alter_config = blocking(AsyncAdmin.alter_config)
     alter_configs = blocking(AsyncAdmin.alter_configs)
     list_config_resources = blocking(AsyncAdmin.list_config_resources)
-    mirror_status = blocking(AsyncAdmin.mirror_status)
 
     # -- offsets -----------------------------------------------------------------------------------------------
 
