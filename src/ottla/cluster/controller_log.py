@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import Uuid, uuid_to_text
 from ottla.config import BROKER_SETTINGS
-from ottla.metadata.image import BROKER, TOPIC
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.security import scram
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def _log_rest(node_id: int, record: str, count: int) -> None:
         logger.info(text, node_id, count - MOST_LINES, record)
 
 
+_KINDS = {TOPIC: "topic", BROKER: "node", GROUP: "group", CLIENT_METRICS: "client metrics"}
 _Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
 
@@ -116,12 +117,7 @@ def _log_configs(node_id: int, old: _Configs, new: _Configs, *, is_start: bool) 
     changed = [key for key in changed if old.get(key) != new.get(key) and not (is_start and key[0] != BROKER)]
     for key in changed[:MOST_LINES]:
         kind, name = key
-        if kind == TOPIC:
-            what = f"topic {name}"
-        elif kind == BROKER:
-            what = f"node {name}" if name else "cluster"
-        else:
-            what = f"resource {name} of type {kind}"
+        what = f"{_KINDS.get(kind, 'resource')} {name}" if kind != BROKER or name else "cluster"
         settings = ", ".join(f"{each} -> {_shown(kind, each, value)}" for each, value in new.get(key, {}).items())
         text = "[DynamicConfigPublisher broker id=%d] Updating %s with new configuration : %s"
         logger.info(text, node_id, what, settings)
@@ -131,7 +127,7 @@ def _log_configs(node_id: int, old: _Configs, new: _Configs, *, is_start: bool) 
 
 
 def _shown(kind: int, name: str, value: str) -> str:
-    if kind == TOPIC:
+    if kind in (TOPIC, GROUP, CLIENT_METRICS):
         return value
     setting = BROKER_SETTINGS.get(name)
     return HIDDEN if setting is None or setting.sensitive else value

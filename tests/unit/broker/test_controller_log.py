@@ -9,7 +9,7 @@ import pytest
 from ottla.cluster.controller_log import log_changes, log_results
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
-from ottla.metadata.image import BROKER, TOPIC, MetadataImage
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from ottla.protocol.metadata_records import UserScramCredentialRecord
 
 from .harness import open_harness
@@ -48,6 +48,24 @@ def test_changes_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         "[Broker id=1] Transitioning 3 partition(s) to local leaders.",
         f"[QuorumController id=1] Replayed RemoveTopicRecord for topic a with ID {uuid_to_text(topic_id)}.",
         "[Broker id=1] Deleting 3 partition(s).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "settings"),
+    [
+        (CLIENT_METRICS, "client metrics", {"interval.ms": "100", "match": "client_id=a"}),
+        (GROUP, "group", {"consumer.session.timeout.ms": "50000"}),
+    ],
+)
+def test_settings_of_groups_and_client_metrics_are_shown(
+    caplog: pytest.LogCaptureFixture, kind: int, what: str, settings: dict[str, str]
+) -> None:
+    caplog.set_level("INFO")
+    log_changes(1, MetadataImage(), MetadataImage(configs={(kind, "a"): settings}))
+    shown = ", ".join(f"{name} -> {value}" for name, value in settings.items())
+    assert caplog.messages == [
+        f"[DynamicConfigPublisher broker id=1] Updating {what} a with new configuration : {shown}"
     ]
 
 
