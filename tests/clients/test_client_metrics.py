@@ -14,7 +14,7 @@ import pytest
 from ottla.clients import Admin, AsyncProducer, Consumer, Producer, ShareConsumer
 from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.clients.errors import ClientError, UnsupportedByBroker
-from ottla.common.ids import uuid_from_text
+from ottla.common.ids import TopicPartition, uuid_from_text
 from tests.conftest import RunningBroker
 from tests.ottla_process import OttlaProcess
 from tests.peers import kafka
@@ -90,6 +90,25 @@ def test_admin_client_and_share_consumer_push_the_metrics_of_their_connections(r
             found = receiver.wait_for(client_id, *(f"kafka_client_{start}_{name}" for name in names))
             assert found[f"kafka_client_{start}_connection_creation_total"] >= 1
             assert f'client_instance_id="{client.client_instance_id()}"' in receiver.scrape()
+
+
+def test_times_are_pushed_while_records_are_sent_read_and_committed(receiver: Receiver) -> None:
+    sender, reader = unique("sender"), unique("reader")
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": reader, "group.id": reader}
+    with Producer(bootstrap_servers=receiver.bootstrap, client_id=sender) as producer, Consumer(settings) as consumer:
+        consumer.assign([(TOPIC, 0)])
+
+        def has_pushed(client_id: str, *names: str) -> bool:
+            producer.send(TOPIC, b"v").result(30)
+            consumer.poll(0.01)
+            consumer.commit({TopicPartition(TOPIC, 0): 0})
+            ends = {f"kafka_client_{name}_{end}" for name in names for end in ("avg", "max")}
+            return ends <= receiver.series(client_id).keys()
+
+        names = ("producer_record_queue_time", "producer_produce_throttle_time")
+        wait_until(lambda: has_pushed(sender, *names), "the times of the producer")
+        names = ("consumer_fetch_manager_fetch_latency", "consumer_coordinator_commit_latency")
+        wait_until(lambda: has_pushed(reader, *names), "the times of the consumer")
 
 
 def test_asyncio_producer_has_a_client_instance_id(receiver: Receiver) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,11 +20,14 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_to_text
 from ottla.common.jitter import random_share
 from ottla.network.client import ClientConnection, NetworkError
+from ottla.network.requests_in_flight import Latency
 from ottla.protocol import otlp
+from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.records import Codec
 from ottla.records.codecs import compress
@@ -43,6 +47,11 @@ _GROUPS: Final = {
     "assigned-partitions": "coordinator.",
 }
 """The part of Kafka's name between the client and the metric."""
+_LATENCIES: Final = {
+    FetchRequest.API_KEY: "fetch.manager.fetch.latency",
+    OffsetCommitRequest.API_KEY: "coordinator.commit.latency",
+}
+"""Requests of consumers that have metrics of their own."""
 _CREATIONS: Final = "connection-creation-total"
 
 
@@ -57,6 +66,13 @@ class Connections(Protocol):
     def open_connections(self) -> list[tuple[int | None, ClientConnection]]: ...
 
     def metrics(self) -> dict[str, float]: ...
+
+
+class Times(defaultdict[str, Latency]):
+    """Times of a client's own events, by the ends of the metrics' names; the averages and maxima are pushed."""
+
+    def __init__(self) -> None:
+        super().__init__(Latency)
 
 
 class Role(NamedTuple):
@@ -93,6 +109,11 @@ class Telemetry:
         self._interval_s = DEFAULT_INTERVAL_S
         self._instance_id: Uuid = ZERO_UUID
         self._has_id = asyncio.Event()
+
+    @property
+    def times(self) -> Times | None:
+        """Where the client adds times of events; None while no subscription asks for metrics."""
+        return self._metrics.times
 
     def connected(self, connection: ClientConnection) -> None:
         """A connection was opened: begin, if its broker takes part."""
@@ -244,9 +265,11 @@ class _Metrics:
         self._totals: dict[str, float] = {}
         self._created = 0.0
         self._since_s = 0.0
+        self.times: Times | None = None
 
     def begin(self, cluster: Connections) -> None:
         """Measure from now on: times of requests, and rates."""
+        self.times = Times()
         self._since_s = asyncio.get_running_loop().time()
         self._created = cluster.metrics()[_CREATIONS]
         for _, connection in cluster.open_connections():
@@ -263,8 +286,14 @@ class _Metrics:
             full = f"{start}{_GROUPS.get(name, '')}{name.replace('-', '.')}"
             if subscription.has(full):
                 found.append(self._point(full, value, subscription))
-        found += [point for point in self._of_connections(cluster, start) if subscription.has(point.name)]
+        measured = (*self._of_connections(cluster, start), *self._of_events(start))
+        found += [point for point in measured if subscription.has(point.name)]
         return found
+
+    def _of_events(self, start: str) -> Iterator[otlp.Point]:
+        times, self.times = self.times, Times()
+        for name, latency in () if times is None else times.items():
+            yield from _average_and_max(f"{start}{name}", latency)
 
     def _point(self, name: str, value: float, subscription: _Subscription) -> otlp.Point:
         if not name.endswith(".total"):
@@ -279,10 +308,20 @@ class _Metrics:
         rate = (created - self._created) / max(now_s - self._since_s, 0.001)
         self._since_s, self._created = now_s, created
         yield otlp.Point(f"{start}connection.creation.rate", rate)
+        by_name = Times()
         for node_id, connection in cluster.open_connections():
-            latency = connection.measure()
-            if node_id is not None and latency is not None and latency.count:
+            of_node = Latency()
+            for api_key, latency in connection.measure().items():
+                of_node.include(latency)
+                if self._role.name == "consumer" and api_key in _LATENCIES:
+                    by_name[_LATENCIES[api_key]].include(latency)
+            if node_id is not None and of_node.count:
                 labels = (("node_id", str(node_id)),)
-                average_ms = latency.total_s / latency.count * 1000
-                yield otlp.Point(f"{start}node.request.latency.avg", average_ms, labels)
-                yield otlp.Point(f"{start}node.request.latency.max", latency.max_s * 1000, labels)
+                yield from _average_and_max(f"{start}node.request.latency", of_node, labels)
+        for name, latency in by_name.items():
+            yield from _average_and_max(f"{start}{name}", latency)
+
+
+def _average_and_max(name: str, latency: Latency, labels: tuple[tuple[str, str], ...] = ()) -> Iterator[otlp.Point]:
+    yield otlp.Point(f"{name}.avg", latency.total_s / latency.count * 1000, labels)
+    yield otlp.Point(f"{name}.max", latency.max_s * 1000, labels)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla import __version__
@@ -273,10 +274,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Requests that are not answered yet."""
         return len(self._in_flight)
 
-    def measure(self) -> Latency | None:
-        """Return the times of requests since the previous call, None at the first, and measure from now on."""
-        latency, self._in_flight.latency = self._in_flight.latency, Latency()
-        return latency
+    def measure(self) -> Mapping[int, Latency]:
+        """Return the times of requests since the previous call, by API key, and measure from now on."""
+        latencies, self._in_flight.latencies = self._in_flight.latencies, defaultdict(Latency)
+        return latencies or {}
 
     def highest_version(self, api_key: int, limit: int | None = None, least: int = 0) -> int:
         """The highest version of an API that both sides speak, from `least` to `limit`; raises UnsupportedRequest."""

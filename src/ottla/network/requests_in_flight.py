@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -48,7 +49,7 @@ class RequestInFlight:
 
 
 class Latency:
-    """Times from a request until its response, since they are measured."""
+    """Times of requests or other events, since they are measured."""
 
     __slots__ = ("count", "max_s", "total_s")
 
@@ -57,16 +58,22 @@ class Latency:
         self.total_s = self.max_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Add the time of one request."""
+        """Add the time of one event."""
         self.count += 1
         self.total_s += seconds
         self.max_s = max(self.max_s, seconds)
+
+    def include(self, other: Latency) -> None:
+        """Add the times of another one."""
+        self.count += other.count
+        self.total_s += other.total_s
+        self.max_s = max(self.max_s, other.max_s)
 
 
 class RequestsInFlight:
     """Requests by correlation id, of which `last_id` was the last. `fail_late` gets the expired and removed ones."""
 
-    __slots__ = ("_fail_late", "_loop", "_ready_id", "_requests", "_timer", "_timer_s", "last_id", "latency")
+    __slots__ = ("_fail_late", "_loop", "_ready_id", "_requests", "_timer", "_timer_s", "last_id", "latencies")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fail_late: Callable[[list[RequestInFlight]], None]) -> None:
         self._loop = loop
@@ -76,8 +83,8 @@ class RequestsInFlight:
         self._timer_s = math.inf
         self.last_id = 0
         self._ready_id = 0
-        self.latency: Latency | None = None
-        """Measured only while it is not None."""
+        self.latencies: defaultdict[int, Latency] | None = None
+        """From a request until its response, by API key. Measured only while it is not None."""
 
     def next_id(self) -> int:
         """The correlation id of the next request."""
@@ -105,8 +112,8 @@ class RequestsInFlight:
     def take(self, correlation_id: int) -> RequestInFlight | None:
         """Remove and return the request, None if there is none."""
         request = self._requests.pop(correlation_id, None)
-        if self.latency is not None and request is not None:
-            self.latency.add(max(0.0, self._loop.time() - request.expires_s + request.timeout_s))
+        if self.latencies is not None and request is not None:
+            self.latencies[request.api_key].add(max(0.0, self._loop.time() - request.expires_s + request.timeout_s))
         return request
 
     def take_all(self) -> list[RequestInFlight]:

@@ -22,6 +22,7 @@ from ottla.protocol.messages.get_telemetry_subscriptions import (
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 ID = bytes(range(16))
+FETCH, METADATA = 1, 3
 ALL = GetTelemetrySubscriptionsResponse(
     client_instance_id=ID, subscription_id=7, push_interval_ms=1, requested_metrics=["*"]
 )
@@ -47,10 +48,10 @@ class Connection:
         answer = self._answers.pop(0) if self._answers else 0
         return PushTelemetryResponse(error_code=answer) if isinstance(answer, int) else answer
 
-    def measure(self) -> Latency:
+    def measure(self) -> dict[int, Latency]:
         latency = Latency()
         latency.add(0.5)
-        return latency
+        return {METADATA: latency, FETCH: latency}
 
 
 class Cluster:
@@ -107,6 +108,30 @@ def test_push_has_the_metrics_of_the_subscription() -> None:
     assert points[f"{start}record.send.total"][1:] == (5, (), True, False)
     assert points[f"{start}node.request.latency.avg"][1:3] == (500, (("node_id", "1"),))
     assert asked.client_instance_id == bytes(16)
+
+
+def test_consumer_pushes_the_times_of_its_fetches_and_of_events() -> None:
+    async def run() -> list[otlp.Point]:
+        connection = Connection([ALL])
+        pusher = Telemetry(Cluster(connection), Role("consumer", dict))
+        assert pusher.times is None
+        pusher.connected(connection)  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await client_instance_id(pusher, 10)
+            times = pusher.times
+            assert times is not None
+            times["coordinator.rebalance.latency"].add(0.25)
+            times["coordinator.rebalance.latency"].add(0.75)
+            await connection.is_idle.wait()
+            assert pusher.times == {}
+            await pusher.close()
+        return list(otlp.decode(connection.sent[1].metrics))
+
+    points = {point.name.removeprefix("org.apache.kafka.consumer."): point.value for point in asyncio.run(run())}
+    assert points["fetch.manager.fetch.latency.avg"] == points["fetch.manager.fetch.latency.max"] == 500
+    assert points["node.request.latency.avg"] == 500
+    assert points["coordinator.rebalance.latency.avg"] == 500
+    assert points["coordinator.rebalance.latency.max"] == 750
 
 
 def test_prefixes_select_metrics() -> None:

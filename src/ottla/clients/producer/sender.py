@@ -37,7 +37,7 @@ from ottla.clients.producer.effects import (
 from ottla.clients.producer.partitioner import Choice
 from ottla.clients.producer.requests import outcomes_of, produce_request, version_limit
 from ottla.clients.producer.settings import ProducerSettings
-from ottla.clients.telemetry import Role, Telemetry
+from ottla.clients.telemetry import Role, Telemetry, Times
 from ottla.network.client import ClientConnection, NetworkError
 from ottla.protocol.message import Message
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -326,6 +326,7 @@ class Sender:
             version = connection.highest_version(ProduceRequest.API_KEY, version_limit(ids, transactions))
             connection.send_to(completion, request, version=version, timeout_s=self._timeout_s)
             completion.is_sent = True
+            self._add_queue_times(send)
         except NetworkError as error:
             completion.cancel()
             self.lose(send, client_error(error))
@@ -334,12 +335,28 @@ class Sender:
             logger.exception("Cannot encode %d batches", len(send.batches))
             self.lose(send, ClientError(f"The records cannot be encoded: {error}"))
 
+    def _times(self) -> Times | None:
+        telemetry = self.cluster.telemetry
+        return None if telemetry is None else telemetry.times
+
+    def _add_queue_times(self, send: Send) -> None:
+        """Add how long each batch waited until it was sent, if a subscription asks for metrics."""
+        times = self._times()
+        if times is not None:
+            # A batch has `delivery_timeout_ms` from its creation on.
+            latest_ms = now_ms() + self.settings.delivery_timeout_ms
+            for batch in send.batches:
+                times["record.queue.time"].add(max(0.0, latest_ms - batch.deadline_ms) / 1000)
+
     def respond(self, send: Send, response: Message | None) -> None:
         if isinstance(response, ProduceResponse):
             outcomes = outcomes_of(response, send.topic_ids, self.cluster.view)
             throttle_ms = response.throttle_time_ms
             if throttle_ms:
                 self.cluster.reporter.report(Throttled(self.cluster.reporter.client_id, send.node_id, throttle_ms))
+            times = self._times()
+            if times is not None:
+                times["produce.throttle.time"].add(throttle_ms / 1000)
         else:
             keys = ((batch.queue.topic, batch.queue.partition) for batch in send.batches)
             outcomes, throttle_ms = dict.fromkeys(keys, WITHOUT_RESPONSE), 0
