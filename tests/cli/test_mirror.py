@@ -71,6 +71,8 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     assert "nothing is changed" in error("alter", "dr")
     wait_until(lambda: [row["lag"] for row in rows(plain, "dr", target)] == [0], WAIT_S)
     assert "No cause of trouble" in ottla("why", "dr")
+    [compared] = plain("mirror", "verify", "dr", "--json", "-b", target.bootstrap).objects
+    assert (compared["result"], compared["start"], compared["end"], compared["skipped"]) == ("equal", 0, 3, [])
     assert "not promoted" in error("stop", "dr")
     assert "MIRRORING already" in error("failback", "dr", "orders")
 
@@ -89,7 +91,12 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
 
     write(source, b"lost")
     ottla("create", "back", "--from", target.bootstrap, "--topics", "", at=source)
-    assert "would become" in ottla("failback", "back", "orders", "--dry-run", at=source)
+    differing = plain("mirror", "verify", "back", "orders", "-b", source.bootstrap)
+    assert (differing.code, "orders-0: offsets 4 to 4" in differing.err) == (1, True)
+    assert "1 records would be dropped" in ottla("failback", "back", "orders", "--dry-run", at=source)
+    [dropped] = plain("mirror", "failback", "back", "orders", "--dry-run", "--json", "-b", source.bootstrap).objects
+    assert (dropped["records"], dropped["start"], dropped["end"]) == (1, 4, 5)
+    assert dropped["last_timestamp_ms"] == dropped["first_timestamp_ms"] > 0
     ottla("failback", "back", "orders", "--yes", at=source)
     wait_until(lambda: [row["truncated"] for row in rows(plain, "back", source)] == [1], WAIT_S)
     wait_until(lambda: [row["lag"] for row in rows(plain, "back", source)] == [0], WAIT_S)

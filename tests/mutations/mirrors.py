@@ -6,6 +6,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 TOPICS = "tests/unit/controller/test_mirrors.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
+COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
 ROWS: tuple[Row, ...] = (
     (
@@ -125,5 +126,29 @@ ROWS: tuple[Row, ...] = (
         "        self.is_truncation_synced = False\n        synced",
         "        synced",
         (f"{COPY}::test_truncation_is_synced_before_the_next_fetch",),
+    ),
+    (
+        "verify finds one changed byte of a copy",
+        "tools/admin/log_comparison.py",
+        "        if one.data == other.data:\n",
+        "        if len(one.data) == len(other.data):\n",
+        (
+            f"{COMPARISON}::test_one_changed_record_is_found_by_its_offset",
+            f"{COMPARISON}::test_one_changed_byte_is_found_in_its_batch",
+        ),
+    ),
+    (
+        "verify finds a batch that only one cluster has",
+        "tools/admin/log_comparison.py",
+        '            self._note(Difference(header.base_offset, header.last_offset, f"only',
+        '            print(Difference(header.base_offset, header.last_offset, f"only',
+        (f"{COMPARISON}::test_missing_batch_is_a_difference_unless_the_topic_is_compacted",),
+    ),
+    (
+        "the dry run of a failback counts all records behind the last common epoch",
+        "tools/admin/mirror_verification.py",
+        "            return min(one.end_offset, other.end_offset)\n",
+        "            return max(one.end_offset, other.end_offset)\n",
+        (f"{COMPARISON}::test_common_end_is_where_the_last_common_epoch_ends_first",),
     ),
 )

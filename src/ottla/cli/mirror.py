@@ -9,16 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import click
+
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.names import all_topics, check_exists, confirm, enumerated
-from ottla.cli.output import Column, Output, number, output_options
+from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.clients import admin as api
 from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.common import units
 from ottla.common.failure import Failure
+from ottla.common.ids import TopicPartition
 from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
 from ottla.tools import values
+from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
+from ottla.tools.admin.mirror_verification import Range, bounds, comparison, existing, is_compacted, loss, row_of
 from ottla.tools.admin.mirrors import MirrorReport, behind, explain, missing_records, named, unready, unreported
 from ottla.tools.values import read_properties
 
@@ -238,7 +243,8 @@ def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s:
     "failback",
     _NAME,
     Argument("topics", "TOPIC", nargs=-1, required=True, help="topics of this cluster that become copies"),
-    Option("--dry-run", "only check the topics"),
+    Option("--dry-run", "only check the topics, and show the records that would be dropped"),
+    Option("--source-config FILE", "for --dry-run: a properties file with the security settings for the source"),
     yes_option(),
     examples="""
     ottla mirror create back --from ottla-1:9092 --topics ''
@@ -257,8 +263,7 @@ def _failback(options: Options) -> None:
         if state not in ("", STOPPED):
             raise Failure(f"topic {name!r} is {state} already")
     if options.dry_run:
-        for name in options.topics:
-            output.changed(f"{name} would become a copy.", {"topic": name, "failback": False}, made=False)
+        _show_losses(options, output, admin)
         return
     names = list(options.topics)
     confirm(
@@ -272,6 +277,97 @@ def _failback(options: Options) -> None:
         output.changed(f"{name} becomes a copy.", {"topic": name, "failback": True})
 
 
+def _show_losses(options: Options, output: Output, local: api.Admin) -> None:
+    """Print, by partition, the records that only this cluster has."""
+    source = _connect_to_source(options, local)
+    partitions = [TopicPartition(*each) for each in _partitions(local, list(options.topics))]
+    shared = existing(source, partitions)
+    for key in partitions:
+        if key not in shared:
+            output.warn(f"{key}: the source has no such partition")
+    here, there = bounds(local, shared), bounds(source, shared)
+    rows = []
+    with output.progress(len(shared), "partitions") as bar:
+        for key in shared:
+            found = loss(local, source, key, (here[key], there[key]))
+            rows.append({"topic": key.topic, "partition": key.partition, **found._asdict()})
+            bar.advance()
+    columns = [
+        Column("topic", narrow=True),
+        number("partition"),
+        number("records"),
+        number("start"),
+        number("end"),
+        Column("first_timestamp_ms", "FIRST", _time),
+        Column("last_timestamp_ms", "LAST", _time),
+    ]
+    for name in options.topics:
+        dropped = sum(row["records"] for row in rows if row["topic"] == name)
+        output.note(f"{name} would become a copy; {dropped} records would be dropped.")
+    output.table(columns, rows)
+
+
+def _time(timestamp_ms: int) -> str:
+    return "-" if timestamp_ms < 0 else units.moment(timestamp_ms)
+
+
+@COMMAND.verb(
+    "verify",
+    _NAME,
+    Argument("topics", "TOPIC", nargs=-1, help="topics to compare; default: all of the mirror"),
+    Option("--source-config FILE", "a properties file with the security settings for the source"),
+    examples="""
+    ottla mirror verify dr
+    ottla mirror verify dr orders --source-config ssl.conf
+    """,
+)
+def _verify(options: Options) -> int:
+    """Compare the records of both clusters, byte for byte. The exit code is 1 if they differ.
+
+    It reads both logs completely, as a consumer, with a few MiB of memory. It omits, and reports, offsets that are not
+    copied yet or that one cluster has deleted.
+    """
+    output, target = Output(options), connect(options)
+    owned = _topics(target, options.name, MIRRORING, STOPPING, STOPPED)
+    names = list(dict.fromkeys(options.topics)) or owned
+    for name in names:
+        check_exists(name, all_topics(target), "topic")
+    source = _connect_to_source(options, target)
+    partitions = [TopicPartition(*each) for each in _partitions(target, names)]
+    theirs, ours = bounds(source, existing(source, partitions)), bounds(target, partitions)
+    ranges = {key: Range.of(theirs.get(key), ours[key]) for key in partitions}
+    rows = []
+    with output.progress(sum(each.end - each.start for each in ranges.values()), "offsets") as bar:
+        for key, compared in ranges.items():
+            admins = (source, target) if key in theirs else (target,)
+            found = comparison(source, target, key, compacted=is_compacted(admins, key.topic))
+            found.run(compared.start, compared.end, bar.advance)
+            rows.append(row_of(key, compared, found))
+    columns = [
+        Column("topic", narrow=True),
+        number("partition"),
+        Column("result", colour={"equal": "green", "different": "red"}.get),
+        number("start"),
+        number("end"),
+        size("equal_bytes", "EQUAL"),
+    ]
+    output.table(columns, rows, empty="No topic is copied.")
+    _show_findings(output, rows)
+    return int(any(row["result"] == "different" for row in rows))
+
+
+def _show_findings(output: Output, rows: list[dict[str, Any]]) -> None:
+    """Print what `verify` has omitted, and each range that differs."""
+    for row in rows:
+        subject = f"{row['topic']}-{row['partition']}"
+        for text in row["skipped"]:
+            output.note(f"{subject}: {text}")
+        for each in row["differences"]:
+            output.warn(f"{subject}: offsets {each['first_offset']} to {each['last_offset']}: {each['text']}")
+        if len(row["differences"]) == MOST_DIFFERENCES:
+            output.warn(f"{subject}: {row['different_batches']} batches differ; further ranges are not listed")
+
+
 @COMMAND.verb("stop", _NAME, examples="ottla mirror stop dr")
 def _stop(options: Options) -> None:
     """Delete a mirror. Its topics must be promoted or deleted before."""
@@ -281,6 +377,22 @@ def _stop(options: Options) -> None:
     set_here = [name for name, entry in settings.items() if entry.source is not api.ConfigSource.DEFAULT]
     admin.alter_config(_resource(options.name), {name: None for name in set_here if name != "status"})
     output.changed(f"Deleted mirror {options.name}.", {"mirror": options.name, "deleted": True})
+
+
+def _connect_to_source(options: Options, target: api.Admin) -> api.Admin:
+    """Connect an admin client to the source of the mirror until the end of the command."""
+    check_exists(options.name, _names(target), "mirror")
+    settings = target.describe_config(_resource(options.name))
+    given = {} if options.source_config is None else read_properties(options.source_config)
+    protocol = settings["security.protocol"].value
+    if protocol != "PLAINTEXT" and not given:
+        raise Failure(
+            f"the source of {options.name!r} needs {protocol}, and its passwords cannot be read from the mirror",
+            "Pass --source-config with the properties of a client of the source.",
+            exit_code=2,
+        )
+    source = api.Admin({**given, "bootstrap.servers": settings["bootstrap.servers"].value})
+    return click.get_current_context().with_resource(source)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from ottla.clients.admin.model import ConfigResource as ConfigResource
 from ottla.clients.admin.model import ConfigSource as ConfigSource
 from ottla.clients.admin.model import ConfigSynonym as ConfigSynonym
 from ottla.clients.admin.model import ConfigType as ConfigType
+from ottla.clients.admin.model import EpochEnd as EpochEnd
 from ottla.clients.admin.model import Features as Features
+from ottla.clients.admin.model import FetchedBatches as FetchedBatches
 from ottla.clients.admin.model import GroupDescription as GroupDescription
 from ottla.clients.admin.model import GroupListing as GroupListing
 from ottla.clients.admin.model import GroupMember as GroupMember

@@ -18,6 +18,7 @@ from ottla.clients.admin.access_model import (
     ScramUpsertion,
 )
 from ottla.clients.admin.core import Plan, every, every_of, only, only_of, optional, several
+from ottla.clients.admin.logs import LogMethods
 from ottla.clients.admin.settings import read_settings
 from ottla.clients.admin.shell import Shell
 from ottla.clients.typed_settings import CommonConfig
@@ -26,7 +27,7 @@ from ottla.common.ids import TopicPartition
 R = TypeVar("R")
 
 
-class AsyncAdmin:
+class AsyncAdmin(LogMethods):
     """Manages a cluster: topics, configuration, groups, offsets, brokers. For asyncio; `Admin` is the blocking API.
 
         async with AsyncAdmin("localhost:9092") as admin:
@@ -230,8 +231,7 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, model.OffsetAt]:
         """Return an offset of each partition: of an OffsetSpec, or of the first record at or after a timestamp (ms).
 
-        The offset is -1 if no such record exists. LATEST is the next offset to be written or, with `read_committed`,
-        the first offset of an open transaction.
+        It is -1 without such a record. LATEST is the high watermark or, with `read_committed`, the last stable offset.
         """
         return await self._run(every(groups.offsets_at(specs, read_committed)), timeout_s)
 

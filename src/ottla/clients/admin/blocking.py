@@ -109,6 +109,8 @@ class Admin:
     # -- offsets -----------------------------------------------------------------------------------------------
 
     list_offsets = blocking(AsyncAdmin.list_offsets)
+    fetch_batches = blocking(AsyncAdmin.fetch_batches)
+    ends_of_epochs = blocking(AsyncAdmin.ends_of_epochs)
     list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
     list_offsets_of_groups = blocking(AsyncAdmin.list_offsets_of_groups)
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)

@@ -266,6 +266,23 @@ class OffsetAt:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """Record batches as they are in the log; the last one may be incomplete. Empty at the end of the log."""
+
+    records: bytes
+    log_start_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The largest leader epoch in a log that is not above the requested one, and its end; -1 and -1 if unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupOffset:
     """The committed offset of a group in a partition: the next offset to read."""
 
