@@ -6,6 +6,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 
 TOPICS = "tests/unit/controller/test_mirrors.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
+SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
 ROWS: tuple[Row, ...] = (
@@ -63,7 +64,10 @@ ROWS: tuple[Row, ...] = (
         "replication/leader.py",
         "            replica.log_end_offset = min(replica.log_end_offset, log_end_offset)\n",
         "            pass\n",
-        (f"{COPY}::test_truncation_counts_records_and_the_high_watermark_waits_for_followers_again",),
+        (
+            f"{COPY}::test_truncation_counts_records_and_the_high_watermark_waits_for_followers_again",
+            f"{SIMULATED}::test_records_that_the_source_loses_are_dropped_on_each_replica_of_the_target",
+        ),
     ),
     (
         "a copy is not truncated to the high watermark of a source that does not know its epoch",
@@ -150,5 +154,15 @@ ROWS: tuple[Row, ...] = (
         "            return min(one.end_offset, other.end_offset)\n",
         "            return max(one.end_offset, other.end_offset)\n",
         (f"{COMPARISON}::test_common_end_is_where_the_last_common_epoch_ends_first",),
+    ),
+    (
+        "the high watermark of a copy goes back with a truncation",
+        "partitions/partition.py",
+        "        self.high_watermark = self.log.high_watermark\n        if self._replication is not None:\n",
+        "        if self._replication is not None:\n",
+        (
+            f"{SIMULATED}::test_records_that_the_source_loses_are_dropped_on_each_replica_of_the_target",
+            f"{SIMULATED}::test_target_equals_the_source_after_failures_and_unclean_elections",
+        ),
     ),
 )

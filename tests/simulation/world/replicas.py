@@ -275,6 +275,8 @@ class _Controller:
 class ReplicaWorld:
     """Three nodes, one partition, one seed."""
 
+    first_leader_epoch = 0
+
     def __init__(
         self,
         seed: int,
@@ -282,12 +284,13 @@ class ReplicaWorld:
         min_isr: int = 1,
         settings: Mapping[str, object] = NO_SETTINGS,
         directories: Sequence[str] = ("/logs",),
+        loop: ManualLoop | None = None,
     ) -> None:
-        """`settings` of the topic, with typed values."""
+        """`settings` of the topic, with typed values. Two worlds may share a loop."""
         self.random = Random(seed)
         self.settings, self.directories = settings, directories
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.loop = ManualLoop()
+        self.loop = loop or ManualLoop()
         self.min_isr = min_isr
         self.cut: set[int] = set()
         """Nodes whose connections to the others are cut."""
@@ -297,7 +300,7 @@ class ReplicaWorld:
         self.nodes = {node_id: ReplicaNode(self, node_id) for node_id in (1, 2, 3)}
         self.fenced: set[int] = set()
         self.epochs = dict.fromkeys(self.nodes, 1)
-        self.partition = PartitionImage((1, 2, 3), (1, 2, 3), 1, 0, 0)
+        self.partition = PartitionImage((1, 2, 3), (1, 2, 3), 1, self.first_leader_epoch, 0)
         self.publish()
         for node in self.nodes.values():
             node.start()
