@@ -252,8 +252,11 @@ class Partition:
     def cut(self, offset: int, *, restart: bool = False) -> None:
         """Drop the records from `offset` on, or with `restart` all records, to continue there; also committed ones.
 
-        The caller syncs it before the next append. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        The caller syncs it before the next append. Raises KafkaError: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION.
         """
+        self.check_open()
+        # Records of the source get the offsets that requests wait for.
+        self._waits.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is truncated"))
         if restart:
             restart_at(self.log, offset)
         else:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ottla.broker.mirrors.mirror import forget_producers
+from ottla.broker.mirrors.mirror import Mirror, forget_producers
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.work import Worker
+from ottla.config import resolve_mirror
 from ottla.log import Log
 from ottla.log.transaction_marker import TransactionEnd
+from ottla.metadata.image import TOPIC, MetadataImage, TopicImage
+from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.replication.followed import EARLIEST
 from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
 from ottla.partitions.topic_settings import refusal_of
+from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.records import BatchProducer, Codec, ProduceRules
 from ottla.records.batch import TRANSACTIONAL
 from ottla.replication.follower import Action
@@ -139,6 +148,40 @@ def test_truncation_counts_records_and_the_high_watermark_waits_for_followers_ag
     assert (copy.partition.high_watermark, values(copy.log)) == (3, [b"a", b"d", b"e"])
 
 
+def test_copy_of_a_partition_that_is_led_elsewhere_changes_no_record(tmp_path: Path) -> None:
+    """Its log follows the leader in this cluster from then on."""
+    copy = Copy(tmp_path)
+    append(copy.source, batch(b"a"), epoch=SOURCE_EPOCH)
+    copy.fetch()
+    copy.log.high_watermark = 1
+    copy.partition.close()
+    changes = (
+        lambda: copy.mirrored.truncate(0),
+        lambda: copy.mirrored.restart(5),
+        lambda: copy.mirrored.take_offsets(5, 1, 0),
+        lambda: copy.mirrored.append(batch(b"b"), START),
+    )
+    for change in changes:
+        with pytest.raises(KafkaError, match="is not served here"):
+            change()
+    assert (values(copy.log), copy.log.log_start_offset) == ([b"a"], 0)
+    assert (copy.mirrored.progress.truncated, copy.mirrored.progress.skipped) == (0, 0)
+    assert copy.mirrored.progress.source_end == 1
+
+
+def test_request_that_waits_for_a_dropped_record_fails(tmp_path: Path) -> None:
+    """Otherwise it would succeed with the source's record at this offset."""
+    copy = Copy(tmp_path)
+    copy.open()
+    info = copy.partition.append_produced(memoryview(batch(b"ours")), -1, START)
+    waiting = copy.partition.when_durable(info.last_offset + 1)
+    assert waiting is not None
+    copy.mirrored.truncate(0)
+    with pytest.raises(KafkaError) as raised:
+        waiting.result()
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_truncation_is_synced_before_the_next_fetch(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
     append(copy.source, batch(b"a"), epoch=SOURCE_EPOCH)
@@ -182,6 +225,77 @@ def test_error_of_the_source_is_reported_until_the_next_answer(tmp_path: Path) -
     assert (copy.errors, copy.mirrored.progress.error) == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     copy.mirrored.take_offsets(0, 0, 0)
     assert copy.mirrored.progress.error is None
+
+
+class MirrorNode:
+    """A node with one led partition of a mirrored topic; its source answers until `is_source_lost`."""
+
+    def __init__(self, copy: Copy, loop: asyncio.AbstractEventLoop) -> None:
+        self.node_id = 1
+        self.copy, self.clock, self.logs = copy, copy.clock, None
+        self.image = MetadataImage()
+        self.is_active_controller = False
+        self.metadata = self.partitions = self.coordinators = self
+        numbers = SimpleNamespace(int=lambda _: 1)
+        self.settings = SimpleNamespace(static=numbers, current=numbers)
+        self.schedulers = SimpleNamespace(
+            flush_threads=copy.threads, call_later=loop.call_later, worker=Worker(copy.clock, loop.call_soon)
+        )
+        self.is_source_lost = False
+        self.set_state(MIRRORING)
+        settings = {"bootstrap.servers": "127.0.0.1:1", "topics": "t"}
+        self.mirror = Mirror(
+            cast("Any", self), "dr", {key: each.value for key, each in resolve_mirror(settings).items()}
+        )
+        self.mirror.source.metadata = self.source_metadata  # type: ignore[method-assign]
+
+    def get(self, _topic: str, _index: int) -> Partition:
+        return self.copy.partition
+
+    def set_state(self, state: str) -> MetadataImage:
+        """Change the state of the topic; returns the previous image."""
+        old, log = self.image, self.copy.log
+        image = partition()._replace(leader_epoch=GENERATION)
+        topic = TopicImage(log.topic_partition.topic, log.topic_id, {log.topic_partition.partition: image})
+        settings = {MIRROR_SETTING: "dr", STATE_SETTING: state}
+        self.image = MetadataImage(topics_by_name={topic.name: topic}, configs={(TOPIC, topic.name): settings})
+        return old
+
+    async def source_metadata(self, _topics: object) -> MetadataResponse:
+        if self.is_source_lost:
+            await asyncio.Event().wait()
+        log = self.copy.log
+        index = log.topic_partition.partition
+        row = MetadataResponsePartition(partition_index=index, leader_id=9, leader_epoch=SOURCE_EPOCH)
+        topic = MetadataResponseTopic(name=log.topic_partition.topic, topic_id=log.topic_id, partitions=[row])
+        return MetadataResponse(topics=[topic])
+
+    @property
+    def copies(self) -> bool:
+        """Whether the mirror copies the partition."""
+        [row] = cast("Any", self.mirror.status()["partitions"])
+        return "truncated" in row
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_copy_ends_at_once_though_the_source_does_not_answer(tmp_path: Path, is_closed: bool) -> None:
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path), asyncio.get_running_loop())
+        await node.until(lambda: node.copies)
+        node.is_source_lost = True
+        if is_closed:
+            node.copy.partition.close()
+        old = node.set_state(MIRRORING if is_closed else STOPPING)
+        node.mirror.publish(old, node.image)
+        assert not node.copies
+        node.mirror.close()
+
+    asyncio.run(scenario())
 
 
 def promote(copy: Copy) -> None:

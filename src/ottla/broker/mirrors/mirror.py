@@ -123,6 +123,7 @@ class Mirror:
             self._loop.call_soon(self._reset_producers)
         elif old.topics_by_name is new.topics_by_name:
             return
+        self._drop_ended()
         self._wake.set()
 
     def _read_states(self) -> dict[str, str]:
@@ -220,9 +221,7 @@ class Mirror:
         """Copy these partitions and no others."""
         for key, copy in list(self._copies.items()):
             if key not in wanted or wanted[key][0] is not copy.partition or copy.partition.closed:
-                del self._copies[key]
-                copy.close()
-                self._fetchers.unfollowed(copy)
+                self._drop(key, copy)
         for key, (partition, row) in wanted.items():
             known = self._copies.get(key)
             if known is None:
@@ -234,16 +233,27 @@ class Mirror:
             elif known.follow(row.leader_id, row.leader_epoch):
                 self._fetchers.following(known)
 
+    def _drop_ended(self) -> None:
+        """Drop copies of partitions that this node no longer leads, and of topics that are not copied any more.
+
+        It does not wait for the source, whose answer may be lost.
+        """
+        for key, copy in list(self._copies.items()):
+            if copy.partition.closed or self._states.get(key.topic) != MIRRORING:
+                self._drop(key, copy)
+
+    def _drop(self, key: TopicPartition, copy: MirroredPartition) -> None:
+        del self._copies[key]
+        copy.close()
+        self._fetchers.unfollowed(copy)
+
     # -- promotion -----------------------------------------------------------------------------------------------
 
     def _reset_producers(self) -> None:
         """In topics whose copy has ended, remove the producers of the source."""
+        self._drop_ended()
         stopping = self._led(STOPPING)
         for partition in stopping:
-            copy = self._copies.pop(partition.topic_partition, None)
-            if copy is not None:
-                copy.close()
-                self._fetchers.unfollowed(copy)
             try:
                 forget_producers(partition)
             except KafkaError as error:

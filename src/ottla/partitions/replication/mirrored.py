@@ -107,7 +107,11 @@ class MirroredPartition:
         self.partition.append_copied(records, self.leader_epoch, now_ms)
 
     def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:  # noqa: ARG002 - the signature of FollowingPartition
-        """Note the end of the source, and follow its log start as far as records are committed here."""
+        """Note the end of the source, and follow its log start as far as records are committed here.
+
+        Raises KafkaError if this node no longer leads the partition: its log follows another leader then.
+        """
+        self.partition.check_open()
         progress = self.progress
         progress.source_end, progress.answered_ms, progress.error = high_watermark, self._ports.now_ms(), None
         start = min(log_start_offset, self.partition.high_watermark)
@@ -125,8 +129,9 @@ class MirroredPartition:
 
     def restart(self, offset: int) -> None:
         """Continue at the source's log start, after records that were deleted there before they were copied."""
-        self.progress.skipped += offset - self.log.log_end_offset
+        end = self.log.log_end_offset
         self.partition.cut(offset, restart=True)
+        self.progress.skipped += offset - end
 
     def on_lookup(self, timestamp: int, offset: int) -> Step:  # noqa: ARG002 - the signature of FollowingPartition
         """Decide the next step when the source's log start is known."""
