@@ -4,7 +4,7 @@ live   it answers. A node that starts does not answer yet
 ready  it is registered, its disks work, and all its replicas are in sync
 stop   no partition that it has a replica of becomes unwritable without it, and
        the metadata quorum keeps its majority. Partitions with a single replica
-       do not count
+       do not count. No for a node that is neither an unfenced broker nor a voter
 
 The address is the node's own. Exit code 1: it is not so, or not within --wait.
 """
@@ -23,7 +23,7 @@ from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools import values
-from ottla.tools.health import Health, node_of, obstacles, read, readiness
+from ottla.tools.health import Health, node_of, obstacles, read, read_for_stop, readiness
 
 LEVELS = ("live", "ready", "stop")
 _PAUSE_S = 1.0
@@ -73,6 +73,8 @@ async def _state(options: Options) -> tuple[str, tuple[str, ...], int | None]:
             if node is None:
                 raise Failure("the cluster has several nodes", "Name the one with --node ID.", exit_code=2)
             facts = await read(admin, node, timeout_s, units.now_ms())
+            if options.level == "stop":
+                facts = await read_for_stop(admin, facts, timeout_s)
     except TimeoutError:
         return "silent", (f"no answer within {options.timeout}",), node
     except ClientError as error:

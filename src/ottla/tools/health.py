@@ -1,19 +1,20 @@
 """Health of one node, for probes and for rolling restarts: is it alive, is it ready, may it stop now?
 
-`read` asks the node itself, with an asyncio admin client; the rest are decisions without I/O. A node that does not
-answer has no health: it is starting, has ended or is broken, which only the time since its start tells apart.
+`read` asks the node itself, with an asyncio admin client, and `read_for_stop` also the active controller; the rest are
+decisions without I/O. Readiness needs no controller: a node stays ready while the quorum elects one. A node that does
+not answer has no health: it is starting, has ended or is broken, which only the time since its start tells apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from ottla.clients import admin as api
-from ottla.clients.errors import UnsupportedByBroker
+from ottla.clients.errors import UnknownTopicOrPartition, UnsupportedByBroker
 from ottla.common import units
-from ottla.common.ids import TopicPartition
+from ottla.common.ids import METADATA_TOPIC, TopicPartition
 
 State = Literal["starting", "catching_up", "broken", "ready"]
 MIN_ISR: Final = "min.insync.replicas"
@@ -23,7 +24,11 @@ CAUGHT_UP_WITHIN_MS: Final = 10_000
 
 @dataclass(frozen=True)
 class Facts:
-    """The state of a cluster as one of its nodes knows it; `min_isr` by topic."""
+    """The state of a cluster as one of its nodes knows it.
+
+    Partitions and directories are empty unless the node is a registered and unfenced broker. `read` skips
+    `min_isr` (by topic) and `quorum`.
+    """
 
     node: int
     now_ms: int
@@ -54,29 +59,34 @@ async def node_of(admin: api.AsyncAdmin, timeout_s: float) -> int | None:
 
 
 async def read(admin: api.AsyncAdmin, node: int, timeout_s: float, now_ms: int) -> Facts:
-    """Read what the decisions need. Raises ClientError."""
-    cluster = await _cluster(admin, timeout_s)
-    if all(each.is_fenced or each.node_id != node for each in cluster.brokers):
-        return Facts(node, now_ms, cluster, {})  # it may not have the metadata yet
-    names = [each.name for each in await admin.list_topics(include_internal=True, timeout_s=timeout_s)]
-    topics = await admin.describe_topics(names, timeout_s=timeout_s) if names else {}
-    own = sorted(name for name, topic in topics.items() if any(node in each.replicas for each in topic.partitions))
-    resources = [api.ConfigResource.topic(name) for name in own]
-    settings = await admin.describe_configs(resources, timeout_s=timeout_s) if resources else {}
+    """Read what readiness needs. Raises ClientError."""
+    facts = Facts(node, now_ms, await _cluster(admin, timeout_s), {})
+    if _why_not_serving(facts):
+        return facts  # it may not have the metadata yet
+    # All topics in one request: a topic that is deleted meanwhile is not an error.
+    topics = await admin.describe_topics(None, timeout_s=timeout_s)
     directories = await admin.describe_log_dirs([node], timeout_s=timeout_s)
-    return Facts(
-        node,
-        now_ms,
-        cluster,
-        {
-            TopicPartition(name, each.partition): each
-            for name, topic in sorted(topics.items())
-            for each in topic.partitions
-        },
-        {key.name: int(rows[MIN_ISR].value or 1) for key, rows in settings.items()},
-        await admin.describe_quorum(timeout_s=timeout_s),
-        tuple(directories.get(node, ())),
-    )
+    partitions = {
+        TopicPartition(name, each.partition): each
+        for name, topic in sorted(topics.items())
+        for each in topic.partitions
+    }
+    return replace(facts, partitions=partitions, directories=tuple(directories.get(node, ())))
+
+
+async def read_for_stop(admin: api.AsyncAdmin, facts: Facts, timeout_s: float) -> Facts:
+    """Add what `obstacles` needs: the quorum, and the settings of the node's topics. Raises ClientError."""
+    resources = [api.ConfigResource.topic(name) for name in sorted({name.topic for name, _ in facts.own()})]
+    settings: Mapping[api.ConfigResource, Mapping[str, api.ConfigEntry]]
+    try:
+        settings = await admin.describe_configs(resources, names=[MIN_ISR], timeout_s=timeout_s) if resources else {}
+    except api.PartialFailure as failure:
+        # Topics that were deleted meanwhile do not need the node.
+        if not all(isinstance(error, UnknownTopicOrPartition) for error in failure.errors.values()):
+            raise
+        settings = failure.results
+    min_isr = {key.name: int(rows[MIN_ISR].value or 1) for key, rows in settings.items()}
+    return replace(facts, min_isr=min_isr, quorum=await admin.describe_quorum(timeout_s=timeout_s))
 
 
 async def _cluster(admin: api.AsyncAdmin, timeout_s: float) -> api.ClusterDescription:
@@ -86,11 +96,17 @@ async def _cluster(admin: api.AsyncAdmin, timeout_s: float) -> api.ClusterDescri
         return await admin.describe_cluster(timeout_s=timeout_s)
 
 
+def _why_not_serving(facts: Facts) -> str:
+    """Return why the node is not a broker that serves clients: not registered, or fenced; "" if it is one."""
+    registered = {each.node_id: each.is_fenced for each in facts.cluster.brokers}
+    if facts.node not in registered:
+        return "is not registered"
+    return "is fenced" if registered[facts.node] else ""
+
+
 def readiness(facts: Facts) -> Health:
     """Return the state of the node: ready if it is unfenced, all its disks work and all its replicas are in sync."""
-    registered = {each.node_id: each.is_fenced for each in facts.cluster.brokers}
-    if registered.get(facts.node, True):
-        known = "is fenced" if facts.node in registered else "is not registered"
+    if known := _why_not_serving(facts):
         return Health(facts.node, "starting", (f"the node {known}: it catches up with the metadata",))
     failed = [each.error for each in facts.directories if each.error]
     if failed:
@@ -106,8 +122,12 @@ def readiness(facts: Facts) -> Health:
 def obstacles(facts: Facts) -> tuple[str, ...]:
     """Return why the node should not stop: partitions would become unwritable, or the quorum would lose its majority.
 
-    A partition with one replica, and a quorum of one or two voters, cannot be spared the stop of their node.
+    A partition with one replica, and a quorum of one or two voters, cannot be spared the stop of their node. What the
+    stop would cost is unknown for a node that is neither an unfenced broker nor a voter, and with invisible replicas.
     """
+    known = _why_not_serving(facts)
+    if known and not _is_voter(facts):
+        return (f"the node {known}, and it is not a voter of the metadata quorum",)
     behind, unwritable = [], []
     for name, each in facts.own():
         if len(each.replicas) == 1:
@@ -119,6 +139,9 @@ def obstacles(facts: Facts) -> tuple[str, ...]:
         if len(left) < min(facts.min_isr.get(name.topic, 1), len(each.replicas) - 1):
             unwritable.append(name)
     found = []
+    stored = {name for each in facts.directories for name in each.replicas if name.topic != METADATA_TOPIC}
+    if hidden := sorted(stored - facts.partitions.keys()):
+        found.append(_some("replicas of this node are not visible to this user, who needs the right Describe", hidden))
     if behind:
         found.append(_some("partitions with a replica on this node are under-replicated", behind))
     if unwritable:
@@ -126,9 +149,16 @@ def obstacles(facts: Facts) -> tuple[str, ...]:
     return (*found, *_quorum_obstacles(facts))
 
 
+def _is_voter(facts: Facts) -> bool:
+    return facts.quorum is not None and facts.node in {each.node_id for each in facts.quorum.voters}
+
+
 def _quorum_obstacles(facts: Facts) -> Iterator[str]:
     quorum = facts.quorum
-    if quorum is None or len(quorum.voters) < 3 or facts.node not in {each.node_id for each in quorum.voters}:
+    if quorum is None:
+        yield "the metadata quorum is not known"
+        return
+    if len(quorum.voters) < 3 or not _is_voter(facts):
         return
     current = {
         each.node_id
