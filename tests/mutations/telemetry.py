@@ -8,6 +8,7 @@ TESTS = "tests/unit/broker/telemetry"
 SERIES = f"{TESTS}/test_series.py"
 RECEIVER = f"{TESTS}/test_receiver.py"
 INSTANCES = f"{TESTS}/test_instances.py"
+OTLP = "tests/protocol/test_otlp.py"
 
 ROWS: Final = (
     (
@@ -16,6 +17,23 @@ ROWS: Final = (
         "request.metrics, MOST_DECOMPRESSED * self._max_bytes)",
         "request.metrics)",
         (f"{RECEIVER}::test_push_that_grows_when_decompressed_is_refused_without_the_memory",),
+    ),
+    (
+        "The fields of a push are bounded",
+        "protocol/otlp.py",
+        "if self._left < 0:",
+        "if False:",
+        (f"{OTLP}::test_fields_are_bounded_and_yield_without_memory",),
+    ),
+    (
+        "Reading a push lets other work run, also without points in it",
+        "protocol/otlp.py",
+        "return self._left % FIELDS_AT_ONCE == 0",
+        "return False",
+        (
+            f"{OTLP}::test_fields_are_bounded_and_yield_without_memory",
+            f"{RECEIVER}::test_push_of_fields_without_points_lets_other_work_run",
+        ),
     ),
     (
         "A push is limited by telemetry.max.bytes",

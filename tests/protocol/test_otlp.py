@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.otlp import OtlpError, Point, decode, encode
+from ottla.protocol import otlp
+from ottla.protocol.otlp import FIELDS_AT_ONCE, OtlpError, Point, decode, encode
+from ottla.protocol.wire import uvarint
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 # The part of opentelemetry/proto/metrics/v1/metrics.proto that these tests need: message, fields.
@@ -61,6 +64,10 @@ def messages() -> dict[str, Any]:
 OTLP = messages()
 
 
+def decoded(data: bytes) -> list[Point]:
+    return [point for point in decode(data) if point is not None]
+
+
 def pairs(found: Any) -> list[tuple[str, str]]:
     return [(each.key, each.value.string_value) for each in found]
 
@@ -102,7 +109,7 @@ def test_metrics_of_protobuf_are_decoded() -> None:
     histogram.data_points.add(count=4, sum=10.5, bucket_counts=[1, 3])
     histogram.aggregation_temporality = 2
     group = ("group_id", "g")
-    assert list(decode(data.SerializeToString())) == [
+    assert decoded(data.SerializeToString()) == [
         Point("g", -5, (group, ("yes", "true"), ("less", str(-(1 << 62))), ("half", "0.5"))),
         Point("s", 2.5, (group,), is_counter=True, is_delta=True),
         Point("h.count", 4, (group,), is_counter=True),
@@ -123,7 +130,7 @@ POINTS = st.builds(
 
 @given(st.lists(POINTS, max_size=5))
 def test_decoded_points_are_the_encoded_ones(points: list[Point]) -> None:
-    assert list(decode(encode(points, {}, 1, 2))) == points
+    assert decoded(encode(points, {}, 1, 2)) == points
 
 
 @given(st.lists(POINTS, min_size=1, max_size=3), st.data())
@@ -133,13 +140,13 @@ def test_corrupt_bytes_are_an_otlp_error(points: list[Point], data: st.DataObjec
         encoded[position] = data.draw(st.integers(0, 255))
     cut = encoded[: data.draw(st.integers(0, len(encoded)))]
     with suppress(OtlpError):
-        list(decode(bytes(cut)))
+        decoded(bytes(cut))
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_metrics_or_an_otlp_error(data: bytes) -> None:
     with suppress(OtlpError):
-        list(decode(data))
+        decoded(data)
 
 
 @pytest.mark.parametrize(
@@ -153,4 +160,36 @@ def test_any_bytes_are_metrics_or_an_otlp_error(data: bytes) -> None:
 )
 def test_error_says_what_is_wrong(data: bytes, problem: str) -> None:
     with pytest.raises(OtlpError, match=problem):
-        list(decode(data))
+        decoded(data)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [(), (1,), (1, 1), (1, 2), (1, 2, 2), (1, 2, 2, 5), (1, 2, 2, 5, 1), (1, 2, 2, 5, 1, 7), (1, 1, 1, 2)],
+    ids=str,
+)
+def test_fields_are_bounded_and_yield_without_memory(path: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty unknown fields inside one message for each number of the path. A list of them would take megabytes."""
+    most = 20_000
+    monkeypatch.setattr(otlp, "MOST_FIELDS", most)
+    data = b"\x7a\x00" * (most + 1)
+    for field in reversed(path):
+        data = bytes((field << 3 | 2,)) + uvarint(len(data)) + data
+    yielded: list[Point | None] = []
+    tracemalloc.start()
+    try:
+        with pytest.raises(OtlpError, match=f"more than {most} fields"):
+            yielded.extend(decode(data))
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+    # A list that is extended keeps what it got before the error.
+    assert set(yielded) == {None}
+    assert len(yielded) >= most // FIELDS_AT_ONCE - 1
+
+
+def test_long_name_is_not_copied_for_each_point() -> None:
+    assert [point.name for point in decoded(encode([Point("n" * 1_001, 1), Point("n" * 1_000, 1)], {}, 1, 2))] == [
+        "",
+        "n" * 1_000,
+    ]

@@ -789,7 +789,7 @@ ROWS = (
         "Send buffer of sockets in the kernel; the system's default if not set.",
         HIGH, WORKS, READ_ONLY),
     ServerSetting("telemetry.max.bytes", INT, 1_048_576,
-        "Largest push of client metrics, after compression. Before it may be eight times as large.",
+        "Largest push of client metrics, after compression. Before it may be twice as large.",
         LOW, WORKS, READ_ONLY, low=1),
     ServerSetting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000,
         "How often overdue transactions are aborted.",

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """In the order of preference: clients take the first one that they have."""
-MOST_DECOMPRESSED: Final = 8
-"""How much larger than `telemetry.max.bytes` a push may be before compression."""
+MOST_DECOMPRESSED: Final = 2
+"""How much larger than `telemetry.max.bytes` a push may be before compression: that is enough for the most points."""
 _POINTS_AT_ONCE: Final = 100
 _MOST_POINTS: Final = 10_000
 """Of one push; later ones are dropped."""
@@ -144,7 +144,12 @@ class ClientTelemetry:
         self, context: RequestContext, instance_id: Uuid, data: bytes | bytearray | memoryview, retention_ms: int
     ) -> Slices[None]:
         client = self.series.begin(instance_id, _labels(context), self._clock.monotonic_ms(), retention_ms)
-        for number, point in enumerate(otlp.decode(data), 1):
+        number = 0
+        for point in otlp.decode(data):
+            if point is None:
+                yield
+                continue
+            number += 1
             if number > _MOST_POINTS:
                 self.series.dropped += 1
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from ottla.broker.telemetry.receiver import MOST_DECOMPRESSED
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import METADATA_TOPIC_ID, ZERO_UUID, uuid_to_text
+from ottla.common.slices import Slices
 from ottla.metrics.exposition import OPENMETRICS
 from ottla.protocol import otlp
 from ottla.protocol.messages import incremental_alter_configs as incremental
@@ -152,6 +154,25 @@ def test_push_that_grows_when_decompressed_is_refused_without_the_memory(receivi
         assert tracemalloc.get_traced_memory()[1] < 100 * MOST_DECOMPRESSED * MAX_BYTES
     finally:
         tracemalloc.stop()
+
+
+def test_push_of_fields_without_points_lets_other_work_run(tmp_path: Path) -> None:
+    """Without points in it, a push must yield, too."""
+    empty = compress(Codec.ZSTD, b"\x12\x00" * 500_000)
+    assert len(empty) < 200
+    with open_harness(tmp_path, {"ottla.metrics.listener": "127.0.0.1:0"}) as harness:
+        subscribe(harness, metrics="*")
+        found = ask(harness)
+        telemetry = harness.broker.telemetry
+        assert telemetry is not None
+        request = PushTelemetryRequest(found.client_instance_id, found.subscription_id, False, Codec.ZSTD, bytes(empty))
+        context: Any = SimpleNamespace(connection=harness.client, client_id="test", client_host="h", principal="p")
+
+        def pauses() -> Slices[None]:
+            code = yield from telemetry.push(context, request)
+            assert code == ErrorCode.INVALID_RECORD
+
+        assert len(list(pauses())) >= otlp.MOST_FIELDS // otlp.FIELDS_AT_ONCE - 1
 
 
 def test_disconnected_client_is_forgotten_and_its_values_remain_for_a_minute(receiving: BrokerHarness) -> None:
