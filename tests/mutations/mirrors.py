@@ -7,6 +7,7 @@ Row = tuple[str, str, str, str, tuple[str, ...]]
 TOPICS = "tests/unit/controller/test_mirrors.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
+GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
 ROWS: tuple[Row, ...] = (
@@ -199,5 +200,54 @@ ROWS: tuple[Row, ...] = (
             f"{SIMULATED}::test_records_that_the_source_loses_are_dropped_on_each_replica_of_the_target",
             f"{SIMULATED}::test_target_equals_the_source_after_failures_and_unclean_elections",
         ),
+    ),
+    (
+        "a copied offset does not replace one that the group has committed here since the last copy",
+        "broker/mirrors/groups.py",
+        "            return local == known\n",
+        "            return True\n",
+        (f"{GROUPS}::test_offset_that_the_group_committed_here_is_not_moved_back",),
+    ),
+    (
+        "without a known copy, an offset is not moved back",
+        "broker/mirrors/groups.py",
+        "        return local.offset < wanted.offset\n",
+        "        return True\n",
+        (f"{GROUPS}::test_offset_that_the_group_committed_here_is_not_moved_back",),
+    ),
+    (
+        "copies that another coordinator has continued are forgotten",
+        "broker/mirrors/groups.py",
+        "            if name in epochs and epochs[name] == self._epochs.get(name) and",
+        "            if name in epochs and",
+        (f"{GROUPS}::test_known_copy_of_another_coordinator_is_continued",),
+    ),
+    (
+        "offsets of a topic that was opened meanwhile are not copied",
+        "broker/mirrors/groups.py",
+        "            if is_read_only(image.config(TOPIC, partition.topic))\n",
+        "            if image\n",
+        (f"{GROUPS}::test_topic_that_was_opened_meanwhile_and_pending_offsets_are_not_committed",),
+    ),
+    (
+        "a copied offset does not replace one that a transaction commits here",
+        "broker/mirrors/groups.py",
+        "group_id=group_id, topics=topics), require_stable=True)",
+        "group_id=group_id, topics=topics), require_stable=False)",
+        (f"{GROUPS}::test_topic_that_was_opened_meanwhile_and_pending_offsets_are_not_committed",),
+    ),
+    (
+        "a planned promotion waits for offsets that could not be read",
+        "broker/mirrors/groups.py",
+        "        if self._is_complete:\n",
+        "        if True:\n",
+        (f"{GROUPS}::test_unreadable_partition_delays_only_its_own_offsets",),
+    ),
+    (
+        "a planned promotion waits for offsets that the source has accepted before its command",
+        "broker/mirrors/groups.py",
+        "            self.copied_ms = begun_ms\n",
+        "            self.copied_ms = self._node.clock.monotonic_ms()\n",
+        (f"{GROUPS}::test_unreadable_partition_delays_only_its_own_offsets",),
     ),
 )

@@ -1,20 +1,25 @@
 """Copies the committed offsets of groups from the source of a mirror.
 
 Each group is copied by its coordinator here, as a client without members commits. A group that has members rejects
-that, so that the offsets of a group that is active here are never overwritten. An offset beyond the high watermark of
-the local partition is limited to it: the group would otherwise skip records that arrive later.
+that. A group can also commit here without members, so the offset that it has here is read first. It is replaced only
+if it is the last copy, or if no copy is known and the source's offset is higher. An offset beyond the high watermark
+of the local partition is limited to it: the group would otherwise skip records that arrive later.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.common.errors import ErrorCode, KafkaError, error_code
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import is_read_only_state
+from ottla.coordination.internal_topic import partition_of
+from ottla.coordinators.group import FetchOffsets
+from ottla.metadata.image import TOPIC
+from ottla.metadata.mirrors import is_read_only, is_read_only_state
 from ottla.partitions.replication.mirrored import UNKNOWN
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
@@ -23,7 +28,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 if TYPE_CHECKING:
     from ottla.cluster.metadata.log import MetadataShell
@@ -67,27 +76,31 @@ class GroupOffsets:
         self._source = source
         self._pattern = pattern
         self._known: dict[tuple[str, TopicPartition], _Committed] = {}
-        self._repeat_ms = 0
+        self._epochs: dict[str, int | None] = {}
+        self._repeat_ms = node.clock.monotonic_ms() + REPEAT_MS
+        self._is_complete = False
         self.copied_ms = UNKNOWN
-        """When all groups were copied last, by the monotonic clock; -1 before."""
+        """When the last copy began that read each offset, by the monotonic clock; -1 before."""
         self.errors: dict[str, str] = {}
         """The groups whose offsets were not accepted, and why."""
 
     async def copy(self, states: Mapping[str, str]) -> None:
         """Copy the offsets in topics that are read-only here. Raises NetworkError, KafkaError."""
-        pattern, now_ms = self._pattern, self._node.clock.monotonic_ms()
+        pattern, begun_ms = self._pattern, self._node.clock.monotonic_ms()
         topics = {name for name, state in states.items() if is_read_only_state(state)}
         if pattern is None or not topics:
             return
-        if now_ms >= self._repeat_ms:
-            self._known.clear()
-            self._repeat_ms = now_ms + REPEAT_MS
+        repeats = begun_ms >= self._repeat_ms
+        if repeats:
+            self._repeat_ms = begun_ms + REPEAT_MS
         groups = [name for name in await self._list() if pattern.fullmatch(name)]
         if groups:
             internal = self._node.coordinators.groups.shards.topic
             await awaited(internal.ensure())
             groups = [name for name in groups if internal.leader_of(name) == self._node.node_id]
+        self._forget_others(groups, topics)
         self.errors = {}
+        self._is_complete = True
         for node_id, names in (await self._coordinators(groups)).items():
             asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
             # Version 8 has several groups.
@@ -95,8 +108,23 @@ class GroupOffsets:
                 OffsetFetchRequest(groups=asked), node_id, least_version=8
             )
             for group in response.groups:
-                await self._commit(group, topics)
-        self.copied_ms = self._node.clock.monotonic_ms()
+                await self._commit(group, topics, repeats=repeats)
+        if self._is_complete:
+            # An offset that the source has accepted since then may be missing.
+            self.copied_ms = begun_ms
+
+    def _forget_others(self, groups: Iterable[str], topics: Collection[str]) -> None:
+        """Forget the copies of groups that another node may have copied meanwhile, and of topics that were opened."""
+        epochs = {}
+        for name in groups:
+            internal = self._node.coordinators.groups.shards.topic
+            epochs[name] = internal.leader_epoch(partition_of(name, internal.partition_count()))
+        self._known = {
+            (name, partition): copied
+            for (name, partition), copied in self._known.items()
+            if name in epochs and epochs[name] == self._epochs.get(name) and partition.topic in topics
+        }
+        self._epochs = epochs
 
     async def _list(self) -> list[str]:
         names: dict[str, None] = {}
@@ -122,32 +150,103 @@ class GroupOffsets:
                 found.setdefault(row.node_id, []).append(row.key)
         return found
 
-    async def _commit(self, group: OffsetFetchResponseGroup, topics: Collection[str]) -> None:
-        """Commit the offsets of a group that have changed."""
+    async def _commit(self, group: OffsetFetchResponseGroup, topics: Collection[str], *, repeats: bool) -> None:
+        """Commit the offsets of a group that have changed, or all that are copies if `repeats`."""
         if group.error_code:
             self.errors[group.group_id] = error_code(group.error_code).name
             return
-        wanted: dict[TopicPartition, _Committed] = {}
+        wanted = {}
         for partition, committed in self._offsets(group, topics):
-            if self._known.get((group.group_id, partition)) != committed:
+            known = self._known.get((group.group_id, partition))
+            if known == committed and not repeats:
+                continue
+            try:
                 end = await self._end(partition)
-                wanted[partition] = committed if committed.offset <= end else _Committed(end, -1, committed.metadata)
+            except KafkaError as error:
+                self._note_unread(group.group_id, error)
+                continue
+            limited = committed if committed.offset <= end else _Committed(end, -1, committed.metadata)
+            if known != limited or repeats:
+                wanted[partition] = limited
         if not wanted:
             return
+        try:
+            local = await self._local(group.group_id, wanted)
+        except KafkaError as error:
+            self._note_unread(group.group_id, error)
+            return
+        image = self._node.metadata.image
+        chosen = {
+            partition: each
+            for partition, each in wanted.items()
+            # The topic may have been opened since the copy began: its groups commit here now.
+            if is_read_only(image.config(TOPIC, partition.topic))
+            and partition in local
+            and self._is_replaced(group.group_id, partition, each, local[partition])
+        }
+        if chosen:
+            await self._submit(group.group_id, chosen)
+
+    def _note_unread(self, group_id: str, error: KafkaError) -> None:
+        """Report an offset that could not be read; the next copy reads it again."""
+        self.errors[group_id] = str(error)
+        self._is_complete = False
+
+    async def _local(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, _Committed | None]:
+        """The offsets that the group has here, None if there is none. Raises KafkaError.
+
+        Partitions are missing for which a transaction commits offsets.
+        """
+        topics = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=[each.partition for each in rows])
+            for name, rows in groupby(sorted(partitions), key=lambda each: each.topic)
+        ]
+        fetch = FetchOffsets(OffsetFetchRequestGroup(group_id=group_id, topics=topics), require_stable=True)
+        found = await awaited(self._node.coordinators.groups.submit(group_id, fetch, api_version=9))
+        assert not isinstance(found, list), "only a request for all offsets is divided"
+        if found.error_code:
+            raise KafkaError(error_code(found.error_code), f"The offsets of group {group_id} are not readable here")
+        return {
+            TopicPartition(topic.name, row.partition_index): None
+            if row.committed_offset < 0
+            else _Committed(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+            for topic in found.topics
+            for row in topic.partitions
+            if not row.error_code
+        }
+
+    def _is_replaced(
+        self, group_id: str, partition: TopicPartition, wanted: _Committed, local: _Committed | None
+    ) -> bool:
+        """Whether a copy replaces the offset that the group has here, and is not one that it has committed itself."""
+        if local is None:
+            return True
+        known = self._known.get((group_id, partition))
+        if known is not None:
+            return local == known
+        if local.offset == wanted.offset:
+            self._known[group_id, partition] = local
+        # Another node, or this one before a restart, may have copied the local offset.
+        return local.offset < wanted.offset
+
+    async def _submit(self, group_id: str, wanted: Mapping[TopicPartition, _Committed]) -> None:
+        """Commit as a client without members."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for partition, each in wanted.items():
             row = OffsetCommitRequestPartition(partition.partition, each.offset, each.leader_epoch, each.metadata)
             by_topic.setdefault(partition.topic, []).append(row)
         rows = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()]
-        request = OffsetCommitRequest(group_id=group.group_id, topics=rows)
-        response = await awaited(self._node.coordinators.groups.submit(group.group_id, request, api_version=9))
+        request = OffsetCommitRequest(group_id=group_id, topics=rows)
+        response = await awaited(self._node.coordinators.groups.submit(group_id, request, api_version=9))
         for topic in response.topics:
             for answer in topic.partitions:
                 partition = TopicPartition(topic.name, answer.partition_index)
                 if answer.error_code:
-                    self.errors[group.group_id] = error_code(answer.error_code).name
+                    self.errors[group_id] = error_code(answer.error_code).name
                 else:
-                    self._known[group.group_id, partition] = wanted[partition]
+                    self._known[group_id, partition] = wanted[partition]
 
     def _offsets(
         self, group: OffsetFetchResponseGroup, topics: Collection[str]

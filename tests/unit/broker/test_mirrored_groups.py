@@ -1,0 +1,186 @@
+"""Offsets of groups that a mirror copies: an offset that a group has committed here is not moved back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.broker.mirrors.groups import REPEAT_MS, GroupOffsets, GroupPorts
+from ottla.broker.mirrors.source import Source
+from ottla.common.completion import Completion
+from ottla.common.errors import ErrorCode, KafkaError
+from ottla.coordinators.group import FetchOffsets
+from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tests.storage.helpers import ManualClock
+
+TOPIC = "orders"
+GROUP = "billing"
+END = 1000
+
+
+class Target:
+    """A node with one group whose offsets are copied, and the source of its mirror."""
+
+    def __init__(self, *groups: str) -> None:
+        self.clock = ManualClock()
+        self.source: dict[int, int] = {}
+        self.here: dict[tuple[str, int], int] = {}
+        self.commits: list[dict[int, int]] = []
+        self.groups = groups or (GROUP,)
+        self.state = MIRRORING
+        self.epoch = 5
+        self.pending: set[int] = set()
+        self.unreadable: set[int] = set()
+        self.copier = self.new()
+
+    def new(self) -> GroupOffsets:
+        """Return a copier without known copies, as after a restart."""
+        partitions = {index: SimpleNamespace(leader=1) for index in range(3)}
+        topic = SimpleNamespace(name=TOPIC, partitions=partitions)
+        image = SimpleNamespace(
+            topics_by_name={TOPIC: topic}, topics_by_id={}, config=lambda *_: {STATE_SETTING: self.state}
+        )
+        internal = SimpleNamespace(
+            ensure=lambda: Completion.of(None),
+            leader_of=lambda _: 1,
+            leader_epoch=lambda _: self.epoch,
+            partition_count=lambda: 1,
+        )
+        groups = SimpleNamespace(shards=SimpleNamespace(topic=internal), submit=self._submit)
+        node = SimpleNamespace(
+            node_id=1,
+            clock=self.clock,
+            metadata=SimpleNamespace(image=image),
+            partitions=SimpleNamespace(get=self._partition),
+            coordinators=SimpleNamespace(groups=groups),
+        )
+        source = SimpleNamespace(nodes={9: ("source", 9092)}, ask=self._ask)
+        return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"))
+
+    def copy(self) -> list[dict[int, int]]:
+        """The commits of one copy."""
+        self.commits = []
+        asyncio.run(self.copier.copy({TOPIC: MIRRORING}))
+        return self.commits
+
+    def _partition(self, _: str, index: int) -> Any:
+        if index in self.unreadable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is offline")
+        return SimpleNamespace(high_watermark=END)
+
+    async def _ask(self, request: Any, *_: object, least_version: int = 0) -> Any:
+        if isinstance(request, ListGroupsRequest):
+            return ListGroupsResponse(groups=[ListedGroup(group_id=name) for name in self.groups])
+        if isinstance(request, FindCoordinatorRequest):
+            return FindCoordinatorResponse(coordinators=[Coordinator(key=name, node_id=9) for name in self.groups])
+        self.clock.now += 50
+        rows = [OffsetFetchResponsePartitions(index, offset, 3, "") for index, offset in self.source.items()]
+        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=rows)]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(name, topics) for name in self.groups])
+
+    def _submit(self, name: str, request: Any, *, api_version: int) -> Completion[Any]:
+        if isinstance(request, FetchOffsets):
+            topics = [
+                OffsetFetchResponseTopics(
+                    name=each.name,
+                    partitions=[self._row(name, index, request.require_stable) for index in each.partition_indexes],
+                )
+                for each in request.group.topics or []
+            ]
+            return Completion.of(OffsetFetchResponseGroup(name, topics))
+        assert isinstance(request, OffsetCommitRequest)
+        [topic] = request.topics
+        changes = {row.partition_index: row.committed_offset for row in topic.partitions}
+        self.here |= {(name, index): offset for index, offset in changes.items()}
+        self.commits.append(changes)
+        answers = [OffsetCommitResponsePartition(index, 0) for index in changes]
+        return Completion.of(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=answers)]))
+
+    def _row(self, name: str, index: int, is_stable: bool) -> OffsetFetchResponsePartitions:
+        if is_stable and index in self.pending:
+            return OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        offset = self.here.get((name, index), -1)
+        return OffsetFetchResponsePartitions(index, offset, -1 if offset in (-1, END) else 3, "")
+
+
+def test_offsets_follow_the_source_in_both_directions_up_to_the_high_watermark() -> None:
+    target = Target()
+    target.source = {0: 40, 1: END + 5}
+    assert target.copy() == [{0: 40, 1: END}]
+    assert target.copy() == []
+    target.source = {0: 30}
+    assert target.copy() == [{0: 30}]
+
+
+def test_offset_that_the_group_committed_here_is_not_moved_back() -> None:
+    target = Target()
+    target.source = {0: 40}
+    target.copy()
+    target.here[GROUP, 0] = 70
+    target.source = {0: 41}
+    assert target.copy() == []
+    target.clock.now += REPEAT_MS
+    assert target.copy() == []
+    target.copier = target.new()
+    assert target.copy() == [], "nor after a restart"
+    target.source = {0: 71}
+    assert target.copy() == [{0: 71}]
+
+
+def test_known_copy_of_another_coordinator_is_continued() -> None:
+    target = Target()
+    target.source = {0: 40}
+    target.copy()
+    # Another coordinator has copied 50 before this node leads again.
+    target.here[GROUP, 0], target.epoch = 50, target.epoch + 2
+    target.source = {0: 55}
+    assert target.copy() == [{0: 55}]
+
+
+def test_copy_that_is_unchanged_is_repeated_against_expiry() -> None:
+    target = Target()
+    target.source = {0: 40}
+    target.here[GROUP, 0] = 40
+    assert target.copy() == []
+    target.clock.now += REPEAT_MS
+    assert target.copy() == [{0: 40}]
+    assert target.copy() == []
+
+
+def test_topic_that_was_opened_meanwhile_and_pending_offsets_are_not_committed() -> None:
+    target = Target()
+    target.source = {0: 40, 1: 41}
+    target.pending = {1}
+    assert target.copy() == [{0: 40}]
+    target.source = {0: 42}
+    target.state = STOPPED
+    assert target.copy() == []
+
+
+def test_unreadable_partition_delays_only_its_own_offsets() -> None:
+    target = Target("a", "b")
+    target.source = {0: 40, 1: 41}
+    target.unreadable = {0}
+    assert target.copy() == [{1: 41}, {1: 41}]
+    assert sorted(target.copier.errors) == ["a", "b"]
+    assert target.copier.copied_ms == -1, "a promotion waits for the missing offset"
+    target.unreadable = set()
+    begun_ms = target.clock.monotonic_ms()
+    assert target.copy() == [{0: 40}, {0: 40}]
+    assert (target.copier.copied_ms, target.copier.errors) == (begun_ms, {})
