@@ -12,7 +12,8 @@ from ottla.cli.output import Output, output_options
 from ottla.common.failure import Failure
 from ottla.tools import service_files
 
-_DEADLINE_S = 60.0
+_DEADLINE_S = 180.0
+"""Longer than TimeoutStopSec of the unit: `systemctl disable --now` waits for the broker to stop."""
 _ROOT = Option("--root DIR", "write below this directory and call no other program, for packages and images")
 _DRY_RUN = Option("--dry-run", "print what would be done")
 
@@ -138,6 +139,9 @@ def _run(*words: str, check: bool = True) -> str:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603 - no input
     except FileNotFoundError as error:
         raise Failure(f"{words[0]} does not exist: this machine has no systemd", "Use --root DIR.") from error
+    except subprocess.TimeoutExpired as error:
+        problem = f"{' '.join(words)} is still running after {_DEADLINE_S:.0f} s, and was ended"
+        raise Failure(problem, "See what it waits for, then repeat the command: systemctl list-jobs") from error
     if check and done.returncode != 0:
         raise Failure(f"{' '.join(words)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
