@@ -92,6 +92,13 @@ def test_probes_are_valid_commands(probe: str) -> None:
     assert options_of(command, *words).level == levels.get(probe, "live")
 
 
+def test_node_that_recovers_or_waits_for_a_quorum_for_hours_is_not_killed() -> None:
+    (stateful,) = (each for each in manifests("base") if each["kind"] == "StatefulSet")
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 6 * 3600
+
+
 def test_compose_file_has_one_node_and_a_cluster() -> None:
     compose = yaml.safe_load(COMPOSE.read_text())
     profiles = {name: service.get("profiles") for name, service in compose["services"].items()}
