@@ -23,6 +23,7 @@ for vendor in kafka confluent; do
     program $docker/ensure ":"
     program $docker/bash-config "set -o nounset -o errexit"
 done
+program /etc/kafka/docker/health "exec $python -m ottla.launch.container health"
 for tool in kafka-broker-api-versions kafka-server-start kafka-storage kafka-topics; do
     program /opt/kafka/bin/$tool.sh "exec $python -m ottla.launch.container tool $tool \"\$@\""
     mkdir -p "$root/usr/local/bin"

@@ -62,6 +62,22 @@ ROWS: tuple[Row, ...] = (
         ("tests/unit/tools/test_health.py::test_node_with_replicas_out_of_sync_is_catching_up_and_must_not_stop",),
     ),
     (
+        "the health check of a container does not speak plaintext to a secured listener",
+        "launch/container.py",
+        "    if plain:\n",
+        "    if True:\n",
+        (
+            "tests/unit/launch/test_container.py::test_health_check_connects_to_a_secured_or_a_controllers_listener[broker]",
+        ),
+    ),
+    (
+        "the removal of the service outlasts the stop of its broker",
+        "cli/service.py",
+        "_DEADLINE_S = 180.0\n",
+        "_DEADLINE_S = 60.0\n",
+        ("tests/unit/cli/test_service.py::test_removal_waits_longer_than_systemd_waits_for_the_broker_to_stop",),
+    ),
+    (
         "passwords in the settings of a container are for its user only",
         "launch/container.py",
         "os.O_TRUNC, 0o600)",

@@ -135,6 +135,8 @@ def test_start_scripts_of_testcontainers_start_a_broker(image: Image) -> None:
     assert "Stopped cleanly" in image.stop()
 
     image.start("bash", JAVA)
+    alive = image.run(str(image.root / "etc/kafka/docker/health"))
+    assert (alive.returncode, alive.stdout) == (0, "node 1: live\n"), alive.stderr
     healthy = image.run("ottla", "health", "ready", "-b", image.bootstrap)
     assert (healthy.returncode, healthy.stdout) == (0, "node 1: ready\n"), healthy.stderr
     listed = image.run("kafka-topics", "--bootstrap-server", image.bootstrap, "--list")
@@ -151,6 +153,7 @@ def test_start_scripts_of_testcontainers_start_a_broker(image: Image) -> None:
     assert "Traceback" not in image.stop()
     stopped = image.run("ottla", "health", "live", "-b", image.bootstrap, "--timeout", "1s")
     assert (stopped.returncode, stopped.stdout[:17]) == (1, "node 1: silent; n"), stopped.stdout
+    assert image.run(str(image.root / "etc/kafka/docker/health")).returncode == 1
 
 
 def test_image_without_spark_is_small(tmp_path: Path) -> None:
@@ -187,6 +190,16 @@ def test_dockerfile_is_for_an_unprivileged_user_and_a_read_only_file_system() ->
     assert 'CMD ["/etc/kafka/docker/run"]' in lines
     for copied in re.findall(r"deploy/container/[\w.]+", "\n".join(lines)):
         assert (ROOT / copied).exists()
+
+
+def test_node_that_recovers_for_hours_is_not_unhealthy() -> None:
+    """Runtimes count failures during the start period only after the first success."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    period = re.search(r"--start-period=(\d+)h ", text)
+    assert period is not None
+    assert int(period[1]) >= 6
+    assert 'CMD ["/etc/kafka/docker/health"]' in text
+    assert "program /etc/kafka/docker/health " in (DEPLOY / "layout.sh").read_text()
 
 
 def test_entry_point_writes_only_below_tmp_if_its_directories_are_read_only(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Compose files and testcontainers' modules of Kafka start Ottla with another imag
     configure    write server.properties from mounted files and variables
     launch       format the storage at the first start, and replace this process by the broker
     run          both; arguments NAME=VALUE are variables
+    health       check whether the node is alive, at a listener of the server.properties that `configure` wrote
     tool NAME    run an `ottla` command in place of a Kafka tool that health checks and scripts call
 
 KIP-975. Rules: `KAFKA_A_B` is `a.b`, two underscores are one underscore, three are a dash. A mounted
@@ -15,6 +16,7 @@ and of log4j.
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -22,7 +24,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ottla.common.failure import Failure
-from ottla.config import INSECURE
+from ottla.config import INSECURE, BrokerConfig, ConfigError
+from ottla.config.listeners import Listener, SecurityProtocol
 from ottla.launch.container_tools import ottla_words
 from ottla.tools.values import read_properties
 
@@ -65,6 +68,7 @@ _WITHOUT_EFFECT: Final = {
     ),
 }
 _SERVER_PROPERTIES: Final = "server.properties"
+_CONNECT_TIMEOUT_S: Final = 5.0
 _HOST: Final = re.compile(r"://[^:]*:")
 
 
@@ -224,6 +228,38 @@ def tool(words: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
+def health(environment: Mapping[str, str]) -> int:
+    """Check whether the node is alive, and return the exit code. Raises Failure if it is not, or cannot be asked.
+
+    Without server.properties the container runs another command, with the address of `ottla up` by default.
+    """
+    properties = Directories.of(environment).final / _SERVER_PROPERTIES
+    if not properties.exists():
+        become(["health", "live"], environment)
+    try:
+        config = BrokerConfig(read_properties(str(properties)))
+    except ConfigError as error:
+        raise Failure(f"{properties}: {error}") from error
+    every = (*config.listeners, *config.controller_listeners)
+    plain = [each for each in config.listeners if each.protocol is SecurityProtocol.PLAINTEXT]
+    listener = (plain or every)[0]
+    host, port = _own_address(listener)
+    if plain:
+        become(["health", "live", "-b", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"], environment)
+    # The check has no certificate and no password, and a controller alone does not answer clients.
+    try:
+        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise Failure(f"{listener}: {error.strerror or error}") from error
+    return 0
+
+
+def _own_address(listener: Listener) -> tuple[str, int]:
+    """Return where this machine reaches its own listener."""
+    loopback = "::1" if listener.host == "::" else "127.0.0.1"
+    return (loopback if listener.is_wildcard else listener.host), listener.port
+
+
 def main(words: Sequence[str]) -> int:
     """Run a step; returns the exit code."""
     step, arguments = (words[0], words[1:]) if words else ("run", [])
@@ -231,6 +267,8 @@ def main(words: Sequence[str]) -> int:
     try:
         if step == "tool":
             return tool(arguments, environment)
+        if step == "health":
+            return health(environment)
         if step == "run":
             environment |= dict(argument.split("=", 1) for argument in arguments if "=" in argument)
         if step in {"run", "configure"}:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -134,3 +136,69 @@ def test_tools_of_kafka_are_ottla_commands() -> None:
     with pytest.raises(Failure, match="kafka-acls is not in this image") as failure:
         words("kafka-acls", "--list")
     assert failure.value.exit_code == 127
+
+
+class Became(Exception):
+    """The words after `ottla` of the command that replaces this process."""
+
+
+@pytest.fixture
+def _no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    def become(words: list[str], environment: dict[str, str]) -> NoReturn:
+        raise Became(*words)
+
+    monkeypatch.setattr(container, "become", become)
+
+
+@pytest.mark.usefixtures("_no_exec")
+@pytest.mark.parametrize(
+    ("listeners", "address"),
+    [
+        ("PLAINTEXT://:19092,CONTROLLER://:9093", "127.0.0.1:19092"),
+        ("SECURE://:9094,INSIDE://[::]:9095,CONTROLLER://:9093", "[::1]:9095"),
+        ("PLAINTEXT://node:9092,CONTROLLER://:9093", "node:9092"),
+    ],
+)
+def test_health_check_asks_a_listener_without_encryption(
+    directories: Directories, listeners: str, address: str
+) -> None:
+    environment = {
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENERS": listeners,
+        "KAFKA_ADVERTISED_LISTENERS": listeners.partition(",CONTROLLER")[0].replace("[::]", "a").replace("//:", "//a:"),
+        "KAFKA_INTER_BROKER_LISTENER_NAME": listeners.partition(":")[0],
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:SSL,SECURE:SASL_SSL,INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    configured(environment, directories)
+    with pytest.raises(Became) as became:
+        container.health(environment)
+    assert became.value.args == ("health", "live", "-b", address)
+
+
+@pytest.mark.usefixtures("_no_exec")
+@pytest.mark.parametrize("roles", ["broker", "controller"])
+def test_health_check_connects_to_a_secured_or_a_controllers_listener(directories: Directories, roles: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        environment = {
+            "KAFKA_PROCESS_ROLES": roles,
+            "KAFKA_NODE_ID": "1",
+            "KAFKA_CONTROLLER_QUORUM_VOTERS": f"{'1' if roles == 'controller' else '2'}@localhost:9093",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER" if roles == "controller" else "OTHER",
+            "KAFKA_LISTENERS": f"CONTROLLER://127.0.0.1:{server.getsockname()[1]}",
+            "KAFKA_INTER_BROKER_LISTENER_NAME": "CONTROLLER" if roles == "broker" else "PLAINTEXT",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:SSL,OTHER:SSL,PLAINTEXT:PLAINTEXT",
+        }
+        configured(environment, directories)
+        assert container.health(environment) == 0
+    with pytest.raises(Failure, match=r"CONTROLLER://127.0.0.1:\d+: Connection refused"):
+        container.health(environment)
+
+
+@pytest.mark.usefixtures("_no_exec")
+def test_health_check_of_another_command_uses_the_default_address(directories: Directories) -> None:
+    with pytest.raises(Became) as became:
+        container.health({"OTTLA_CONTAINER_ROOT": str(directories.final.parents[2])})
+    assert became.value.args == ("health", "live")
