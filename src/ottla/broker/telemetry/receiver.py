@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.telemetry.instances import LEAST_EXPIRY_MS, Instance, Instances, push_error
-from ottla.broker.telemetry.series import ClientLabels, SeriesStore
+from ottla.broker.telemetry.series import LONGEST_LABEL, ClientLabels, SeriesStore
 from ottla.broker.telemetry.subscriptions import configs_of, parse
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import METADATA_TOPIC_ID, ZERO_UUID, Uuid, uuid_to_text
@@ -159,10 +159,16 @@ class ClientTelemetry:
         self.series.end(client, instance_id)
 
     def _own(self, connection: Connection, instance_id: Uuid, instance: Instance) -> None:
-        """Forget the client when the last connection that it used is closed."""
+        """Forget the client when the last connection that it used is closed.
+
+        A connection has one client: with another instance id, the values of the previous one are removed.
+        """
         instance.owner = connection
-        if _INSTANCE not in connection.state:
+        previous = connection.state.get(_INSTANCE)
+        if not isinstance(previous, bytes):
             connection.on_close(lambda: self._disconnected(connection))
+        elif previous != instance_id and self._instances.remove(previous, connection):
+            self.series.remove(previous)
         connection.state[_INSTANCE] = instance_id
 
     def _disconnected(self, connection: Connection) -> None:
@@ -188,10 +194,11 @@ def _described(context: RequestContext, instance_id: Uuid) -> Mapping[str, str |
 
 def _labels(context: RequestContext) -> ClientLabels:
     state = context.connection.state
-    return ClientLabels(
+    texts = (
         context.client_id or "",
         str(state.get(SOFTWARE_NAME) or ""),
         str(state.get(SOFTWARE_VERSION) or ""),
         context.client_host,
         context.principal,
     )
+    return ClientLabels(*(text[:LONGEST_LABEL] for text in texts))

@@ -1,13 +1,14 @@
 """The values that clients pushed, as a scrape exposes them. Without I/O.
 
-Clients are not trusted: the number of names, of series of a client and of all clients, and the length of labels are
-bounded. What exceeds a limit is dropped and counted. A client cannot choose the name of another metric of this node,
-since its names have a prefix, nor the labels `client_id` and `client_instance_id`.
+Clients are not trusted: the numbers of clients, names and series, and the length of labels are bounded, of one client
+and of all. What exceeds a limit is dropped and counted. A client is stored with its first value. It cannot choose the
+name of another metric of this node, since its names have a prefix, nor the labels `client_id` and `client_instance_id`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
@@ -18,11 +19,17 @@ from ottla.metrics.exposition import escaped
 from ottla.protocol.otlp import Point
 
 PREFIX: Final = "kafka_client_"
+MOST_CLIENTS: Final = 5_000
 MOST_NAMES: Final = 1_000
+MOST_NAMES_OF_CLIENT: Final = 300
 MOST_SERIES: Final = 20_000
 """Of all clients of this node."""
 MOST_SERIES_OF_CLIENT: Final = 1_000
 LONGEST_LABEL: Final = 256
+LONGEST_LABELS: Final = 2_048
+"""Of one series, all names and values together."""
+EXPIRY_MS: Final = 1_000
+"""How often pushes look for clients to expire: that takes a time in proportion to all clients."""
 DISCONNECTED_MS: Final = 60_000
 """For how long the last values of a client remain after it has disconnected, so that a scrape sees them."""
 _KAFKA: Final = "org.apache.kafka."
@@ -52,6 +59,8 @@ class ClientSeries:
     """The values of the push that is being stored."""
     deltas: set[tuple[str, str]] = field(default_factory=set)
     """The sums of differences, which a client need not push if nothing changed."""
+    names: Counter[str] = field(default_factory=Counter)
+    """The number of series by metric."""
 
 
 class SeriesStore:
@@ -61,7 +70,10 @@ class SeriesStore:
         self._clients: dict[Uuid, ClientSeries] = {}
         self._counters: dict[str, bool] = {}
         """Whether each known metric is a counter: its first value decides."""
+        self._users: Counter[str] = Counter()
+        """The number of clients with a series, by metric."""
         self._count = 0
+        self._next_expiry_ms = 0
         self.dropped = 0
         """Values that exceeded a limit."""
 
@@ -77,10 +89,12 @@ class SeriesStore:
 
     def begin(self, instance_id: Uuid, labels: ClientLabels, now_ms: int, retention_ms: int) -> ClientSeries:
         """Return the values of a client that pushes, to which `add` adds."""
-        self.expire(now_ms)
+        if now_ms >= self._next_expiry_ms:
+            self._next_expiry_ms = now_ms + EXPIRY_MS
+            self.expire(now_ms)
         client = self._clients.get(instance_id)
         if client is None:
-            client = self._clients[instance_id] = ClientSeries(labels, 0)
+            client = ClientSeries(labels, 0)
         client.labels = labels
         client.pushed.clear()
         client.expires_ms = now_ms + retention_ms
@@ -89,7 +103,7 @@ class SeriesStore:
     def add(self, client: ClientSeries, instance_id: Uuid, point: Point) -> None:
         """Add one value: it replaces the previous one, or is added to it if it is a difference."""
         name = _metric_name(point)
-        if name is None or (name not in self._counters and len(self._counters) >= MOST_NAMES):
+        if name is None:
             self.dropped += 1
             return
         key = name, _labels(client.labels.client_id, instance_id, point)
@@ -97,26 +111,65 @@ class SeriesStore:
         if not isfinite(point.value):
             # Averages of nothing. A counter keeps its value.
             if previous is not None and not point.is_delta:
-                del client.values[key]
-                self._count -= 1
+                self._remove(client, key)
             return
         if previous is None:
-            if self._clients.get(instance_id) is not client:
-                return  # it expired meanwhile
-            if self._count >= MOST_SERIES or len(client.values) >= MOST_SERIES_OF_CLIENT:
+            if self._clients.get(instance_id, client) is not client:
+                return  # another push of this client began meanwhile, and has stored values
+            if not self._has_room(client, instance_id, key):
                 self.dropped += 1
                 return
+            self._clients[instance_id] = client
             self._count += 1
+            if name not in client.names:
+                self._users[name] += 1
+            client.names[name] += 1
             self._counters.setdefault(name, point.is_counter)
         client.values[key] = point.value + previous if point.is_delta and previous is not None else point.value
         (client.deltas if point.is_delta else client.pushed).add(key)
+
+    def _has_room(self, client: ClientSeries, instance_id: Uuid, key: tuple[str, str]) -> bool:
+        """Whether another series of a client exceeds no limit."""
+        name, labels = key
+        if instance_id not in self._clients and len(self._clients) >= MOST_CLIENTS:
+            return False
+        if name not in self._counters and len(self._counters) >= MOST_NAMES:
+            return False
+        if name not in client.names and len(client.names) >= MOST_NAMES_OF_CLIENT:
+            return False
+        if self._count >= MOST_SERIES or len(client.values) >= MOST_SERIES_OF_CLIENT:
+            return False
+        return len(labels) <= LONGEST_LABELS
+
+    def _remove(self, client: ClientSeries, key: tuple[str, str]) -> None:
+        """Remove one value, and its name if no client has it any more."""
+        del client.values[key]
+        client.pushed.discard(key)
+        client.deltas.discard(key)
+        self._count -= 1
+        name = key[0]
+        client.names[name] -= 1
+        if not client.names[name]:
+            del client.names[name]
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name], self._counters[name]
 
     def end(self, client: ClientSeries, instance_id: Uuid) -> None:
         """Remove the values that a complete push does not have any more: labels such as a member id change."""
         if self._clients.get(instance_id) is client:
             for key in client.values.keys() - client.pushed - client.deltas:
-                del client.values[key]
-                self._count -= 1
+                self._remove(client, key)
+            client.pushed.clear()
+            if not client.values:
+                self.remove(instance_id)
+
+    def remove(self, instance_id: Uuid) -> None:
+        """Remove a client and its values."""
+        client = self._clients.pop(instance_id, None)
+        if client is not None:
+            for key in list(client.values):
+                self._remove(client, key)
 
     def disconnected(self, instance_id: Uuid, now_ms: int) -> None:
         """Let the values of a client expire soon."""
@@ -128,9 +181,7 @@ class SeriesStore:
         """Remove the values of clients that do not push any more."""
         expired = [instance_id for instance_id, client in self._clients.items() if client.expires_ms <= now_ms]
         for instance_id in expired:
-            self._count -= len(self._clients.pop(instance_id).values)
-        if not self._clients:
-            self._counters.clear()
+            self.remove(instance_id)
 
     def rows(self) -> Iterator[tuple[str, str, float]]:
         """Yield (metric, labels, value), of all clients."""
@@ -149,7 +200,7 @@ def _metric_name(point: Point) -> str | None:
 def _labels(client_id: str, instance_id: Uuid, point: Point) -> str:
     found = {"client_id": client_id, "client_instance_id": uuid_to_text(instance_id)}
     for key, text in point.attributes:
-        name = _NOT_LABEL.sub("_", key)[:LONGEST_LABEL].lstrip("0123456789_")
+        name = _NOT_LABEL.sub("_", key[:LONGEST_LABEL]).lstrip("0123456789_")
         if name not in _OWN:
             found[name] = text
     pairs = (f'{name}="{escaped(text[:LONGEST_LABEL])}"' for name, text in found.items())

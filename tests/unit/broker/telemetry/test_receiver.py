@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.telemetry.receiver import MOST_DECOMPRESSED
+from ottla.broker.telemetry.series import LONGEST_LABEL
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import METADATA_TOPIC_ID, ZERO_UUID, uuid_to_text
 from ottla.common.slices import Slices
@@ -69,8 +70,8 @@ def test_subscription_has_what_kafka_says_and_a_new_client_instance_id(receiving
     assert found.client_instance_id != ZERO_UUID
     assert (found.requested_metrics, found.push_interval_ms) == (["org.apache.kafka.producer."], 1_000)
     assert (found.accepted_compression_types, found.telemetry_max_bytes) == ([4, 3, 1, 2], MAX_BYTES)
-    assert ask(receiving).client_instance_id != found.client_instance_id
     assert ask(receiving, found.client_instance_id).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert ask(receiving).client_instance_id != found.client_instance_id
     receiving.loop.advance(1_000)
     assert ask(receiving, found.client_instance_id) == found
 
@@ -184,6 +185,21 @@ def test_disconnected_client_is_forgotten_and_its_values_remain_for_a_minute(rec
     assert [name for name in samples if name.startswith("kafka_client_")]
     receiving.loop.advance(60_000)
     assert not [name for name in scrape(sources_of(receiving)) if name.startswith("kafka_client_")]
+
+
+def test_connection_with_another_instance_id_releases_the_previous_one(receiving: BrokerHarness) -> None:
+    for _ in range(3):
+        assert push(receiving, ask(receiving)) == ErrorCode.NONE
+    samples = scrape(sources_of(receiving))
+    assert samples["kafka_server_client_metrics_instance_count"] == 1
+    assert len([name for name in samples if name.startswith("ottla_client_telemetry_info{")]) == 1
+
+
+def test_labels_of_a_client_are_truncated(receiving: BrokerHarness) -> None:
+    receiving.ask(ApiVersionsRequest("n" * 10_000, "1"), 4)
+    assert push(receiving, ask(receiving)) == ErrorCode.NONE
+    (info,) = [name for name in scrape(sources_of(receiving)) if name.startswith("ottla_client_telemetry_info{")]
+    assert f'client_software_name="{"n" * LONGEST_LABEL}"' in info
 
 
 def test_client_on_a_second_connection_survives_the_end_of_the_first(receiving: BrokerHarness) -> None:

@@ -98,6 +98,91 @@ def test_series_of_a_client_and_of_the_node_are_bounded(monkeypatch: pytest.Monk
     assert len(list(store.rows())) == 1
 
 
+def test_client_is_stored_with_its_first_value_and_until_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_CLIENTS", 1)
+    store = SeriesStore()
+    store.end(begun(store), ID)
+    store.add(begun(store), ID, Point("not a name", 1))
+    store.add(begun(store), ID, Point("g", math.nan))
+    assert not store.clients
+    client = begun(store)
+    store.add(client, ID, Point("g", 1))
+    store.end(client, ID)
+    store.add(begun(store, OTHER), OTHER, Point("g", 1))
+    assert list(store.clients) == [ID]
+    assert store.dropped == 2
+    store.end(begun(store), ID)
+    assert not store.clients
+    store.add(begun(store, OTHER), OTHER, Point("g", 1))
+    assert list(store.clients) == [OTHER]
+
+
+def test_value_that_is_removed_leaves_nothing() -> None:
+    """Memory would grow with each push of other labels whose value is deleted again."""
+    store = SeriesStore()
+    client = begun(store)
+    for number in range(3):
+        for value in (1, math.nan):
+            store.add(client, ID, Point("g", value, (("n", str(number)),)))
+            store.add(client, ID, Point("d", 1, (("n", str(number)),), is_delta=True))
+            store.add(client, ID, Point("d", math.nan, (("n", str(number)),)))
+    assert not any((client.values, client.pushed, client.deltas, client.names, store.counters))
+    store.add(client, ID, Point("g", 1))
+    store.end(client, ID)
+    assert not client.pushed
+
+
+def test_name_is_free_when_no_client_has_it_and_one_client_has_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_NAMES", 3)
+    monkeypatch.setattr(series, "MOST_NAMES_OF_CLIENT", 2)
+    store = SeriesStore()
+    first, other = begun(store), begun(store, OTHER)
+    for name in "abc":
+        store.add(first, ID, Point(name, 1))
+    for name in "acd":
+        store.add(other, OTHER, Point(name, 1))
+    assert store.counters.keys() == {"kafka_client_a", "kafka_client_b", "kafka_client_c"}
+    assert store.dropped == 2
+    # A client that pushes other names releases its own.
+    client = begun(store)
+    store.add(client, ID, Point("a", 1))
+    store.end(client, ID)
+    assert store.counters.keys() == {"kafka_client_a", "kafka_client_c"}
+    store.remove(OTHER)
+    assert store.counters.keys() == {"kafka_client_a"}
+
+
+def test_labels_of_one_series_are_bounded_together() -> None:
+    store = SeriesStore()
+    client = begun(store)
+    for count in (5, 10):
+        store.add(client, ID, Point("m", 1, tuple((f"l{number}", "x" * 256) for number in range(count))))
+    assert len(list(store.rows())) == 1
+    assert store.dropped == 1
+
+
+def test_client_that_expires_during_its_push_is_stored_again() -> None:
+    store = SeriesStore()
+    client = begun(store)
+    store.add(client, ID, Point("a", 1))
+    store.expire(200_000)
+    store.add(client, ID, Point("b", 1))
+    store.end(client, ID)
+    assert [name for name, _, _ in store.rows()] == ["kafka_client_b"]
+    store.remove(ID)
+    assert not store.counters
+
+
+def test_pushes_look_for_expired_clients_once_a_second() -> None:
+    store = SeriesStore()
+    store.add(begun(store), ID, Point("m", 1))
+    begun(store, OTHER, 99_500)
+    begun(store, OTHER, 100_400)
+    assert list(store.clients) == [ID]
+    begun(store, OTHER, 100_500)
+    assert not store.clients
+
+
 def test_names_and_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MOST_NAMES", 2)
     store = SeriesStore()
