@@ -10,7 +10,7 @@ import pytest
 
 from ottla.common.ids import TopicPartition
 from ottla.console.calls import Call, Done, Problem
-from ottla.console.pages import nodes
+from ottla.console.pages import connectors, nodes
 from ottla.console.settings import ConsoleSettings
 from ottla.console.view import Page
 from tests.connect.rest.worker_process import WorkerProcess
@@ -79,6 +79,29 @@ def test_moves_of_one_topic_are_cancelled_after_a_question() -> None:
     with pytest.raises(Problem, match="read-only"):
         nodes.cancel(call_with(admin, "other", read_only=True, confirm="1"))
     assert admin.cancelled == {TopicPartition("orders", 0): None}
+
+
+def test_settings_of_connectors_are_shown_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = {
+        "value.converter.basic.auth.user.info": "ann:hunter2",
+        "value.converter.bearer.auth.token": "hunter2",
+        "key.converter.ssl.keystore.password": "hunter2",
+        "http.authorization": "hunter2",
+        "account.key": "hunter2",
+        "connection.url": "http://ann:hunter2@host",
+    }
+    public = {"key.converter": "JsonConverter", "value.converter.schemas.enable": "false", "token": "${env:TOKEN}"}
+    answers: dict[str, Any] = {
+        "/connectors/c/status": {"connector": {"state": "RUNNING"}},
+        "/connectors/c": {"config": secret | public},
+    }
+    monkeypatch.setattr(connectors, "ask", lambda _, __, path: answers[path])
+    console: Any = SimpleNamespace(settings=ConsoleSettings(clients={}, connect="http://127.0.0.1:1"))
+    session: Any = SimpleNamespace(user="")
+    page = connectors.connector(Call(console, session, "/connector", {}, {"name": "c"}, {}))
+    assert isinstance(page, Page)
+    assert "hunter2" not in repr(page)
+    assert {name: page.data["config"][name] for name in public} == public
 
 
 def test_connector_is_created_from_a_form_with_errors_at_fields(

@@ -121,8 +121,8 @@ ROWS: tuple[Row, ...] = (
     (
         "Secrets of a configuration are not printed",
         "cli/connectors.py",
-        '    return "[hidden]" if secret and "${" not in value else value\n',
-        '    return "[hidden]" if secret and "${" in value else value\n',
+        "is_secret=has_secret_name(name)",
+        "is_secret=False",
         (f"{COMMANDS}::test_a_connector_is_created_observed_and_deleted",),
     ),
 )

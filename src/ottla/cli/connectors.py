@@ -12,6 +12,7 @@ from ottla.cli.connectors_why import Sentence, last_error, lost, sentences, unhe
 from ottla.cli.output import Column, Output, one_line, output_options
 from ottla.common import units
 from ottla.common.failure import Failure
+from ottla.common.secret_settings import has_secret_name, shown_value
 
 COMMAND = Group(
     __doc__,
@@ -102,7 +103,10 @@ def _describe(options: Options) -> None:
     output, api = Output(options), Api.of(options)
     info, status = api.get(path_of(options.name)), api.get(path_of(options.name, "status"))
     topics = api.get(path_of(options.name, "topics"))[options.name]["topics"]
-    config = {name: _shown(name, value) for name, value in sorted(info["config"].items())}
+    config = {
+        name: shown_value(value, "[hidden]", is_secret=has_secret_name(name))
+        for name, value in sorted(info["config"].items())
+    }
     if output.json:
         output.object({**status, "config": config, "topics": topics})
         return
@@ -119,11 +123,6 @@ def _describe(options: Options) -> None:
     output.line("  configuration:")
     for name, value in config.items():
         output.line(f"    {one_line(name)} = {one_line(value)}")
-
-
-def _shown(name: str, value: str) -> str:
-    secret = any(word in name.lower() for word in ("password", "secret", "token", "jaas", "credential"))
-    return "[hidden]" if secret and "${" not in value else value
 
 
 @COMMAND.verb(

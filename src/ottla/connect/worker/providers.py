@@ -13,16 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from ottla.common.secret_settings import has_secret_name
 from ottla.common.settings import ChangingText
 from ottla.connect.config.definition import HIDDEN, SettingError
 from ottla.connect.errors import InvalidConfigError
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _SHORTEST_SECRET: Final = 3
-_SECRET_NAMES: Final = (
-    "password", "secret", "sasl.jaas.config", "token", "credential", "keystore.key", "authorization", "user.info",
-    "api.key", "api-key", "apikey", "access.key", "cookie",
-)  # fmt: skip
 _CREDENTIALS: Final = ("sasl.username", "sasl.password", "sasl.jaas.config")
 _MAX_FILE_BYTES: Final = 1 << 20
 
@@ -172,7 +169,7 @@ class Secrets:
     def add_named(self, settings: Mapping[str, str]) -> None:
         """Hide the values of settings whose names say that they are secret."""
         for name, value in settings.items():
-            if any(word in name.lower() for word in _SECRET_NAMES):
+            if has_secret_name(name):
                 self.add(value)
 
     def add(self, value: str) -> None:

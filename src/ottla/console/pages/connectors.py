@@ -6,6 +6,7 @@ import shlex
 from typing import Any, Final
 from urllib.parse import quote
 
+from ottla.common.secret_settings import has_secret_name, shown_value
 from ottla.console.calls import Call, Done, Problem
 from ottla.console.masking import MASKED
 from ottla.console.view import Cell, Column, Facts, Field, Form, Link, Page, Table, Text, text, url
@@ -18,7 +19,6 @@ _ACTIONS: Final = {
     "pause": ("PUT", "/pause"),
     "resume": ("PUT", "/resume"),
 }
-_SECRET: Final = ("password", "secret", "token", "key", "credential", "jaas")
 
 
 def missing() -> Page:
@@ -109,7 +109,9 @@ def connector(call: Call) -> Page | Done:
         ask(call, method, path + suffix)
         return Done(url("connector", name=name), "connector", {"connector": name, "action": action})
     status, info = ask(call, "GET", f"{path}/status"), ask(call, "GET", path)
-    config = {key: _shown(key, str(value)) for key, value in sorted(info["config"].items())}
+    config = {
+        key: shown_value(str(value), MASKED, is_secret=is_secret(key)) for key, value in sorted(info["config"].items())
+    }
     tasks = status.get("tasks", [])
     rows = [
         [Cell(str(task["id"])), _state(task["state"]), text(task.get("worker_id")), text(_first_line(task))]
@@ -152,13 +154,8 @@ def connector(call: Call) -> Page | Done:
 
 def is_secret(name: str) -> bool:
     """Whether the value of a setting may be a secret, by its name."""
-    lower = name.lower()
-    return any(word in lower for word in _SECRET) and not lower.startswith(("key.", "value."))
-
-
-def _shown(name: str, value: str) -> str:
-    """Return the value of a setting, unless it may be a secret. References such as ${env:X} are not secrets."""
-    return MASKED if is_secret(name) and not value.startswith("${") else value
+    # Settings of converters of keys begin with `key.`, any other key may be one of a cipher or a service.
+    return has_secret_name(name) or "key" in name.lower().removeprefix("key.")
 
 
 def _first_line(task: dict[str, Any]) -> str:
