@@ -140,7 +140,14 @@ ROWS: tuple[Row, ...] = (
         "a transaction that the connector aborts is discarded",
         "connect/worker/source_output.py",
         "                self._abort()\n",
-        "                self._end()\n",
+        "",
+        (f"{BOUNDARIES}::test_aborted_transaction_is_discarded_and_not_read_again",),
+    ),
+    (
+        "the offsets of a transaction that the connector aborts are committed at once",
+        "connect/worker/source_output.py",
+        "                self._abort()\n                self._end()\n",
+        "                self._abort()\n",
         (f"{BOUNDARIES}::test_aborted_transaction_is_discarded_and_not_read_again",),
     ),
     (

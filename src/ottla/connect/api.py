@@ -78,7 +78,8 @@ class TransactionContext(Protocol):
     def abort_transaction(self, record: SourceRecord | None = None) -> None:
         """Abort after this record, or after the records of the next `poll`: they are discarded, and not read again.
 
-        Their offsets are committed with the next transaction. Raise an error instead to have them read again.
+        Their offsets are committed at once, in a transaction of their own. Raise an error instead to have the records
+        read again.
         """
         ...
 

@@ -250,6 +250,7 @@ class ExactlyOnce:
                 self._end()
             elif end is End.ABORT:
                 self._abort()
+                self._end()
 
     def _send(self, records: Sequence[Converted]) -> None:
         assert self._producer is not None
@@ -283,7 +284,7 @@ class ExactlyOnce:
             )
 
     def _abort(self) -> None:
-        """Discard the records of the transaction. Their offsets are committed with the next one."""
+        """Discard the records of the transaction, but not their offsets: `_end` commits those."""
         if not self.is_open:
             return
         assert self._producer is not None
