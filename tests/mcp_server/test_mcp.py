@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from mcp_types import CallToolResult
 from ottla.clients import Admin, Consumer, Producer
 from ottla.clients.admin import Acl, AclOperation, AclResource
 from ottla.console.masking import MASKED
+from ottla.mcp_server import serving
 from ottla.mcp_server.answers import LONGEST_TEXT, MOST_BYTES, answer_text
 from ottla.mcp_server.tools import TOOLS, Parameter, ToolError, sentence
 
@@ -203,6 +205,35 @@ def test_large_answers_are_shortened() -> None:
     assert content["shortened"] == {"partitions": 5_000}
     assert content["few"] == [1, 2]
     assert "error" in json.loads(answer_text({str(number): "x" * LONGEST_TEXT for number in range(20)}))
+
+
+def test_calls_without_an_answer_do_not_hold_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    end, started = threading.Event(), list[str]()
+
+    def run(_: object, __: object, name: str, ___: object) -> dict[str, Any]:
+        started.append(name)
+        if len(started) <= serving._AT_ONCE:
+            assert end.wait(DEADLINE_S)
+        return {}
+
+    monkeypatch.setattr(serving, "run", run)
+    unused: Any = None
+
+    async def session() -> None:
+        async with asyncio.timeout(DEADLINE_S), Client(serving.server_of(unused, unused)) as client:
+            with monkeypatch.context() as short:
+                short.setattr(serving, "_MOST_S", 0.2)
+                while len(started) < serving._AT_ONCE:
+                    assert "did not answer" in await problem(client, "cluster")
+            assert "The server is busy" in await problem(client, "cluster")
+            end.set()
+            while (await call(client, "cluster")).is_error:
+                await asyncio.sleep(0.05)
+
+    try:
+        asyncio.run(session())
+    finally:
+        end.set()
 
 
 def test_arguments_and_sentences() -> None:

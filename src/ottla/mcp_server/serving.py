@@ -6,6 +6,7 @@ Calls run in threads, since pages wait for brokers; only a few run at the same t
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any, Final
 
 import anyio
@@ -35,6 +36,8 @@ INSTRUCTIONS: Final = (
 def server_of(console: Console, session: Session) -> Server[Any]:
     """Return a server whose tools act as the user of the session."""
     limiter = anyio.CapacityLimiter(_AT_ONCE)
+    # The limiter counts no thread of a call whose deadline is over, although the thread still waits for the cluster.
+    threads = threading.BoundedSemaphore(_AT_ONCE)
 
     async def list_tools(_: Any, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True)
@@ -47,7 +50,12 @@ def server_of(console: Console, session: Session) -> Server[Any]:
 
     async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         def called() -> str:
-            return answer_text(run(console, session, params.name, params.arguments or {}))
+            if not threads.acquire(blocking=False):
+                raise ToolError("The server is busy with calls that the cluster does not answer; try again later.")
+            try:
+                return answer_text(run(console, session, params.name, params.arguments or {}))
+            finally:
+                threads.release()
 
         try:
             with anyio.fail_after(_MOST_S):
