@@ -131,8 +131,16 @@ class Topic:
         """The offsets of the transaction markers on disk."""
         process = self._node.process
         data = process.data if isinstance(process, OttlaProcess) else process.data()
-        logs = sorted((data / f"{self.partition.topic}-0").glob("*.log"))
-        return [header.base_offset for log in logs for _, header in iter_batches(log.read_bytes()) if header.is_control]
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            logs = sorted((data / f"{self.partition.topic}-0").glob("*.log"))
+            try:
+                batches = [header for log in logs for _, header in iter_batches(log.read_bytes())]
+            except FileNotFoundError:  # a segment was deleted after it was listed
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return [header.base_offset for header in batches if header.is_control]
 
     def check(self) -> Offsets:
         """Compare what committed and other readers see."""

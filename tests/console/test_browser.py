@@ -69,13 +69,23 @@ class Person:
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + WAIT_S
-        while not condition():
+        while not _is_seen(condition):
             assert time.monotonic() < deadline, f"not seen: {what}\n{self.path}\n{self.text}"
             time.sleep(0.05)
 
     def errors(self) -> list[str]:
         """Errors of scripts and refused content since the last call."""
         return [entry["message"] for entry in self.chrome.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def _is_seen(condition: Callable[[], object]) -> bool:
+    """Whether a condition is true; not yet, if the page changed between finding an element and reading it."""
+    from selenium.common.exceptions import StaleElementReferenceException
+
+    try:
+        return bool(condition())
+    except StaleElementReferenceException:
+        return False
 
 
 @pytest.fixture
