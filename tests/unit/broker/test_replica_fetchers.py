@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.common.work import Worker
 from ottla.network.errors import ConnectionClosed, NoAnswer
+from ottla.partitions.replication import fetcher as module
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -39,12 +41,13 @@ class FakePartition:
         self.log = FakeLog(topic)
         self.topic_id = topic.encode()
         self.leader_id = LEADER
+        self.on_taken: Callable[[], None] = lambda: None
 
     def flush_if_due(self, now_ms: int) -> None:
         return None
 
     def take_offsets(self, high_watermark: int, log_start_offset: int, appended_bytes: int) -> None:
-        return None
+        self.on_taken()
 
     def note_error(self, error: ErrorCode) -> None:
         return None
@@ -79,6 +82,7 @@ class Follower:
 
     def __init__(self, quota: Any = None) -> None:
         self.loop = ManualLoop()
+        self.worker = Worker(self.loop)
         self.channels: list[FakeChannel] = []
         self.events: list[tuple[str, int]] = []
         context = FetcherContext(
@@ -86,7 +90,7 @@ class Follower:
             logs=cast("Any", None),
             clock=self.loop,
             call_later=self.loop.call_later,
-            worker=Worker(self.loop),
+            worker=self.worker,
             settings=FetchSettings(),
             request_timeout_s=30,
             connect=self.connect,
@@ -157,6 +161,28 @@ def test_missing_answer_does_not_report_the_leader_as_lost(follower: Follower) -
     follower.follow("a")
     follower.channels[0].requests[-1][1].fail(NoAnswer("no answer within 30 s"))
     assert follower.events == []
+
+
+def test_partition_has_an_answer_only_when_its_row_was_taken(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promotion would end before the last records of an answer that is taken in slices."""
+    monkeypatch.setattr(module, "SLICE_PARTITIONS", 1)
+    follower.worker.later = follower.loop.call_soon
+    a, b = FakePartition("a"), FakePartition("b")
+    for partition in (a, b):
+        follower.fetchers.following(cast("Any", partition))
+    follower.loop.advance(0)
+    channel = follower.channels[0]
+    channel.answer()
+    assert follower.fetchers.answered_ms(cast("Any", b)) == 0
+    follower.loop.advance(50)
+    # The first row takes all the time of its iteration.
+    a.on_taken = lambda: setattr(follower.loop, "now_ms", 150)
+    channel.answer(a=PartitionData(high_watermark=9), b=PartitionData(high_watermark=9))
+    assert follower.fetchers.answered_ms(cast("Any", b)) == 0
+    follower.loop.run()
+    assert follower.fetchers.answered_ms(cast("Any", b)) == 50
 
 
 class FullQuota:

@@ -238,17 +238,18 @@ class ReplicaFetcher:
             self._retry(f"error {response.error_code} of the session")
             return
         self._failures = 0
-        is_first, self._answered_ms = self._answered_ms < 0, self._context.clock.monotonic_ms()
-        if is_first:
+        answered_ms = self._context.clock.monotonic_ms()
+        if self._answered_ms < 0:
             self._context.on_answer(self.leader_id)
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
         if len(rows) <= SLICE_PARTITIONS:
             for topic_id, data in rows:
                 self._take(topic_id, data)
+            self._answered_ms = answered_ms
             self._fetch()
             return
         self.is_busy = True
-        self._context.worker.submit(self._take_in_slices(rows)).on_done(self._taken)
+        self._context.worker.submit(self._take_in_slices(rows)).on_done(lambda done: self._taken(answered_ms, done))
 
     def _take_in_slices(self, rows: list[tuple[bytes, PartitionData]]) -> Slices[None]:
         for start in range(0, len(rows), SLICE_PARTITIONS):
@@ -256,9 +257,11 @@ class ReplicaFetcher:
             for topic_id, data in rows[start : start + SLICE_PARTITIONS]:
                 self._take(topic_id, data)
 
-    def _taken(self, done: Completion[None]) -> None:
+    def _taken(self, answered_ms: int, done: Completion[None]) -> None:
         self.is_busy = False
         done.result()
+        # Not before: the answer may have news of a partition whose row is taken last.
+        self._answered_ms = answered_ms
         self._fetch()
 
     # -- answers -------------------------------------------------------------------------------------------------
