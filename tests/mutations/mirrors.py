@@ -127,9 +127,9 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "a truncation of a copy is on disk before the next append",
-        "partitions/replication/mirrored.py",
-        "        self.is_truncation_synced = False\n        synced",
-        "        synced",
+        "partitions/partition.py",
+        "        self.is_truncation_synced = False\n        self._local_end",
+        "        self._local_end",
         (f"{COPY}::test_truncation_is_synced_before_the_next_fetch",),
     ),
     (
@@ -190,6 +190,50 @@ ROWS: tuple[Row, ...] = (
         "            if copy.partition.closed or self._states.get(key.topic) != MIRRORING:\n",
         "            if copy.partition.closed:\n",
         (f"{COPY}::test_copy_ends_at_once_though_the_source_does_not_answer",),
+    ),
+    (
+        "a copy continues in the log that a move to another log directory made",
+        "partitions/replication/mirrored.py",
+        "    @property\n    def log(",
+        "    @property\n    @__import__('functools').cache\n    def log(",
+        (
+            "tests/unit/broker/test_directory_moves.py::test_copy_of_another_cluster_continues_in_the_log_that_was_moved",
+        ),
+    ),
+    (
+        "a log with a truncation that is not on disk is not replaced by a move",
+        "partitions/replication/directory_moves.py",
+        "        elif move.replica.is_truncation_synced:\n",
+        "        elif move.replica is not None:\n",
+        ("tests/unit/broker/test_directory_moves.py::test_log_with_a_truncation_that_is_not_on_disk_is_not_replaced",),
+    ),
+    (
+        "a truncation of a copy is on disk before a new leader's records are appended",
+        "partitions/partitions.py",
+        "        followed.is_truncation_synced = is_truncation_synced\n",
+        "",
+        ("tests/unit/broker/test_role_changes.py::test_new_follower_syncs_a_truncation_before_it_appends",),
+    ),
+    (
+        "a planned promotion does not rely on an answer whose rows are not taken yet",
+        "partitions/replication/fetcher.py",
+        "        self.is_busy = True\n        self._context.worker",
+        "        self.is_busy, self._answered_ms = True, answered_ms\n        self._context.worker",
+        ("tests/unit/broker/test_replica_fetchers.py::test_partition_has_an_answer_only_when_its_row_was_taken",),
+    ),
+    (
+        "a failback that waits does not swallow the ends of transactions",
+        "partitions/topic_settings.py",
+        "is_copy=values.get(STATE_SETTING) != FAILBACK)",
+        "is_copy=True)",
+        ("tests/unit/broker/test_transaction_markers.py::test_marker_is_written_until_the_topic_is_a_copy",),
+    ),
+    (
+        "a copy gets no markers of this cluster's transactions",
+        "coordination/transactions/markers.py",
+        "        if partition.refusal is not None and partition.refusal.is_copy:\n",
+        "        if False:\n",
+        ("tests/unit/broker/test_transaction_markers.py::test_marker_is_written_until_the_topic_is_a_copy",),
     ),
     (
         "the high watermark of a copy goes back with a truncation",

@@ -84,6 +84,7 @@ class Partition:
         "closed",
         "followers",
         "high_watermark",
+        "is_truncation_synced",
         "leader_epoch",
         "log",
         "min_insync_replicas",
@@ -117,6 +118,7 @@ class Partition:
         log.high_watermark = self.high_watermark
         self._replication = replication
         self.closed = False
+        self.is_truncation_synced = True
         self.traffic = TopicTraffic()
         """The counters of the topic; its partitions on this node share them."""
         # A dict for its order: the watcher that waited longest is notified first.
@@ -203,7 +205,7 @@ class Partition:
         rejected.
         """
         if self.refusal is not None:
-            raise KafkaError(*self.refusal)
+            raise KafkaError(self.refusal.code, self.refusal.text)
         self.check_open()
         if required_acks == ACKS_ALL:
             self.check_acks(required_acks)
@@ -252,7 +254,7 @@ class Partition:
     def cut(self, offset: int, *, restart: bool = False) -> None:
         """Drop the records from `offset` on, or with `restart` all records, to continue there; also committed ones.
 
-        The caller syncs it before the next append. Raises KafkaError: KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION.
+        The caller syncs it before the next append and sets `is_truncation_synced`. Raises KafkaError.
         """
         self.check_open()
         # Records of the source get the offsets that requests wait for.
@@ -261,6 +263,7 @@ class Partition:
             restart_at(self.log, offset)
         else:
             self.log.truncate_to(offset, sync=False)
+        self.is_truncation_synced = False
         self._local_end = self.log.log_end_offset
         self.high_watermark = self.log.high_watermark
         if self._replication is not None:

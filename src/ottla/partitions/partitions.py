@@ -316,7 +316,7 @@ class Partitions:
                 led.follow(self._replication(led.log, image, led.min_insync_replicas, led.replication), image)
             else:
                 self._resign(led, self._missing(topic.name, index))
-                self._follow(led.log, image)
+                self._follow(led.log, image, is_truncation_synced=led.is_truncation_synced)
         elif followed is None and self.lost_logs.is_lost(topic, index):
             logger.error("Partition %s is offline: its log directory is missing", topic_partition)
             self._pending.unopened.discard(topic.name, index)
@@ -391,8 +391,9 @@ class Partitions:
         for listener in self._listeners:
             listener.resigned(partition)
 
-    def _follow(self, log: Log, image: PartitionImage) -> None:
+    def _follow(self, log: Log, image: PartitionImage, *, is_truncation_synced: bool = True) -> None:
         followed = self._followed[log.topic_partition] = FollowedPartition(log, image, self._ports.flush_in_thread)
+        followed.is_truncation_synced = is_truncation_synced
         followed.traffic = self.traffic.of(log.topic_partition.topic)
         for listener in self._listeners:
             listener.following(followed)

@@ -9,7 +9,7 @@ from ottla.common.errors import ErrorCode
 from ottla.common.ids import INTERNAL_TOPICS
 from ottla.common.values import value
 from ottla.log.config import LogConfig
-from ottla.metadata.mirrors import MIRROR_SETTING, is_read_only
+from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, STATE_SETTING, is_read_only
 from ottla.records import ProduceRules
 from ottla.records.contract import WHOLE_RECORD, Contract
 
@@ -19,6 +19,8 @@ class Refusal(NamedTuple):
 
     code: ErrorCode
     text: str
+    is_copy: bool = False
+    """Whether the records come from another cluster, so that none of this cluster's transactions is in the log."""
 
 
 @value
@@ -45,7 +47,8 @@ def refusal_of(topic: str, values: Mapping[str, object]) -> Refusal | None:
     if is_read_only(values):
         # Clients do not know Kafka's future READ_ONLY_TOPIC, and do not retry this.
         text = f"Topic {topic} is read-only: mirror {values[MIRROR_SETTING]} copies it from another cluster"
-        return Refusal(ErrorCode.POLICY_VIOLATION, text)
+        # A failback that waits has copied nothing yet, and may be taken back: transactions of this cluster go on.
+        return Refusal(ErrorCode.POLICY_VIOLATION, text, is_copy=values.get(STATE_SETTING) != FAILBACK)
     return None
 
 

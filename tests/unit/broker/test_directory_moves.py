@@ -11,6 +11,7 @@ import pytest
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import TopicPartition
 from ottla.log import LogDirectory
+from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -22,7 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.records import BatchProducer
+from ottla.records import BatchProducer, encode_batch
 
 from .harness import BrokerHarness, batch, open_harness, records_of
 
@@ -104,6 +105,37 @@ def test_replica_moves_while_it_is_written_and_read(harness: BrokerHarness) -> N
     assert fetched(harness) == expected
     assert move(harness, there) == 0
     assert harness.broker.logs.futures == {}
+
+
+def test_copy_of_another_cluster_continues_in_the_log_that_was_moved(harness: BrokerHarness) -> None:
+    harness.create("moved")
+    there = elsewhere(harness)
+    ports = MirrorPorts(harness.threads.run, harness.loop.monotonic_ms, lambda: None)
+    mirrored = MirroredPartition(harness.partition("moved"), 9, 4, ports)
+    copied = [memoryview(encode_batch([(0, None, value, [])], base_offset=i)) for i, value in enumerate((b"a", b"b"))]
+    mirrored.append(copied[0], harness.loop.wall_ms())
+    assert mirrored.log.log_end_offset == 1
+    assert move(harness, there) == 0
+    harness.loop.advance(SECOND_MS)
+    assert home(harness) == there.name
+    mirrored.append(copied[1], harness.loop.wall_ms())
+    assert mirrored.log.log_end_offset == 2
+    assert fetched(harness) == [(0, b"a"), (1, b"b")]
+    assert mirrored.truncate(1)
+    assert fetched(harness) == [(0, b"a")]
+
+
+def test_log_with_a_truncation_that_is_not_on_disk_is_not_replaced(harness: BrokerHarness) -> None:
+    harness.create("moved")
+    here, there = home(harness), elsewhere(harness)
+    expected = fill(harness, 3)
+    harness.partition("moved").cut(2)
+    assert move(harness, there) == 0
+    harness.loop.advance(5 * SECOND_MS)
+    assert home(harness) == here
+    harness.partition("moved").is_truncation_synced = True
+    harness.loop.advance(5 * SECOND_MS)
+    assert (home(harness), fetched(harness)) == (there.name, expected[:2])
 
 
 def test_kafkas_error_codes(harness: BrokerHarness, tmp_path: Path) -> None:

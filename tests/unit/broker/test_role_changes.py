@@ -107,6 +107,16 @@ def test_requested_partition_takes_its_newest_role_at_once(cluster: BrokerHarnes
     assert cluster.broker.partitions.readable("t", last - 1).leader_epoch == 2
 
 
+def test_new_follower_syncs_a_truncation_before_it_appends(cluster: BrokerHarness) -> None:
+    lead(cluster, 1)
+    cluster.append("t", b"x")
+    cluster.partition("t").cut(0)
+    lead(cluster, 2)
+    followed = cluster.broker.partitions.readable("t", 0)
+    assert isinstance(followed, FollowedPartition)
+    assert not followed.is_truncation_synced
+
+
 def test_waiting_role_is_skipped_if_a_newer_one_replaces_it(cluster: BrokerHarness) -> None:
     later, roles = Later(cluster), Roles()
     cluster.broker.partitions.listen(roles)

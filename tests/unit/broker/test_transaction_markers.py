@@ -9,6 +9,8 @@ from ottla.common.ids import OFFSETS_TOPIC
 from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group.offset_store import Committed
 from ottla.coordinators.group.records import offset_record
+from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING
+from ottla.partitions.topic_settings import refusal_of
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -67,6 +69,17 @@ def test_marker_ends_the_transaction_in_each_partition(harness: BrokerHarness) -
     }
     for topic in ("a", "b"):
         assert harness.partition(topic).last_stable_offset == 2
+
+
+@pytest.mark.parametrize("state", [FAILBACK, MIRRORING, STOPPING])
+def test_marker_is_written_until_the_topic_is_a_copy(harness: BrokerHarness, state: str) -> None:
+    """A failback can be taken back; its transactions would stay open."""
+    harness.create("t")
+    begin(harness, "t")
+    partition = harness.partition("t")
+    partition.refusal = refusal_of("t", {MIRROR_SETTING: "dr", STATE_SETTING: state})
+    assert write(harness, marker(t=[0])) == {("t", 0): ErrorCode.NONE}
+    assert partition.last_stable_offset == (2 if state == FAILBACK else 0)
 
 
 def test_marker_of_a_fenced_producer_or_coordinator_is_rejected(harness: BrokerHarness) -> None:

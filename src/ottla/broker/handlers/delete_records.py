@@ -109,7 +109,7 @@ def _delete(broker: DeleteRecordsPorts, topic: str, wanted: DeleteRecordsPartiti
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
         if partition.refusal is not None:
-            raise KafkaError(*partition.refusal)
+            raise KafkaError(partition.refusal.code, partition.refusal.text)
         if "delete" not in partition.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         start = partition.delete_records_before(wanted.offset)

@@ -341,8 +341,8 @@ def _reason_to_wait(partition: Partition, row: MetadataResponsePartition | None)
         return FAILED, "The source does not have the topic, or another topic with this name"
     if row.leader_id < 0:
         return MIRRORING, "The source has no leader"
-    if partition.refusal is None:
-        return EPOCH_FENCING, "The topic is not read-only here yet"
+    if partition.refusal is None or not partition.refusal.is_copy:
+        return EPOCH_FENCING, "The topic is not a read-only copy here yet"
     if row.leader_epoch >= generation_start(partition.leader_epoch):
         return EPOCH_FENCING, "The leader epoch is not above the source's yet"
     return None

@@ -63,7 +63,7 @@ def _write(node: MarkerPorts, end: TransactionEnd, topic: str, index: int) -> Co
         partition = node.partitions.get(topic, index)
         if topic == OFFSETS_TOPIC:
             return node.groups.shards.end_transaction(index, end)
-        if partition.refusal is not None:
+        if partition.refusal is not None and partition.refusal.is_copy:
             return DONE  # A mirrored topic: records of this cluster's transactions were refused.
         info = partition.append_marker(end)
     except KafkaError as error:

@@ -253,7 +253,7 @@ class DirectoryMoves:
             move.unsealed = 0
             move.seals += 1
             self._in_thread(move, lambda: self._logs.seal(move.replica.log, move.future))
-        elif getattr(move.replica, "is_truncation_synced", True):
+        elif move.replica.is_truncation_synced:
             self._replace(move)
         else:
             self._pause(move, RETRY_S)

@@ -48,13 +48,15 @@ class RoleListener(Protocol):
 class FollowingPartition(Protocol):
     """A partition in a `ReplicaFetcher`: the fetcher decides, the partition changes its log. See FollowedPartition."""
 
-    log: Log
     topic_id: bytes
     closed: bool
     leader_id: int
     leader_epoch: int
-    is_truncation_synced: bool
 
+    @property
+    def log(self) -> Log: ...
+    @property
+    def is_truncation_synced(self) -> bool: ...
     @property
     def first_lookup(self) -> int: ...
     def append(self, records: Buffer, now_ms: int) -> None: ...

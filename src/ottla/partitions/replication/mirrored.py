@@ -19,6 +19,7 @@ from ottla.partitions.replication.followed import EARLIEST
 from ottla.replication.follower import Step, on_source_start
 
 if TYPE_CHECKING:
+    from ottla.log import Log
     from ottla.partitions.partition import Partition
     from ottla.records import Buffer
 
@@ -59,10 +60,8 @@ class MirroredPartition:
     __slots__ = (
         "_ports",
         "closed",
-        "is_truncation_synced",
         "leader_epoch",
         "leader_id",
-        "log",
         "partition",
         "progress",
         "topic_id",
@@ -73,17 +72,25 @@ class MirroredPartition:
     def __init__(self, partition: Partition, leader_id: int, leader_epoch: int, ports: MirrorPorts) -> None:
         """`leader_id` and `leader_epoch` are the source's."""
         self.partition = partition
-        self.log = partition.log
         self.topic_id = partition.topic_id
         self.closed = False
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.is_truncation_synced = True
         self.progress = MirrorProgress()
         self._ports = ports
 
     def __repr__(self) -> str:
         return f"<MirroredPartition {self.log.topic_partition} of node {self.leader_id} of the source>"
+
+    @property
+    def log(self) -> Log:
+        """The log of the partition, which a move to another log directory replaces."""
+        return self.partition.log
+
+    @property
+    def is_truncation_synced(self) -> bool:
+        """Whether truncations are on disk; nothing may be appended before."""
+        return self.partition.is_truncation_synced
 
     def follow(self, leader_id: int, leader_epoch: int) -> bool:
         """Take in the source's leader; whether it changed. Metadata of an earlier epoch is ignored."""
@@ -153,11 +160,10 @@ class MirroredPartition:
 
     def truncated(self) -> Completion[None]:
         """Sync a truncation, as `FollowedPartition.truncated`."""
-        self.is_truncation_synced = False
         synced: Completion[None] = Completion()
 
         def finished(done: Completion[None]) -> None:
-            self.is_truncation_synced = done.error is None
+            self.partition.is_truncation_synced = done.error is None
             synced.follow(done)
 
         self._ports.flush_in_thread(self.log.flush).on_done(finished)
