@@ -8,6 +8,7 @@ TOPICS = "tests/unit/controller/test_mirrors.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
+PACE = "tests/unit/broker/test_mirror_pace.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
 ROWS: tuple[Row, ...] = (
@@ -293,5 +294,33 @@ ROWS: tuple[Row, ...] = (
         "            self.copied_ms = begun_ms\n",
         "            self.copied_ms = self._node.clock.monotonic_ms()\n",
         (f"{GROUPS}::test_unreadable_partition_delays_only_its_own_offsets",),
+    ),
+    (
+        "errors of a source do not load it: each pause is longer than the previous one",
+        "broker/mirrors/pace.py",
+        "        self._pause_ms = doubled if self._is_retry else SOON_MS\n",
+        "        self._pause_ms = SOON_MS\n",
+        (f"{PACE}::test_retries_that_follow_each_other_are_further_apart_up_to_the_interval",),
+    ),
+    (
+        "topics and groups of a source are read at the interval only",
+        "broker/mirrors/pace.py",
+        "        return self._due_ms is None or now_ms >= self._due_ms\n",
+        "        return True\n",
+        (f"{PACE}::test_topics_and_groups_are_due_at_the_interval",),
+    ),
+    (
+        "changes of other topics do not make a mirror refresh",
+        "broker/mirrors/mirror.py",
+        "    return before is not after and any(",
+        "    return before is not after or any(",
+        (f"{PACE}::test_only_changes_of_its_own_topics_concern_a_mirror",),
+    ),
+    (
+        "a partition that waits for the source does not make a mirror refresh soon",
+        "broker/mirrors/mirror.py",
+        "    return any(state == EPOCH_FENCING for state, _ in waiting)\n",
+        "    return any(state for state, _ in waiting)\n",
+        (f"{PACE}::test_only_partitions_that_wait_for_this_cluster_are_urgent",),
     ),
 )

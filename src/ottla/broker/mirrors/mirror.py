@@ -1,8 +1,9 @@
 """One mirror on one node.
 
 Every refresh compares the metadata of the source with this node's partitions: the leaders here get their leaders there.
-On the active controller, it also creates and changes the topics. The comparison is repeated at intervals, after errors
-and after changes of the metadata, and depends on no notification: a lost one delays it by one interval.
+The comparison is repeated at intervals, after errors and after changes of its topics in the metadata. It depends on no
+notification: a lost one delays it by one interval. At intervals, the offsets of groups follow, and the active
+controller creates and changes the topics.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.broker.mirrors.groups import GroupOffsets
+from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.broker.mirrors.topics import read_topics
 from ottla.common.errors import ErrorCode, KafkaError
@@ -51,8 +53,6 @@ EPOCH_FENCING: Final = "EPOCH_FENCING"
 LOG_TRUNCATION: Final = "LOG_TRUNCATION"
 FAILED: Final = "FAILED"
 CONSUMER: Final = -1
-# After an error, a change of the metadata, or while partitions wait for the controller.
-SOON_S: Final = 0.1
 # Topics whose settings are read in one request.
 _PARTS: Final = 200
 
@@ -90,7 +90,7 @@ class Mirror:
         self._states = self._read_states()
         self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
         self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]))
-        self._wake = asyncio.Event()
+        self._pace = Pace(settings["refresh.interval.ms"])
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name=f"mirror {name}")
         self._task.add_done_callback(self._ended)
@@ -106,7 +106,7 @@ class Mirror:
             settings=fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
-            on_lost=lambda _: self._wake.set(),
+            on_lost=lambda _: self._pace.retry(),
             on_answer=lambda _: None,
         )
 
@@ -117,6 +117,7 @@ class Mirror:
 
     def publish(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Compare soon: topics, states or leaders have changed."""
+        before = self._states
         if old is None or old.configs is not new.configs:
             self._states = self._read_states()
             # Not after the next answer of the source, which may be lost.
@@ -124,7 +125,8 @@ class Mirror:
         elif old.topics_by_name is new.topics_by_name:
             return
         self._drop_ended()
-        self._wake.set()
+        if old is None or before != self._states or has_changed(self._states, old, new):
+            self._pace.wake.set()
 
     def _read_states(self) -> dict[str, str]:
         """The state of each topic of this mirror."""
@@ -146,9 +148,9 @@ class Mirror:
     # -- comparing -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        pace, clock = self._pace, self._node.clock
         while True:
-            delay_s = self._settings["refresh.interval.ms"] / 1000
-            self._wake.clear()
+            pace.wake.clear()
             try:
                 await self._refresh()
             except (NetworkError, KafkaError) as error:
@@ -156,14 +158,14 @@ class Mirror:
                     logger.warning("Mirror %s cannot reach its source: %s", self.name, error)
                 self._problem = str(error)
                 self._reset_producers()
+                pace.retry()
             else:
                 self._problem = ""
-            if self._waiting:
-                delay_s = min(delay_s, SOON_S)
-            # Notifications within this time are one.
-            await asyncio.sleep(SOON_S)
+            if is_fencing(self._waiting.values()):
+                pace.retry()
+            await asyncio.sleep(pace.pause_s())
             try:
-                await asyncio.wait_for(self._wake.wait(), delay_s)
+                await asyncio.wait_for(pace.wake.wait(), pace.wait_s(clock.monotonic_ms()))
             except TimeoutError:
                 continue
 
@@ -176,17 +178,22 @@ class Mirror:
 
     async def _refresh(self) -> None:
         self._reset_producers()
+        begun_ms = self._node.clock.monotonic_ms()
+        is_due = self._pace.is_due(begun_ms)
         if self.is_paused:
             self._keep({})
+            self._pace.completed(begun_ms)
             return
-        decides = self._node.metadata.is_active_controller
+        decides = is_due and self._node.metadata.is_active_controller
         led = dict.fromkeys(partition.topic_partition.topic for partition in self._led(MIRRORING))
         # Without topics, the answer has the nodes of the source.
         metadata = await self.source.metadata(None if decides else led)
         self._place(metadata)
         if decides:
             await self._follow_topics(metadata)
-        await self._groups.copy(self._states)
+        if is_due:
+            await self._groups.copy(self._states)
+            self._pace.completed(begun_ms)
 
     def _led(self, state: str) -> list[Partition]:
         """The partitions of topics in this state that this node leads."""
@@ -226,7 +233,7 @@ class Mirror:
             known = self._copies.get(key)
             if known is None:
                 ports = MirrorPorts(
-                    self._node.schedulers.flush_threads.run, self._node.clock.monotonic_ms, self._wake.set
+                    self._node.schedulers.flush_threads.run, self._node.clock.monotonic_ms, self._pace.retry
                 )
                 copy = self._copies[key] = MirroredPartition(partition, row.leader_id, row.leader_epoch, ports)
                 self._fetchers.following(copy)
@@ -333,6 +340,17 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
         return re.compile(text) if text else None
     except re.error as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text} is not a regular expression: {error}") from error
+
+
+def has_changed(topics: Iterable[str], old: MetadataImage, new: MetadataImage) -> bool:
+    """Whether one of the topics has changed, e.g. its leaders."""
+    before, after = old.topics_by_name, new.topics_by_name
+    return before is not after and any(before.get(name) is not after.get(name) for name in topics)
+
+
+def is_fencing(waiting: Iterable[tuple[str, str]]) -> bool:
+    """Whether a partition waits for this cluster's metadata; the source decides about all others."""
+    return any(state == EPOCH_FENCING for state, _ in waiting)
 
 
 def _reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) -> tuple[str, str] | None:
