@@ -9,6 +9,8 @@ SERIES = f"{TESTS}/test_series.py"
 RECEIVER = f"{TESTS}/test_receiver.py"
 INSTANCES = f"{TESTS}/test_instances.py"
 OTLP = "tests/protocol/test_otlp.py"
+NETWORK = "tests/unit/clients/test_network.py"
+PUSHER = "tests/unit/clients/test_telemetry.py"
 
 ROWS: Final = (
     (
@@ -146,5 +148,19 @@ ROWS: Final = (
         "for key in client.values.keys() - client.pushed - client.deltas:",
         "for key in set[tuple[str, str]]():",
         (f"{SERIES}::test_values_that_a_push_lacks_are_removed_but_not_sums_of_differences",),
+    ),
+    (
+        "A client that closes does not begin to push again",
+        "clients/telemetry.py",
+        "if not self._closed and self._task is None",
+        "if self._task is None",
+        (f"{PUSHER}::test_connection_that_opens_during_close_does_not_begin_again",),
+    ),
+    (
+        "A client closes its connections also if its last push is cancelled",
+        "clients/network.py",
+        "        finally:\n            # Also if the last push is cancelled.\n",
+        "        except ClientError:\n",
+        (f"{NETWORK}::test_close_that_is_cancelled_during_the_last_push_closes_the_connections",),
     ),
 )

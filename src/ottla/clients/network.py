@@ -111,15 +111,19 @@ class Cluster:
         return self._settings.request_timeout_ms / 1000
 
     async def close(self) -> None:
-        if self.telemetry is not None:
-            await self.telemetry.close()
+        try:
+            if self.telemetry is not None:
+                await self.telemetry.close()
+        finally:
+            # Also if the last push is cancelled.
+            await self._close_connections()
+
+    async def _close_connections(self) -> None:
         self.closed = True
-        for timer in (self._statistics_timer, self._silence_timer):
-            if timer is not None:
-                timer.cancel()
         tasks = [*self._connecting.values(), *self._refreshes.values()]
-        for task in tasks:
-            task.cancel()
+        for each in (self._statistics_timer, self._silence_timer, *tasks):
+            if each is not None:
+                each.cancel()
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()

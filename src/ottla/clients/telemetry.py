@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.clients.errors import ClientError, RequestTimedOut, UnsupportedByBroker
+from ottla.clients.errors import ClientError, Closed, RequestTimedOut, UnsupportedByBroker
 from ottla.clients.network_errors import client_error
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import ZERO_UUID, Uuid, uuid_to_text
@@ -104,6 +104,7 @@ class Telemetry:
         self._cluster = cluster
         self._metrics = _Metrics(role)
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
         self._connection: ClientConnection | None = None
         self._subscription: _Subscription | None = None
         self._interval_s = DEFAULT_INTERVAL_S
@@ -116,16 +117,21 @@ class Telemetry:
         return self._metrics.times
 
     def connected(self, connection: ClientConnection) -> None:
-        """A connection was opened: begin, if its broker takes part."""
-        if self._task is None and _takes_part(connection):
+        """A connection was opened: begin, if its broker takes part, and `close` was not called meanwhile."""
+        if not self._closed and self._task is None and _takes_part(connection):
             self._task = asyncio.get_running_loop().create_task(self._run(), name="push metrics")
 
     async def client_instance_id(self, timeout_s: float) -> str:
-        """Return the id that a broker assigned to this client, as text. Raises UnsupportedByBroker, RequestTimedOut."""
+        """Return the id that a broker assigned to this client, as text.
+
+        Raises UnsupportedByBroker, RequestTimedOut, Closed.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._cluster.any_connection(timeout_s=timeout_s)
                 self.connected(connection)
+                if self._closed:
+                    raise Closed("The client was closed")
                 if self._task is None:
                     text = f"{connection.address} does not take metrics of clients: it needs a metrics plugin, or"
                     raise UnsupportedByBroker(f"{text} ottla.metrics.listener")
@@ -135,7 +141,8 @@ class Telemetry:
         return uuid_to_text(self._instance_id)
 
     async def close(self) -> None:
-        """Stop, after a last push if the subscription wants one and its broker is connected."""
+        """Stop, after a last push if the subscription wants one and its broker is connected. Raises no error of it."""
+        self._closed = True
         task, self._task = self._task, None
         if task is None:
             return
@@ -147,6 +154,8 @@ class Telemetry:
             await self._push(connection, subscription, is_last=True, timeout_s=LAST_PUSH_S)
         except ClientError as error:
             logger.debug("The last push of metrics failed: %s", error)
+        except Exception:  # an unhandled error of metrics must not keep the client from closing
+            logger.exception("Unhandled error in the last push of metrics")
 
     async def _run(self) -> None:
         is_repeated = False

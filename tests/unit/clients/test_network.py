@@ -300,6 +300,38 @@ def test_close_fails_waiting_requests() -> None:
     run(story())
 
 
+def test_close_that_is_cancelled_during_the_last_push_closes_the_connections() -> None:
+    class LastPush:
+        def __init__(self) -> None:
+            self.begun = asyncio.Event()
+
+        def connected(self, _: object) -> None: ...
+
+        async def close(self) -> None:
+            self.begun.set()
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with Pair() as pair:
+            ours = cluster(pair.one.address)
+            pusher: Any = LastPush()
+            ours.telemetry = pusher
+            await ours.start()
+            (connection,) = [each for _, each in ours.open_connections()]
+            closing = asyncio.ensure_future(ours.close())
+            await pusher.begun.wait()
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            assert connection.closed
+            assert ours._silence_timer is not None
+            assert ours._silence_timer.cancelled()
+            with pytest.raises(Closed):
+                await ours.refresh()
+
+    run(story())
+
+
 # -- the driver ------------------------------------------------------------------------------------------------
 
 

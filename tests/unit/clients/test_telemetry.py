@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from ottla.clients import telemetry
-from ottla.clients.errors import ClientError
+from ottla.clients.errors import ClientError, Closed
 from ottla.clients.telemetry import Role, Telemetry, client_instance_id
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
@@ -192,6 +192,39 @@ def test_close_pushes_a_last_time_within_its_limit(monkeypatch: pytest.MonkeyPat
         return connection.sent
 
     assert [each.terminating for each in asyncio.run(run())[1:]] == [False, True]
+
+
+def pushing(collect: Callable[[], dict[str, float]]) -> tuple[Connection, Telemetry]:
+    """A producer's telemetry whose subscription wants metrics, and whose broker answers one request."""
+    connection = Connection([ALL])
+    return connection, Telemetry(Cluster(connection), Role("producer", collect))
+
+
+def test_connection_that_opens_during_close_does_not_begin_again() -> None:
+    async def run() -> None:
+        connection, pusher = pushing(dict)
+        await pusher.close()
+        pusher.connected(connection)  # type: ignore[arg-type]
+        assert pusher._task is None
+        with pytest.raises(Closed):
+            await client_instance_id(pusher, 10)
+
+    asyncio.run(run())
+
+
+def test_close_logs_an_unhandled_error_of_the_last_push(caplog: pytest.LogCaptureFixture) -> None:
+    values: list[float] = [5.0]
+
+    async def run() -> None:
+        connection, pusher = pushing(lambda: {"record-send-total": values[0]})
+        pusher.connected(connection)  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await connection.is_idle.wait()
+            values.clear()
+            await pusher.close()
+
+    asyncio.run(run())
+    assert [record.message for record in caplog.records] == ["Unhandled error in the last push of metrics"]
 
 
 def test_client_without_the_setting_has_no_id() -> None:
