@@ -323,4 +323,32 @@ ROWS: tuple[Row, ...] = (
         "    return any(state for state, _ in waiting)\n",
         (f"{PACE}::test_only_partitions_that_wait_for_this_cluster_are_urgent",),
     ),
+    (
+        "a mirror follows a source that needs more records than one batch has",
+        "controller/mirrors.py",
+        "        if len(records) + len(changes) > MAX_RECORDS_PER_REQUEST:\n",
+        "        if False:\n",
+        (f"{TOPICS}::test_source_that_needs_too_many_records_is_followed_in_parts",),
+    ),
+    (
+        "one topic of a source that needs too many records does not stop the others",
+        "controller/mirrors.py",
+        "            if len(changes) > MAX_RECORDS_PER_REQUEST:\n",
+        "            if False:\n",
+        (f"{TOPICS}::test_source_that_needs_too_many_records_is_followed_in_parts",),
+    ),
+    (
+        "a topic that its mirror would create again is not deleted",
+        "controller/topics.py",
+        "            late.mirrors.check_deletion(state, topic.name)\n",
+        "",
+        (f"{TOPICS}::test_topic_that_its_mirror_would_create_again_is_not_deleted",),
+    ),
+    (
+        "the mirror of a topic is only changed with the right on the cluster",
+        "broker/config_alteration.py",
+        "                check_mirror_change(broker, context, given, replaced)\n",
+        "                pass\n",
+        ("tests/unit/broker/test_authorization_effects.py::test_mirror_of_a_topic_needs_the_right_on_the_cluster",),
+    ),
 )

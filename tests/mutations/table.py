@@ -105,8 +105,8 @@ RIGHTS = (
     Mutation(
         "Alterations of settings are authorized",
         "broker/config_alteration.py",
-        "            check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)\n            left",
-        "            left",
+        "            check_authorized(broker, context, Operation.ALTER_CONFIGS, resource)\n            if",
+        "            if",
         (authorization.TABLE,),
     ),
     Mutation(

@@ -370,7 +370,10 @@ def _show_findings(output: Output, rows: list[dict[str, Any]]) -> None:
 
 @COMMAND.verb("stop", _NAME, examples="ottla mirror stop dr")
 def _stop(options: Options) -> None:
-    """Delete a mirror. Its topics must be promoted or deleted before."""
+    """Delete a mirror. Its topics must be promoted before.
+
+    To delete a copy, exclude the topic with `ottla mirror alter --topics` first.
+    """
     output, admin = Output(options), connect(options)
     check_exists(options.name, _names(admin), "mirror")
     settings = admin.describe_config(_resource(options.name))

@@ -9,6 +9,7 @@ epoch of its source, since followers reject batches of a later epoch than their 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from ottla.common.ids import INTERNAL_TOPICS, METADATA_TOPIC, Uuid
 from ottla.common.slices import Slices
 from ottla.common.values import value
 from ottla.controller import configs
-from ottla.controller.state import Outcome, State, check_size, refuse
+from ottla.controller.state import MAX_RECORDS_PER_REQUEST, Outcome, State, refuse
 from ottla.controller.topics import check_name, place_partitions
 from ottla.metadata.image import MIRROR, TOPIC
 from ottla.metadata.mirrors import (
@@ -94,6 +95,21 @@ def check_growth(state: State, topic: str) -> None:
         refuse(ErrorCode.POLICY_VIOLATION, f"Topic {topic} is a read-only mirror: its source has the partitions")
 
 
+def check_deletion(state: State, topic: str) -> None:
+    """Raise POLICY_VIOLATION if a mirror would create the topic again, with the same id and the same leader epochs."""
+    mirror = state.image.config(TOPIC, topic).get(MIRROR_SETTING, "")
+    pattern = state.image.config(MIRROR, mirror).get("topics", "") if mirror else ""
+    try:
+        is_copied = bool(pattern) and re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return  # Such a mirror does not run.
+    if is_copied:
+        refuse(
+            ErrorCode.POLICY_VIOLATION,
+            f"Mirror {mirror} would create topic {topic} again: stop the mirror or change its topics first",
+        )
+
+
 def follow(
     state: State, mirror: str, replication_factor: int, topics: Iterable[SourceTopic]
 ) -> Slices[Outcome[dict[str, str]]]:
@@ -106,10 +122,19 @@ def follow(
     for topic in topics:
         yield
         try:
-            records += _changes(state, mirror, replication_factor, topic)
+            changes = _changes(state, mirror, replication_factor, topic)
+            if len(changes) > MAX_RECORDS_PER_REQUEST:
+                most = MAX_RECORDS_PER_REQUEST
+                refuse(
+                    ErrorCode.POLICY_VIOLATION, f"The topic needs {len(changes)} records in the metadata, over {most}"
+                )
         except KafkaError as error:
             problems[topic.name] = error.message or error.code.name
-        check_size(records)
+            continue
+        if len(records) + len(changes) > MAX_RECORDS_PER_REQUEST:
+            # The next comparison continues with this topic.
+            break
+        records += changes
     return Outcome(records, problems)
 
 

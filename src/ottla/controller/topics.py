@@ -340,6 +340,7 @@ def delete_topics(
             result.name, result.topic_id = topic.name, topic.topic_id
             if name in twice:
                 refuse(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+            late.mirrors.check_deletion(state, topic.name)
             permit(len(topic.partitions))
             removals.append(m.RemoveTopicRecord(topic_id=topic.topic_id))
         except KafkaError as error:

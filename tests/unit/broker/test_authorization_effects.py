@@ -14,6 +14,8 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.config import Listener
 from ottla.protocol import frames
+from ottla.protocol.messages import alter_configs as legacy
+from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -367,3 +369,28 @@ def test_refused_deletion_of_records_writes_no_checkpoint(secured: Secured) -> N
     request = build(DeleteRecordsRequest, {"topics": [{"name": "a", "partitions": [partition]}]})
     assert errors_of(secured.ask("alice", request)) == {TOPIC_FORBIDDEN}
     assert secured.harness.partition("a").log.log_start_offset == 0
+
+
+def test_mirror_of_a_topic_needs_the_right_on_the_cluster(secured: Secured) -> None:
+    secured.allow("alice", Operation.ALTER_CONFIGS, TOPIC, "a")
+
+    def change(**settings: str) -> int:
+        rows = [incremental.AlterableConfig(f"ottla.{name}", 0, value) for name, value in settings.items()]
+        request = incremental.IncrementalAlterConfigsRequest([incremental.AlterConfigsResource(2, "a", rows)])
+        code: int = secured.ask("alice", request).responses[0].error_code
+        return code
+
+    def replace(**settings: str) -> int:
+        rows = [legacy.AlterableConfig(name.replace("_", "."), value) for name, value in settings.items()]
+        request = legacy.AlterConfigsRequest(resources=[legacy.AlterConfigsResource(2, "a", rows)])
+        code: int = secured.ask("alice", request).responses[0].error_code
+        return code
+
+    forbidden = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert replace(retention_ms="5") == 0
+    assert change(**{"mirror": "dr", "mirror.state": "FAILBACK"}) == forbidden
+    assert replace(ottla_mirror="dr", ottla_mirror_state="FAILBACK") == forbidden
+    rule = secured.allow("alice", Operation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME)
+    assert change(**{"mirror": "dr", "mirror.state": "FAILBACK"}) == ErrorCode.INVALID_CONFIG, "there is no mirror"
+    secured.authorizer.remove(rule)
+    assert change(mirror="dr") == forbidden

@@ -12,6 +12,7 @@ from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SE
 from ottla.protocol import metadata_records as m
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -176,3 +177,33 @@ def test_internal_topics_are_not_mirrored(name: str) -> None:
     target = Target()
     source = SourceTopic(name, ORDERS, (0,), {})
     assert "Internal" in target.do(target.controller.follow_source("dr", 1, [source]))[name]
+
+
+def test_source_that_needs_too_many_records_is_followed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A topic with one partition needs 4 records.
+    monkeypatch.setattr("ottla.controller.mirrors.MAX_RECORDS_PER_REQUEST", 9)
+    target = Target()
+    sources = [SourceTopic(f"t{i}", bytes(15) + bytes([i + 1]), (0,), {}) for i in range(5)]
+    sources.insert(1, SourceTopic("huge", ORDERS, (0,) * 7, {}))
+    for count in (2, 4, 5):
+        problems = target.do(target.controller.follow_source("dr", 1, sources))
+        assert "10 records" in problems["huge"]
+        assert list(target.controller.image.topics_by_name) == [f"t{i}" for i in range(count)]
+
+
+def test_topic_that_its_mirror_would_create_again_is_not_deleted() -> None:
+    target = Target()
+    target.follow(7)
+
+    def delete() -> int:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")])
+        [answer] = target.do(target.controller.delete_topics(request)).responses
+        return answer.error_code
+
+    assert delete() == ErrorCode.POLICY_VIOLATION
+    target.move(STOPPING)
+    target.move(STOPPED)
+    assert delete() == ErrorCode.POLICY_VIOLATION, "the mirror creates a promoted topic again, too"
+    changed = m.ConfigRecord(resource_type=MIRROR, resource_name="dr", name="topics", value="order")
+    target.do(Outcome([changed], None))
+    assert delete() == 0
