@@ -12,6 +12,7 @@ from ottla.log import Files, Log, LogConfig, LogManager
 from ottla.log.checkpoints import CLEANER_OFFSETS, COPIES, read_offsets, write_offsets
 from ottla.log.cleaner import Cleaner
 from ottla.log.compaction import CleanJob, CleanResult, clean
+from ottla.log.transaction_marker import FORGET_PRODUCER, TransactionEnd
 from ottla.records import BatchProducer, decode_batch, encode_end_transaction_marker, iter_batches
 from tests.simulation.world.disk import Crash, SimulatedDisk
 from tests.storage.helpers import START, TOPIC_ID, TP, ManualClock, append, batch, open_at
@@ -253,6 +254,23 @@ def test_aborted_records_go_at_once_and_their_marker_later(house: House) -> None
     assert 2 not in [h[0] for h in headers(house.log)]
     assert 4 in [h[0] for h in headers(house.log)]
     assert house.state()[:2] == [(0, b"a", b"good"), (3, b"b", b"good")]
+
+
+def test_marker_that_removes_a_producer_stays(house: House) -> None:
+    """Without it, a recovery would create the producer again from its batches."""
+    house.put(b"a", b"theirs", producer=BatchProducer(9, 0, 0))
+    end, _ = TransactionEnd(9, 0, FORGET_PRODUCER, commit=False).encode(START)
+    append(house.log, end, origin="coordinator")
+    for _ in range(4):
+        house.put(b"b", b"x")
+        house.clean()
+        house.clock.now += COMPACT.delete_retention_ms + 1
+    assert house.state()[0] == (0, b"a", b"theirs")
+    house.log.close()
+    for snapshot in Path(house.log.directory).glob("*.snapshot"):
+        snapshot.unlink()
+    log = open_at(str(Path(house.log.directory).parent), config=COMPACT)
+    assert not log.producers.entries
 
 
 def test_full_key_map_ends_the_cleaned_range(tmp_path: Path) -> None:

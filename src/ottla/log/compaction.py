@@ -9,7 +9,7 @@ changed; the broker swaps the new segments in. Cost: the dirty part is read twic
 Kafka's rules: offsets never change. A tombstone is dropped delete.retention.ms after the pass that first saw it
 (KIP-534). Records of aborted transactions are dropped at once, their marker when no record is left and the delete
 horizon has passed. The last batch of each active producer is retained, empty if necessary, and so is the last batch of
-the cleaned range.
+the cleaned range. Markers that remove producers (`FORGET_PRODUCER`) are retained: batches of these producers may be.
 """
 
 import json
@@ -23,7 +23,7 @@ from ottla.log.files import Files
 from ottla.log.open_files import OpenFiles
 from ottla.log.segment import CLEANED, INT32_MAX, Segment
 from ottla.log.segment_file import SUFFIXES, file_name
-from ottla.log.transaction_marker import read_marker
+from ottla.log.transaction_marker import FORGET_PRODUCER, read_marker
 from ottla.log.txn_index import AbortedTransaction
 from ottla.records import BatchHeader, Buffer, check_crc, decode_keys, encode_empty_batch, read_header
 from ottla.records.compaction import retain
@@ -160,7 +160,8 @@ class Transactions:
         if known is not None and known[1]:
             self.kept.append(known[0])
             return False
-        return True
+        # It still removes the producer's state, which its batches create again in a recovery.
+        return marker.coordinator_epoch != FORGET_PRODUCER
 
     def _advance(self, offset: int) -> None:
         while self._pending and self._pending[-1].first_offset <= offset:
