@@ -13,12 +13,13 @@ import pytest
 from ottla.broker.mirrors.mirror import Mirror, forget_producers
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.slices import finish
 from ottla.common.work import Worker
 from ottla.config import resolve_mirror
 from ottla.log import Log
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.metadata.image import TOPIC, MetadataImage, TopicImage
-from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING
+from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.replication.followed import EARLIEST
 from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
@@ -298,8 +299,64 @@ def test_copy_ends_at_once_though_the_source_does_not_answer(tmp_path: Path, is_
     asyncio.run(scenario())
 
 
+def test_markers_of_a_promotion_are_written_in_slices_until_the_topic_is_open(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, replicas=(1,))
+    for producer_id in range(4):
+        append(copy.source, batch(b"a", producer=BatchProducer(producer_id, 0, 0)), epoch=SOURCE_EPOCH)
+    copy.fetch()
+
+    async def scenario() -> None:
+        node = MirrorNode(copy, asyncio.get_running_loop())
+        await node.until(lambda: node.copies)
+        work = forget_producers(copy.partition, lambda: node.mirror._is_stopping(copy.partition))
+        node.set_state(STOPPING)
+        next(work)
+        next(work)
+        assert set(copy.log.producers.entries) == {1, 2, 3}
+        node.set_state(STOPPED)
+        finish(work)
+        assert set(copy.log.producers.entries) == {1, 2, 3}, "they may be producers of this cluster"
+        node.mirror.publish(node.set_state(STOPPING), node.image)
+        await node.until(lambda: not copy.log.producers.entries)
+        assert copy.log.log_end_offset == 8, "one marker for each"
+        node.mirror.close()
+
+    asyncio.run(scenario())
+
+
+def test_markers_end_with_the_leadership(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, replicas=(1,))
+    append(copy.source, batch(b"a", producer=BatchProducer(5, 0, 0)), epoch=SOURCE_EPOCH)
+    copy.fetch()
+
+    async def scenario() -> None:
+        node = MirrorNode(copy, asyncio.get_running_loop())
+        node.set_state(STOPPING)
+        copy.partition.close()
+        assert not node.mirror._is_stopping(copy.partition)
+        node.mirror.close()
+
+    asyncio.run(scenario())
+
+
+def test_producer_that_is_removed_already_gets_no_other_marker(tmp_path: Path) -> None:
+    copy = Copy(tmp_path, replicas=(1,))
+    for producer_id in range(2):
+        append(copy.source, batch(b"a", producer=BatchProducer(producer_id, 0, 0)), epoch=SOURCE_EPOCH)
+    copy.fetch()
+    work = forget_producers(copy.partition, lambda: True)
+    next(work)
+    forget(copy)
+    finish(work)
+    assert copy.log.log_end_offset == 4
+
+
+def forget(copy: Copy) -> None:
+    finish(forget_producers(copy.partition, lambda: True))
+
+
 def promote(copy: Copy) -> None:
-    forget_producers(copy.partition)
+    forget(copy)
     copy.open()
 
 
@@ -343,8 +400,8 @@ def test_promotion_of_a_promoted_log_writes_nothing(tmp_path: Path) -> None:
     copy = Copy(tmp_path, replicas=(1,))
     append(copy.source, batch(b"a", producer=BatchProducer(5, 0, 0)), epoch=SOURCE_EPOCH)
     copy.fetch()
-    forget_producers(copy.partition)
+    forget(copy)
     end = copy.log.log_end_offset
-    forget_producers(copy.partition)
+    forget(copy)
     assert copy.log.log_end_offset == end
     assert isinstance(copy.mirrored.truncated(), Completion)

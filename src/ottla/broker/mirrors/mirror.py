@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.cluster.node.schedulers import Schedulers
     from ottla.cluster.node.settings import NodeSettings
     from ottla.common.clock import Clock
+    from ottla.common.completion import Completion
     from ottla.common.slices import Slices
     from ottla.controller.state import Outcome
     from ottla.coordination.coordinators import Coordinators
@@ -87,12 +88,13 @@ class Mirror:
         self._topic_problems: dict[str, str] = {}
         self._waiting: dict[TopicPartition, tuple[str, str]] = {}
         self._copies: dict[TopicPartition, MirroredPartition] = {}
+        # Partitions whose producers are being removed.
+        self._resetting: set[Partition] = set()
         self._states = self._read_states()
         self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
         self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]))
         self._pace = Pace(settings["refresh.interval.ms"])
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run(), name=f"mirror {name}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
         self._task.add_done_callback(self._ended)
 
     def _context(self) -> FetcherContext:
@@ -121,7 +123,7 @@ class Mirror:
         if old is None or old.configs is not new.configs:
             self._states = self._read_states()
             # Not after the next answer of the source, which may be lost.
-            self._loop.call_soon(self._reset_producers)
+            self._task.get_loop().call_soon(self._reset_producers)
         elif old.topics_by_name is new.topics_by_name:
             return
         self._drop_ended()
@@ -259,12 +261,23 @@ class Mirror:
     def _reset_producers(self) -> None:
         """In topics whose copy has ended, remove the producers of the source."""
         self._drop_ended()
-        stopping = self._led(STOPPING)
-        for partition in stopping:
-            try:
-                forget_producers(partition)
-            except KafkaError as error:
-                self._topic_problems[partition.topic_partition.topic] = str(error)
+        for partition in self._led(STOPPING):
+            if partition not in self._resetting:
+                self._resetting.add(partition)
+                work = forget_producers(partition, partial(self._is_stopping, partition))
+                self._node.schedulers.worker.submit(work).on_done(partial(self._reset, partition))
+
+    def _is_stopping(self, partition: Partition) -> bool:
+        """Whether no client can have written to the partition, by the newest metadata of this node."""
+        settings = self._node.metadata.image.config(TOPIC, partition.topic_partition.topic)
+        return settings.get(STATE_SETTING) == STOPPING and not partition.closed
+
+    def _reset(self, partition: Partition, done: Completion[None]) -> None:
+        self._resetting.discard(partition)
+        try:
+            done.result()
+        except KafkaError as error:
+            self._topic_problems[partition.topic_partition.topic] = str(error)
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -366,12 +379,18 @@ def _reason_to_wait(partition: Partition, row: MetadataResponsePartition | None)
     return None
 
 
-def forget_producers(partition: Partition) -> None:
+def forget_producers(partition: Partition, is_stopping: Callable[[], bool]) -> Slices[None]:
     """Write a marker that removes each producer from the log; it aborts open transactions. Raises KafkaError.
 
-    Only for a copy that has ended and is not open to clients yet: then each producer is one of the source.
+    Only for a copy that has ended and is not open to clients yet: then each producer is one of the source. It ends
+    early when `is_stopping` is false. A log may have many thousands of producers, so other work runs in between.
     """
     for entry in list(partition.log.producers.entries.values()):
+        yield
+        if not is_stopping():
+            return
+        if entry.producer_id not in partition.log.producers.entries:
+            continue
         end = TransactionEnd(entry.producer_id, max(entry.epoch, 0), FORGET_PRODUCER, commit=False)
         batch, header = end.encode(partition.log.context.clock.wall_ms())
         partition.append(memoryview(batch), header=header, origin="coordinator")
