@@ -86,6 +86,14 @@ def words_of(path: str, topic: str = "t", group: str = "g") -> list[str]:
     return [*path.split(), *words]
 
 
+def test_clients_of_commands_have_one_id_and_push_no_metrics() -> None:
+    """The process id in the client id would make series and quotas for each run."""
+    found = client_settings(options_of("topic", "list"))
+    assert (found["client.id"], found["enable.metrics.push"]) == ("ottla-cli", False)
+    found = client_settings(options_of("topic", "list", "-X", "client_id=mine", "-X", "enable_metrics_push=true"))
+    assert (found["client.id"], found["enable.metrics.push"]) == ("mine", "true")
+
+
 def test_every_command_with_settings_is_tested() -> None:
     # `ottla broker` needs several brokers: see tests/cluster. `ottla stream` needs pipelines: see tests/streams.
     # `ottla mcp` needs a client: see tests/mcp_server.

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.commands import Options
-from ottla.cli.connect import client_settings
+from ottla.cli.connect import connection_settings
 from ottla.cli.output import Column, Output, number, one_line, size
 from ottla.cli.root import SUMMARIES
 from ottla.common import units
@@ -155,8 +155,8 @@ def test_unknown_unit_is_an_error_with_the_known_units(word: str, units: str) ->
 
 
 def settings(*words: str, kind: str = "admin") -> dict[str, object]:
-    found = client_settings(options_of("topic", "list", *words), kind)
-    found.pop("client.id")
+    found = connection_settings(options_of("topic", "list", *words), kind)
+    found.pop("client.id", None)
     return found
 
 

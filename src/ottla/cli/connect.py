@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_PORT = 9092
 LOOPBACK = "127.0.0.1"
 DEFAULT_BOOTSTRAP = f"{LOOPBACK}:{DEFAULT_PORT}"
+CLIENT_ID = "ottla-cli"
 REFUSED_S, SILENT_S = 2.0, 15.0
 # Texts of connection errors that a retry will not change.
 _DEFINITE = ("refused", "TLS handshake", "at the first request")
@@ -89,7 +90,15 @@ def cluster_options() -> list[click.Parameter]:
 
 
 def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
-    """Return the settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2.
+    """Return the settings for a client of a command, by Kafka's names; raises Failure as `connection_settings`.
+
+    Commands are short and many: all have one client id, and push no metrics, or each would add series for good.
+    """
+    return {"client.id": CLIENT_ID, "enable.metrics.push": False, **connection_settings(options, kind)}
+
+
+def connection_settings(options: Options, kind: str = "admin") -> dict[str, object]:
+    """Return the given settings for a client of this `kind`, by Kafka's names; raises Failure with exit code 2.
 
     `kind` is "admin", "producer" or "consumer". All commands share a file or profile: its settings for other kinds are
     skipped. Each setting of `-X` must belong to a client that the command uses.
@@ -105,7 +114,6 @@ def client_settings(options: Options, kind: str = "admin") -> dict[str, object]:
     settings.update({name: _from_environment(name, value) for name, value in given.items()})
     settings.setdefault("bootstrap.servers", DEFAULT_BOOTSTRAP)
     settings["bootstrap.servers"] = _with_ports(settings["bootstrap.servers"])
-    settings.setdefault("client.id", f"ottla-cli-{os.getpid()}")
     return settings
 
 
@@ -133,8 +141,8 @@ def _shared(options: Options) -> dict[str, object]:
 
 def spark_settings(options: Options) -> dict[str, str]:
     """Return the settings for the clients of Spark's tasks, as text. Each task has a client id of its own."""
-    settings = client_settings(options)
-    del settings["client.id"]
+    settings = connection_settings(options)
+    settings.pop("client.id", None)
     return {name: str(value) for name, value in settings.items()}
 
 

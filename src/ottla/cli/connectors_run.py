@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.cli.commands import Argument, Option, Options, section
-from ottla.cli.connect import client_settings, cluster_options
+from ottla.cli.connect import client_settings, cluster_options, connection_settings
 from ottla.cli.connectors_client import Api, path_of
 from ottla.cli.log_options import log_options
 from ottla.cli.output import Output, one_line
@@ -134,7 +134,7 @@ def _settings(options: Options, of_files: dict[str, str]) -> dict[str, str]:
     if options.config:
         given |= read_properties(options.config)
     if "bootstrap.servers" not in given or options.bootstrap_server is not None:
-        clients = client_settings(options)
+        clients = connection_settings(options)
         given |= {name: str(value) for name, value in clients.items() if name != "client.id"}
     if options.listen:
         given["listeners"] = options.listen if "://" in options.listen else f"http://{_with_host(options.listen)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.commands import Group, Option, Options, section
-from ottla.cli.connect import client_settings, cluster_options
+from ottla.cli.connect import cluster_options, connection_settings
 from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
 
@@ -56,4 +56,4 @@ def _serve(options: Options) -> int:
     except ImportError as error:
         advice = "`pip install 'ottla[registry]'` installs it."
         raise Failure(f"the registry needs the package {error.name}, which is not installed", advice) from error
-    return registry.run(options, client_settings(options))
+    return registry.run(options, connection_settings(options))
