@@ -59,7 +59,7 @@ class Image:
         numbers = {name: port.number for name, port in self.ports.items()}
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")},
-            "PATH": f"{root}/usr/local/bin:{os.environ['PATH']}",
+            "PATH": f"{root}/usr/local/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "OTTLA_CONTAINER_ROOT": str(root),
             "OTTLA_DATA": str(root / "var/lib/kafka/data"),
             "CLUSTER_ID": "4L6g3nShT+eMCtK++X86sw==",

@@ -121,6 +121,7 @@ class QuorumNode:
             node_id=self.node_id,
             response_cache=ResponseCache(),
             security=Security(),
+            telemetry=None,
             endpoints=SimpleNamespace(is_controller_listener=lambda _: True, controllers=()),
         )
         dispatcher = Dispatcher(cast("Any", broker), CONTROLLER_SERVED, CONTROLLER_HANDLERS)
