@@ -36,7 +36,7 @@ from ottla.clients.admin.model import OffsetSpec
 from ottla.clients.consumer.blocking import Consumer
 from ottla.common.ids import TopicPartition
 
-DEADLINE_S = 900.0
+DEADLINE_S = 3600.0
 DELAY_MS = 12_000
 SAMPLES = 100
 TABLE = """create table {} (id bigint primary key, name text not null, amount int, price numeric(10,2),

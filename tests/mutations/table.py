@@ -1742,6 +1742,20 @@ LONG = (
         (f"{CHAOS}/test_long_run.py::test_memory_descriptors_tasks_and_threads_stay_flat",),
     ),
     Mutation(
+        "a new fetch session evicts sessions that were left",
+        "partitions/fetch_session.py",
+        "        self._evict_idle(now_ms)\n",
+        "",
+        (f"{UNIT}/broker/test_fetch_session_cache.py::test_new_session_evicts_idle_ones",),
+    ),
+    Mutation(
+        "a fetch session with a waiting fetch is not evicted",
+        "partitions/fetch_session.py",
+        "            if oldest.on_change is None and now_ms",
+        "            if now_ms",
+        (f"{UNIT}/broker/test_fetch_session_cache.py::test_session_with_a_waiting_fetch_stays",),
+    ),
+    Mutation(
         "deleted topics leave the disk",
         "log/deletions.py",
         "        if files or folders:\n",

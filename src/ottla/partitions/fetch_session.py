@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -27,6 +28,8 @@ MAX_EPOCH = 2**31 - 1
 NO_SESSION = 0
 # No partition has such an offset, so that the next response contains the partition.
 NOT_REPORTED = -2
+_EVICTIONS = 2
+"""How many idle sessions a new one evicts at most: more than one, so that they become fewer."""
 
 PartitionKey = tuple[str | Uuid, int]
 """A topic, by name (versions up to 12) or id, and a partition index."""
@@ -220,7 +223,11 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of all clients, at most `slots`; the least recently used idle session is evicted."""
+    """The sessions of all clients, at most `slots`. A new session evicts sessions that nobody used for two minutes.
+
+    Kafka evicts only when the cache is full. But many clients go without closing their session, and each session that
+    is left costs memory, and time at each append to its partitions. A client that comes back opens a new session.
+    """
 
     def __init__(self, slots: int, new_id: Callable[[], int], *, min_eviction_ms: int = 120_000) -> None:
         self._slots = slots
@@ -233,11 +240,9 @@ class FetchSessionCache:
 
     def open(self, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
         """Create a session. If all cached sessions were used recently, it has no id and serves only this fetch."""
+        self._evict_idle(now_ms)
         if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms < self._min_eviction_ms:
-                return FetchSession(NO_SESSION, uses_topic_ids=uses_topic_ids)
-            self.remove(oldest.id)
+            return FetchSession(NO_SESSION, uses_topic_ids=uses_topic_ids)
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._new_id()
@@ -245,6 +250,15 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         self._sessions[session_id] = session
         return session
+
+    def _evict_idle(self, now_ms: int) -> None:
+        """Remove idle sessions, the oldest first; a few at a time, since each costs as much as it has partitions.
+
+        A session with a waiting fetch (`fetch.max.wait.ms` may be minutes) is in use.
+        """
+        for oldest in list(islice(self._sessions.values(), _EVICTIONS)):
+            if oldest.on_change is None and now_ms - oldest.last_used_ms >= self._min_eviction_ms:
+                self.remove(oldest.id)
 
     def resume(self, session_id: int, epoch: int, now_ms: int, *, uses_topic_ids: bool) -> FetchSession:
         """Return the session with this id and advance its epoch.
