@@ -18,6 +18,13 @@ JSON = "tests/unit/connect/worker/test_json_converter.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "each user of the brokers reads source offsets with its own rights",
+        "connect/worker/offset_store.py",
+        "        key = clients.reader(), topic\n",
+        "        key = frozenset[tuple[str, str]](), topic\n",
+        (f"{UNIT}/test_offset_stores.py::test_each_user_has_a_store",),
+    ),
+    (
         "a task is shown as paused after its last put, and a failed one stays failed",
         "connect/worker/runtime.py",
         "            running.control.pause(paused=target is not TargetState.STARTED)\n            return\n",

@@ -7,7 +7,7 @@ from typing import Final
 
 _WORDS: Final = (
     "password", "passphrase", "secret", "jaas", "token", "credential", "authorization", "user.info", "cookie",
-    "keystore.key", "private.key", "api.key", "apikey", "access.key",
+    "keystore.key", "key.pem", "private.key", "api.key", "apikey", "access.key",
 )  # fmt: skip
 _REFERENCES: Final = re.compile(r"\$\{[^{}]*\}(:?\$\{[^{}]*\})*")
 _LOGIN: Final = re.compile(r"(://[^/@:\s]*):[^/@\s]*@")

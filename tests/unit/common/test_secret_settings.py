@@ -14,6 +14,7 @@ from ottla.common.secret_settings import has_secret_name, shown_value
         "key.converter.bearer.auth.token",
         "value.converter.ssl.keystore.password",
         "ssl.keystore.key",
+        "ssl.key.pem",
         "producer.override.sasl.jaas.config",
         "http.headers.Authorization",
         "session_cookie",

@@ -14,6 +14,7 @@ from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.options import COMMON_OPTIONS
 from ottla.clients.producer.settings import PRODUCER_OPTIONS
+from ottla.common.secret_settings import has_secret_name
 from ottla.connect.config.definition import ConfigValue, SettingError
 from ottla.connect.herder.common_settings import DEAD_LETTERS
 from ottla.connect.herder.described import Row
@@ -64,7 +65,7 @@ def override_rows(kind: PluginKind, given: Mapping[str, str | None], policy: Ove
         for name, value in given.items():
             if name.startswith(prefix) and value is not None:
                 short = name.removeprefix(prefix)
-                shown = "[hidden]" if _is_secret(short) else value
+                shown = "[hidden]" if has_secret_name(short) else value
                 rows.append(Row(None, ConfigValue(name, shown, errors=_problems(client, short, value, policy))))
     return rows
 
@@ -90,7 +91,3 @@ def _problems(client: str, name: str, value: str, policy: OverridePolicy) -> lis
         except ConfigurationError as error:
             problems.append(str(error))
     return problems
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name for word in ("password", "jaas", "secret", "key.pem", "keystore.key"))

@@ -35,9 +35,12 @@ class Clients:
         """Return a new admin client. Raises ConfigurationError."""
         return Admin(self._settings(ADMIN, needed))
 
-    def servers(self, client: str = PRODUCER) -> str:
-        """Return the brokers to which a client of this connector connects."""
-        return str(self._settings(client, {})["bootstrap.servers"])
+    def reader(self) -> frozenset[tuple[str, str]]:
+        """Return all settings with which this connector reads: equal ones can share a consumer and an admin client."""
+        of_clients = {CONSUMER: self._settings(CONSUMER, {}), ADMIN: self._settings(ADMIN, {})}
+        return frozenset(
+            (f"{client}.{name}", str(value)) for client, each in of_clients.items() for name, value in each.items()
+        )
 
     def transaction_timeout_ms(self, default_ms: int) -> int:
         """Return the timeout of the transactions of a producer. Raises ValueError if it is not a number."""

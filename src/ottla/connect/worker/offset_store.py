@@ -1,7 +1,7 @@
 """The source offsets of all connectors in one topic, as this process has read them.
 
-One store for each topic and cluster serves all tasks of the process. `refresh` reads to the end of the topic as it is
-at that moment. A reader of committed records waits for open transactions of other tasks, as stock's does.
+One store serves all tasks of the process with the same topic, cluster and user. `refresh` reads to the end of the topic
+as it is at that moment. A reader of committed records waits for open transactions of other tasks, as stock's does.
 """
 
 from __future__ import annotations
@@ -104,15 +104,15 @@ class OffsetStore:
 
 
 class OffsetStores:
-    """The stores of a process, by cluster and topic."""
+    """The stores of a process, by topic and the settings of their clients."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stores: dict[tuple[str, str], OffsetStore] = {}
+        self._stores: dict[tuple[frozenset[tuple[str, str]], str], OffsetStore] = {}
 
     def of(self, clients: Clients, topic: str) -> OffsetStore:
-        """Return the store of a topic in the cluster of a connector."""
-        key = clients.servers("consumer"), topic
+        """Return the store of a topic, read with the rights of a connector."""
+        key = clients.reader(), topic
         with self._lock:
             if key not in self._stores:
                 self._stores[key] = OffsetStore(clients, topic)
