@@ -33,6 +33,20 @@ ROWS: tuple[Row, ...] = (
         (f"{STREAMS}::test_scrape_that_fails_is_an_error_for_its_client_only",),
     ),
     (
+        "The number of Spark queries with samples is limited",
+        "streams/metrics_server.py",
+        "if status.key not in self._statuses and len(self._statuses) >= MOST_QUERIES:",
+        "if False:",
+        (f"{STREAMS}::test_number_of_queries_with_samples_is_limited",),
+    ),
+    (
+        "The number of partitions of a query with samples is limited",
+        "streams/metrics_rows.py",
+        "        for each in given.partitions[:MOST_PARTITIONS]:",
+        "        for each in given.partitions:",
+        (f"{STREAMS}::test_many_partitions_have_few_samples_and_one_total",),
+    ),
+    (
         "Operators with equal names have one sample",
         "streams/metrics_rows.py",
         "        rows[store.operator] += store.rows",

@@ -8,4 +8,5 @@ from ottla.streams.declarations import table as table
 from ottla.streams.declarations import to as to
 from ottla.streams.errors import PipelineFailed as PipelineFailed
 from ottla.streams.errors import StreamsError as StreamsError
+from ottla.streams.query_metrics import serve_metrics as serve_metrics
 from ottla.streams.runtime import run as run

@@ -26,7 +26,7 @@ SAMPLE_MS: Final = 10_000
 def after_batch(before: Status, report: Mapping[str, Any], now_ms: int) -> Status:
     """Return the status after a micro-batch; `report` is Spark's progress as JSON."""
     inputs = _inputs(before, report, now_ms)
-    records = sum(each.records for each in inputs)
+    records = _records(before, report, inputs)
     total, lag = before.records + records, sum(each.lag for each in inputs)
     stores = _stores(before.run, report)
     sample = Sample(now_ms, lag, sum(each.rows for each in stores), total)
@@ -55,6 +55,14 @@ def after_batch(before: Status, report: Mapping[str, Any], now_ms: int) -> Statu
         samples=_sampled(before.samples, sample),
         busy_since_ms=None,
     )
+
+
+def _records(before: Status, report: Mapping[str, Any], inputs: Sequence[Input]) -> int:
+    sources = report.get("sources", ())
+    if not before.inputs and any(each.get("startOffset") is None for each in sources):
+        # The first micro-batch of a query whose start is not known: only Spark knows how much it has read.
+        return sum(int(each.get("numInputRows", 0)) for each in sources)
+    return sum(each.records for each in inputs)
 
 
 def _inputs(before: Status, report: Mapping[str, Any], now_ms: int) -> tuple[Input, ...]:
@@ -87,9 +95,15 @@ def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, 
     Names that no topic can have are not offsets: `#idle` is the time of an idle stream.
     """
     found = source.get(name)
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+    if not isinstance(found, dict) or not all(_are_positions(each) for each in found.values()):
         return {}
     return {topic: offsets for topic, offsets in found.items() if not topic.startswith("#")}
+
+
+def _are_positions(offsets: object) -> bool:
+    return isinstance(offsets, dict) and all(
+        number.isdecimal() and isinstance(offset, int) for number, offset in offsets.items()
+    )
 
 
 def _stores(run: Run, report: Mapping[str, Any]) -> tuple[Store, ...]:

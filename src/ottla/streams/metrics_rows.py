@@ -15,6 +15,8 @@ from ottla.streams.status import Status
 FAMILIES: Final = Families()
 """Every metric by its name, in the order of a scrape."""
 _QUERY: Final = ("pipeline", "query")
+MOST_PARTITIONS: Final = 1_000
+"""How many partitions of a topic have samples of their own."""
 
 STATE = FAMILIES.add(
     "ottla_stream_state",
@@ -54,6 +56,9 @@ LAG = FAMILIES.add(
     *_QUERY,
     "topic",
 )
+PARTITION_LAG = FAMILIES.add(
+    "ottla_stream_partition_lag_records", GAUGE, "The same by partition.", *_QUERY, "topic", "partition"
+)
 WATERMARK = FAMILIES.add(
     "ottla_stream_watermark_timestamp_seconds", GAUGE, "The watermark of the event time, since the Unix epoch.", *_QUERY
 )
@@ -88,8 +93,9 @@ def add_status(samples: Samples, status: Status, now_ms: int) -> None:
     samples.add(RECORDS, status.records, labels)
     samples.add(BUSY, status.busy_ms / 1000, labels)
     samples.add(LATE, status.late, labels)
-    since_ms = now_ms if status.busy_since_ms is None else status.busy_since_ms
-    samples.add(BATCH_RUNNING, max(0, now_ms - since_ms) / 1000, labels)
+    if status.run.notes_batches:
+        since_ms = now_ms if status.busy_since_ms is None else status.busy_since_ms
+        samples.add(BATCH_RUNNING, max(0, now_ms - since_ms) / 1000, labels)
     if status.watermark_ms is not None:
         samples.add(WATERMARK, status.watermark_ms / 1000, labels)
     if status.batch is not None:
@@ -99,6 +105,8 @@ def add_status(samples: Samples, status: Status, now_ms: int) -> None:
         samples.add(BATCH_FINISHED, status.batch.finished_ms / 1000, labels)
     for given in status.inputs:
         samples.add(LAG, given.lag, labelled(**query, topic=given.topic))
+        for each in given.partitions[:MOST_PARTITIONS]:
+            samples.add(PARTITION_LAG, each.lag, labelled(**query, topic=given.topic, partition=each.partition))
     _add_state(samples, status, query)
     for topic, rows in status.outputs.items():
         samples.add(OUTPUT_ROWS, rows, labelled(**query, topic=topic))

@@ -20,13 +20,15 @@ from ottla.metrics.exposition import Samples
 from ottla.metrics.http import Endpoint, Scrapes
 from ottla.streams.metrics_address import MetricsAddress
 from ottla.streams.metrics_rows import FAMILIES, add_status
-from ottla.streams.status import Status
+from ottla.streams.status import RUNS, Status
 
 logger = logging.getLogger("ottla.streams")
 
 RETRY_S: Final = 10.0
 CLOSE_S: Final = 5.0
 """How long the end of a run waits for the thread."""
+MOST_QUERIES: Final = 500
+"""How many queries have samples: a program may start queries with new names as long as it runs."""
 _BACKLOG: Final = 32
 
 
@@ -45,8 +47,16 @@ class MetricsServer:
         self._thread.start()
 
     def offer(self, status: Status) -> None:
-        """Let scrapes have the latest status of a query. Does not block."""
+        """Let scrapes have the latest status of a query. Does not block.
+
+        A query above the limit replaces the first one that has ended; if all run, it has no samples.
+        """
         with self._lock:
+            if status.key not in self._statuses and len(self._statuses) >= MOST_QUERIES:
+                ended = next((key for key, each in self._statuses.items() if each.phase not in RUNS), None)
+                if ended is None:
+                    return
+                del self._statuses[ended]
             self._statuses[status.key] = status
 
     def close(self) -> None:

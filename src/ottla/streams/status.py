@@ -93,6 +93,8 @@ class Run:
     operators: Sequence[str] = ()
     """The operators with state."""
     has_event_time: bool = False
+    notes_batches: bool = True
+    """Whether the run notes when a micro-batch begins."""
 
 
 @dataclass(frozen=True)

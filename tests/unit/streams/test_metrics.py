@@ -14,12 +14,12 @@ import pytest
 
 from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS
 from ottla.metrics.table import markdown
-from ottla.streams import metrics_server
+from ottla.streams import metrics_rows, metrics_server
 from ottla.streams.errors import StreamsError
 from ottla.streams.metrics_address import TOKEN, MetricsAddress, metrics_address
 from ottla.streams.metrics_rows import FAMILIES
 from ottla.streams.metrics_server import MetricsServer, render
-from ottla.streams.status import Batch, Input, Partition, Run, Status, Store
+from ottla.streams.status import Batch, Input, Partition, Phase, Run, Status, Store
 from ottla.testing.waiting import wait_until
 
 QUERY = 'pipeline="shop",query="shop.balance"'
@@ -64,6 +64,8 @@ def test_samples_of_a_query() -> None:
         "batch_running_seconds{Q}": 0.5,
         'lag_records{Q,topic="orders"}': 3,
         'lag_records{Q,topic="users"}': 0,
+        'partition_lag_records{Q,topic="orders",partition="0"}': 3,
+        'partition_lag_records{Q,topic="orders",partition="1"}': 0,
         "watermark_timestamp_seconds{Q}": 8,
         'state_rows{Q,operator="count by user"}': 5,
         'state_rows{Q,operator="join"}': 1,
@@ -86,6 +88,34 @@ def test_query_before_its_first_micro_batch_has_no_rates() -> None:
         "late_rows_total{Q}",
     }
     assert found["batch_running_seconds{Q}"] == 0
+
+
+def test_many_partitions_have_few_samples_and_one_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_rows, "MOST_PARTITIONS", 2)
+    given = Input.of("orders", [Partition(number, 0, 1) for number in range(5)])
+    found = samples(replace(STATUS, inputs=(given,)))
+    assert found['lag_records{Q,topic="orders"}'] == 5
+    assert [key for key in found if key.startswith("partition_lag_records")] == [
+        f'partition_lag_records{{Q,topic="orders",partition="{number}"}}' for number in (0, 1)
+    ]
+
+
+def test_run_that_does_not_note_the_start_of_batches_has_no_time_of_a_running_one() -> None:
+    found = samples(replace(STATUS, run=replace(STATUS.run, notes_batches=False)))
+    assert "batch_running_seconds{Q}" not in found
+
+
+def test_number_of_queries_with_samples_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "MOST_QUERIES", 2)
+    server = MetricsServer(MetricsAddress("127.0.0.1", 0))
+    try:
+        offered: list[tuple[str, Phase]] = [("a", "running"), ("b", "stopped"), ("c", "running"), ("d", "running")]
+        for query, phase in (*offered, ("a", "failed")):
+            server.offer(Status(Run("shop", query), phase))
+        shown = server._latest()
+        assert [(each.run.query, each.phase) for each in shown] == [("a", "failed"), ("c", "running")]
+    finally:
+        server.close()
 
 
 def test_lines_of_several_queries_follow_their_metric() -> None:

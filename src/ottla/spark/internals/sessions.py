@@ -59,8 +59,19 @@ def knows_format(spark: SparkSession, name: str) -> bool:
     return bool(manager.dataSourceExists(name))
 
 
-def report_batches(spark: SparkSession, take: Callable[[str], None]) -> Callable[[], None]:
+def _ignore(*_: object) -> None: ...
+
+
+def report_batches(
+    spark: SparkSession,
+    take: Callable[[str], None],
+    begun: Callable[[str, str, str | None], None] = _ignore,
+    ended: Callable[[str, bool], None] = _ignore,
+) -> Callable[[], None]:
     """Call `take` with the report about each micro-batch of a session, as JSON; returns a function that ends it.
+
+    `begun` receives the id, the id of the run and the name of each query that starts; `ended` the id of the run, and
+    whether the query failed.
 
     Spark calls a public listener in Python with Java objects, and pyspark copies them field by field: 60 ms for a query
     with state. This takes less than a millisecond. Uses Java's `PythonStreamingQueryListenerWrapper`,
@@ -68,7 +79,7 @@ def report_batches(spark: SparkSession, take: Callable[[str], None]) -> Callable
     """
     jvm: Any = spark._jvm  # noqa: SLF001
     start_callbacks()
-    listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener(take))
+    listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener(take, begun, ended))
     queries: Any = spark.streams
     queries._jsqm.addListener(listener)  # noqa: SLF001
 
@@ -82,14 +93,23 @@ class _Listener:
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
-    def __init__(self, take: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        take: Callable[[str], None],
+        begun: Callable[[str, str, str | None], None],
+        ended: Callable[[str, bool], None],
+    ) -> None:
         self._take = take
+        self._begun = begun
+        self._ended = ended
 
-    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's
+        self._begun(event.id().toString(), event.runId().toString(), event.name())
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's
         self._take(event.progress().json())
 
     def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802 - Spark's
 
-    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802 - Spark's
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's
+        self._ended(event.runId().toString(), event.exception().isDefined())

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules of deploy/metrics name only metrics and labels that a node has."""
+"""The dashboard and the alert rules of deploy/metrics name only metrics and labels that a node or a driver has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.metrics.families import FAMILIES
+from ottla.broker.metrics import families
+from ottla.streams import metrics_rows
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "metrics"
 DASHBOARD, ALERTS = DEPLOY / "grafana-ottla.json", DEPLOY / "prometheus-alerts.yml"
 METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+")
 GROUPING = re.compile(r"\bby \(([^)]*)\)")
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("", "_sum", "_count")}
+FAMILIES = {**families.FAMILIES, **metrics_rows.FAMILIES}
 NAMES = {family.name + suffix for family in FAMILIES.values() for suffix in SUFFIXES.get(family.kind, ("",))}
 # Prometheus adds the last three.
 LABELS = {label for family in FAMILIES.values() for label in family.labels} | {"instance", "job", "quantile"}
@@ -33,6 +35,7 @@ def expressions() -> Iterator[str]:
 def test_every_metric_exists() -> None:
     named = {name for expression in expressions() for name in METRIC.findall(expression)}
     assert len(named) > 25
+    assert sum(name.startswith("ottla_stream_") for name in named) > 5
     assert not named - NAMES
 
 
