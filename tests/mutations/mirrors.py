@@ -5,6 +5,7 @@ from __future__ import annotations
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
 TOPICS = "tests/unit/controller/test_mirrors.py"
+PROMOTION = "tests/unit/broker/test_promotion.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
@@ -25,6 +26,48 @@ ROWS: tuple[Row, ...] = (
         "    MIRRORING: (STOPPING,),\n",
         "    MIRRORING: (STOPPING, STOPPED),\n",
         (f"{TOPICS}::test_clients_can_only_request_the_moves_of_a_promotion",),
+    ),
+    (
+        "an opened topic has no producers of the source, also without a promotion",
+        "partitions/partitions.py",
+        "                admit_clients(partition, settings.refusal, self._ports.worker)\n",
+        "                partition.refusal = settings.refusal\n",
+        (f"{PROMOTION}::test_topic_that_is_opened_without_a_promotion_has_no_producers_of_the_source",),
+    ),
+    (
+        "a new leader of an opened topic removes producers of the source whose markers were lost",
+        "partitions/partitions.py",
+        "leading(partition)\n        admit_clients(partition, settings.refusal, self._ports.worker)\n",
+        "leading(partition)\n        partition.refusal = settings.refusal\n",
+        (f"{PROMOTION}::test_new_leader_removes_producers_whose_markers_were_lost",),
+    ),
+    (
+        "clients write only when the producers of the source are removed",
+        "partitions/promotion.py",
+        "    partition.refusal = PROMOTING\n",
+        "    partition.refusal = None\n",
+        (f"{PROMOTION}::test_clients_retry_until_the_producers_of_the_source_are_removed",),
+    ),
+    (
+        "a leader that writes the markers of a promotion does not copy at the same time",
+        "broker/mirrors/mirror.py",
+        "    if partition.refusal in (None, PROMOTING) or",
+        "    if partition.refusal is None or",
+        (f"{PROMOTION}::test_promoted_topic_is_copied_again_only_when_its_markers_are_written",),
+    ),
+    (
+        "a transaction of the target does not end one of the source",
+        "partitions/promotion.py",
+        'source first", is_copy=True\n',
+        'source first"\n',
+        (f"{PROMOTION}::test_transaction_of_this_cluster_does_not_end_one_of_the_source",),
+    ),
+    (
+        "a new leader does not remove producers of this cluster",
+        "partitions/promotion.py",
+        "    if not _have_clients_written(",
+        "    if _own_start(partition) >= 0 or not _have_clients_written(",
+        (f"{PROMOTION}::test_new_leader_leaves_producers_of_this_cluster",),
     ),
     (
         "the leader epoch of a copied partition is above its source's",
@@ -97,7 +140,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "a promotion removes every producer and aborts open transactions",
-        "broker/mirrors/mirror.py",
+        "partitions/promotion.py",
         "    for entry in list(partition.log.producers.entries.values()):\n",
         "    for entry in list(partition.log.producers.entries.values())[:0]:\n",
         (f"{COPY}::test_promotion_aborts_open_transactions_and_forgets_every_producer",),
@@ -238,16 +281,16 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "a promotion writes no marker for a producer of an open topic",
-        "broker/mirrors/mirror.py",
-        "        if not is_stopping():\n            return\n",
+        "partitions/promotion.py",
+        "        if not is_refusing():\n            return\n",
         "",
         (f"{COPY}::test_markers_of_a_promotion_are_written_in_slices_until_the_topic_is_open",),
     ),
     (
         "the markers of a promotion leave time for other work",
-        "broker/mirrors/mirror.py",
-        "        yield\n        if not is_stopping",
-        "        if entry is None:\n            yield\n        if not is_stopping",
+        "partitions/promotion.py",
+        "        yield\n        if not is_refusing",
+        "        if entry is None:\n            yield\n        if not is_refusing",
         (f"{COPY}::test_markers_of_a_promotion_are_written_in_slices_until_the_topic_is_open",),
     ),
     (
@@ -259,7 +302,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "two promotions at the same time write one marker for each producer",
-        "broker/mirrors/mirror.py",
+        "partitions/promotion.py",
         "            continue\n        end = TransactionEnd",
         "            pass\n        end = TransactionEnd",
         (f"{COPY}::test_producer_that_is_removed_already_gets_no_other_marker",),

@@ -55,7 +55,7 @@ def create_broker(
     settings = NodeSettings(config, metadata)
     endpoints = NodeEndpoints(node_id, metadata, LostBrokers(call_later))
     in_thread = schedulers.flush_threads.run
-    ports = PartitionsPorts(node_id, logs, clock, settings.topic_values, in_thread)
+    ports = PartitionsPorts(node_id, logs, clock, settings.topic_values, in_thread, schedulers.worker)
     partitions = Partitions(ports, schedulers.worker.later)
     replication_quotas = ReplicationQuotas(config, lambda: settings.current, clock)
     image = lambda: metadata.image  # noqa: E731

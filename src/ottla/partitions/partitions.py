@@ -29,11 +29,12 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
-from ottla.common.work import SLICE_MS
+from ottla.common.work import SLICE_MS, Worker
 from ottla.metadata.image import TOPIC
 from ottla.partitions.lost_logs import LostLogs
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.pending import PendingWork
+from ottla.partitions.promotion import admit_clients
 from ottla.partitions.replication.followed import FollowedPartition, RoleListener
 from ottla.partitions.topic_settings import TopicSettings
 from ottla.partitions.traffic import Traffic
@@ -64,6 +65,7 @@ class PartitionsPorts:
     clock: Clock
     topic_values: TopicValues
     flush_in_thread: Callable[[Callable[[], object]], Completion[None]]
+    worker: Worker
 
 
 class Partitions:
@@ -371,11 +373,11 @@ class Partitions:
             replication=self._replication(log, image, settings.min_insync_replicas),
         )
         topic, index = log.topic_partition
-        partition.refusal = settings.refusal
         partition.traffic = self.traffic.of(topic)
         self._by_topic[topic][index] = partition
         for listener in self._listeners:
             listener.leading(partition)
+        admit_clients(partition, settings.refusal, self._ports.worker)
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
         if self.send_proposal is not None:
@@ -473,7 +475,7 @@ class Partitions:
             settings = TopicSettings.of(name, self._ports.topic_values(name))
             for partition in led.values():
                 partition.log.reconfigure(settings.log)
-                partition.refusal = settings.refusal
+                admit_clients(partition, settings.refusal, self._ports.worker)
                 partition.configure(settings.rules, settings.min_insync_replicas)
             for other in followed:
                 if other is not None:

@@ -165,7 +165,8 @@ class ReplicaNode:
         self.fetch_sessions = FetchSessionCache(100, lambda: world.random.randrange(1, 1 << 31))
         self.connections = SimpleNamespace(followers=ClosedFirst())
         self.replication_quotas = ReplicationQuotas(self.config, lambda: self.config, world.loop)
-        ports = PartitionsPorts(self.node_id, self.logs, world.loop, lambda _: self.values, Threads().run)
+        worker = self.schedulers.worker
+        ports = PartitionsPorts(self.node_id, self.logs, world.loop, lambda _: self.values, Threads().run, worker)
         self.partitions = Partitions(ports)
         self.partitions.cluster.lag_time_max_ms = LAG_MS
         generation = self.generation

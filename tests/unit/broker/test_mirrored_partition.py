@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.mirrors.mirror import Mirror, forget_producers
+from ottla.broker.mirrors.mirror import Mirror
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
@@ -21,6 +21,7 @@ from ottla.log.transaction_marker import TransactionEnd
 from ottla.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
 from ottla.partitions.partition import Partition, Replication
+from ottla.partitions.promotion import forget_producers
 from ottla.partitions.replication.followed import EARLIEST
 from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
 from ottla.partitions.topic_settings import refusal_of

@@ -22,10 +22,10 @@ from ottla.broker.mirrors.topics import read_topics
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.controller.controller import Controller
-from ottla.log.transaction_marker import FORGET_PRODUCER, TransactionEnd
 from ottla.metadata.image import TOPIC
 from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING, generation_start
 from ottla.network.errors import NetworkError
+from ottla.partitions.promotion import PROMOTING, forget_producers
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
@@ -219,7 +219,7 @@ class Mirror:
         for partition in self._led(MIRRORING):
             key = partition.topic_partition
             row = rows.get((partition.topic_id, key.partition))
-            waits = _reason_to_wait(partition, row)
+            waits = reason_to_wait(partition, row)
             if waits is not None or row is None:
                 self._waiting[key] = waits or (FAILED, "")
             else:
@@ -366,31 +366,15 @@ def is_fencing(waiting: Iterable[tuple[str, str]]) -> bool:
     return any(state == EPOCH_FENCING for state, _ in waiting)
 
 
-def _reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) -> tuple[str, str] | None:
+def reason_to_wait(partition: Partition, row: MetadataResponsePartition | None) -> tuple[str, str] | None:
     """The state and problem of a partition that cannot be copied now; None if it can."""
     if row is None:
         return FAILED, "The source does not have the topic, or another topic with this name"
     if row.leader_id < 0:
         return MIRRORING, "The source has no leader"
-    if partition.refusal is None or not partition.refusal.is_copy:
+    # A leader that still writes the markers of the previous promotion appends to the log itself.
+    if partition.refusal in (None, PROMOTING) or not partition.refusal.is_copy:
         return EPOCH_FENCING, "The topic is not a read-only copy here yet"
     if row.leader_epoch >= generation_start(partition.leader_epoch):
         return EPOCH_FENCING, "The leader epoch is not above the source's yet"
     return None
-
-
-def forget_producers(partition: Partition, is_stopping: Callable[[], bool]) -> Slices[None]:
-    """Write a marker that removes each producer from the log; it aborts open transactions. Raises KafkaError.
-
-    Only for a copy that has ended and is not open to clients yet: then each producer is one of the source. It ends
-    early when `is_stopping` is false. A log may have many thousands of producers, so other work runs in between.
-    """
-    for entry in list(partition.log.producers.entries.values()):
-        yield
-        if not is_stopping():
-            return
-        if entry.producer_id not in partition.log.producers.entries:
-            continue
-        end = TransactionEnd(entry.producer_id, max(entry.epoch, 0), FORGET_PRODUCER, commit=False)
-        batch, header = end.encode(partition.log.context.clock.wall_ms())
-        partition.append(memoryview(batch), header=header, origin="coordinator")
