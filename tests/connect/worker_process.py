@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ottla.common.garbage import search_less
 from ottla.testing.connect import ConnectWorker
 
 
@@ -23,6 +24,7 @@ def main() -> None:
     bootstrap = worker_settings.pop("bootstrap.servers")
     with ConnectWorker(bootstrap, worker_settings) as worker:
         worker.start(given["connector"])
+        search_less()
         print("started", flush=True)
         signal.pause()
 

@@ -15,6 +15,7 @@ from ottla.cli.connectors_client import Api, path_of
 from ottla.cli.log_options import log_options
 from ottla.cli.output import Output, one_line
 from ottla.common.failure import Failure
+from ottla.common.garbage import search_less
 from ottla.common.style import Style
 from ottla.launch.console import discard_standard_output, start_logging
 from ottla.tools.connector_files import is_worker_file, read_connector
@@ -147,6 +148,7 @@ def _with_host(text: str) -> str:
 
 
 def _announce(urls: Sequence[str], names: Sequence[str]) -> None:
+    search_less()
     style = Style.of(sys.stdout)
     lines = [f"{ANNOUNCEMENT}{','.join(urls)}", "", f"  {style.green('Connect is up.')} {style.bold(urls[0])}"]
     lines += [f"  {style.dim('connector')}  {name}" for name in names]

@@ -19,6 +19,7 @@ from ottla.cli.commands import Command, Option, Options, section
 from ottla.cli.connect import client_settings, cluster_options
 from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
+from ottla.common.garbage import search_less
 from ottla.launch.console import start_logging
 from ottla.launch.stopping import SUPERVISED
 from ottla.tools.values import name_and_value
@@ -115,6 +116,7 @@ def _module(name: str) -> Any:
 
 
 def _announce(listeners: Sequence[BoundListener]) -> None:
+    search_less()
     print(f"console={','.join(each.address.url for each in listeners)}", flush=True)
 
 

@@ -7,7 +7,6 @@ OAUTHBEARER. The proxy has no rights of its own. Needs `ottla[rest]`.
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
 import logging
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.commands import Group, Option, Options
 from ottla.cli.log_options import log_options
 from ottla.common.failure import Failure
+from ottla.common.garbage import search_less
 from ottla.launch.console import start_logging
 from ottla.tools.values import name_and_value, read_properties
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ottla.web.listeners import BoundListener
 
 logger = logging.getLogger("ottla.rest")
-
-_GC_THRESHOLDS = (20_000, 10, 50)
 
 COMMAND = Group(
     __doc__,
@@ -89,9 +87,7 @@ def _settings(options: Options) -> dict[str, object]:
 
 
 def _announce(listeners: Sequence[BoundListener]) -> None:
-    # Code is never garbage. With Python's thresholds the collector searches an answer with records while it is built.
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    search_less()
     urls = ",".join(listener.address.url for listener in listeners)
     print(f"rest={urls}", flush=True)
 

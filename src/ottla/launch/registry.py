@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Final
 
+from ottla.common.garbage import search_less
 from ottla.common.style import Style
 from ottla.launch.console import discard_standard_output, start_logging
 from ottla.launch.settings import listen_address
@@ -81,6 +82,7 @@ def _listener(text: str) -> str:
 
 
 def _announce(urls: list[str]) -> None:
+    search_less()
     style = Style.of(sys.stdout)
     lines = [
         f"{ANNOUNCEMENT}{','.join(urls)}",

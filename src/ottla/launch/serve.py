@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ottla.common.errors import KafkaError
 from ottla.common.failure import Failure
+from ottla.common.garbage import search_less
 from ottla.config import BrokerConfig
 from ottla.config.metrics_rows import LISTENER
 from ottla.launch import late
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GC_THRESHOLDS = (20_000, 10, 50)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level", "--log-format")
 
@@ -172,11 +172,7 @@ async def _stop_companions(companions: "Companions", stop: asyncio.Event) -> Non
 
 def _announce(config: BrokerConfig, bootstrap: "Bootstrap", security: "LocalSecurity | None") -> None:
     """Print the address for scripts, then examples for people."""
-    # Code and partitions are never garbage, so the collector does not need to search them.
-    gc.freeze()
-    # Requests create few cycles. With Python's thresholds (700, 10, 10) the collector searches a large response while
-    # it is built, which doubles its time and blocks the event loop.
-    gc.set_threshold(*_GC_THRESHOLDS)
+    search_less()
     gc.enable()
     where = f"-b {bootstrap}" if security is None else security.announced(str(bootstrap))
     rows = {
