@@ -8,6 +8,7 @@ TOPICS = "tests/unit/controller/test_mirrors.py"
 PROMOTION = "tests/unit/broker/test_promotion.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
+PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
@@ -421,6 +422,54 @@ ROWS: tuple[Row, ...] = (
         "            late.mirrors.check_deletion(state, topic.name)\n",
         "",
         (f"{TOPICS}::test_topic_that_its_mirror_would_create_again_is_not_deleted",),
+    ),
+    (
+        "a mirror with a prefix copies no copies",
+        "controller/mirrors.py",
+        "                if at_source.is_read_only:\n",
+        "                if False:\n",
+        (
+            f"{PREFIXES}::test_two_clusters_mirror_each_others_topics_and_no_copies",
+            f"{PREFIXES}::test_clusters_that_mirror_each_other_never_copy_in_a_circle",
+        ),
+    ),
+    (
+        "a cluster has one topic of an id, so that no topic is copied back",
+        "controller/mirrors.py",
+        "    if source.topic_id in state.image.topics_by_id:\n",
+        "    if False:\n",
+        (f"{PREFIXES}::test_promoted_copy_keeps_its_name_and_is_not_copied_back",),
+    ),
+    (
+        "copies of other software are known by their names",
+        "controller/mirrors.py",
+        "                _check_is_original(state, at_source.name)\n",
+        "",
+        (
+            f"{PREFIXES}::test_names_with_a_prefix_of_this_cluster_are_reported_and_not_copied",
+            f"{PREFIXES}::test_circle_through_mirrormaker_ends",
+        ),
+    ),
+    (
+        "the prefix of a mirror with topics does not change",
+        "controller/configs.py",
+        "        late.mirrors.check_prefix(state, name, configs)\n",
+        "",
+        (f"{PREFIXES}::test_prefix_cannot_change_while_the_mirror_has_topics",),
+    ),
+    (
+        "offsets of groups are committed for the name with the prefix",
+        "broker/mirrors/groups.py",
+        "local_name(self._prefix, topic.name) if topic.name",
+        "topic.name if topic.name",
+        (f"{GROUPS}::test_offsets_are_committed_for_the_name_with_the_prefix",),
+    ),
+    (
+        "a copy with a prefix finds where the source's log begins, by the name there",
+        "partitions/replication/fetcher.py",
+        "        return TopicPartition(self._context.name_at_leader(topic), index)\n",
+        "        return TopicPartition(topic, index)\n",
+        ("tests/cli/test_mirror_prefix.py::test_two_clusters_copy_each_other_under_prefixes",),
     ),
     (
         "the mirror of a topic is only changed with the right on the cluster",

@@ -20,10 +20,19 @@ from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import FAILBACK, MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
+from ottla.metadata.mirrors import (
+    FAILBACK,
+    MIRROR_SETTING,
+    MIRRORING,
+    PREFIX_SETTING,
+    STATE_SETTING,
+    STOPPED,
+    STOPPING,
+    source_name,
+)
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
-from ottla.tools.admin.mirror_verification import Range, bounds, comparison, existing, is_compacted, loss, row_of
+from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
 from ottla.tools.admin.mirrors import MirrorReport, behind, explain, missing_records, named, unready, unreported
 from ottla.tools.values import read_properties
 
@@ -47,11 +56,13 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--from SERVERS", "addresses of the source: HOST:PORT,...", name="servers", required=True),
     Option("--topics REGEX", "topics of the source to copy", required=True),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied", default=""),
+    Option("--prefix PREFIX", "put before the names of the copies, e.g. us. (default: none)", default=""),
     Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
     ottla mirror create dr --from a:9093 --topics '.*' --source-config ssl.conf
+    ottla mirror create us --from us-1:9092 --topics 'orders.*' --prefix us.
     """,
 )
 def _create(options: Options) -> None:
@@ -60,7 +71,8 @@ def _create(options: Options) -> None:
     output, admin = Output(options), connect(options)
     if options.name in _names(admin):
         raise Failure(f"mirror {options.name!r} exists already", "`ottla mirror alter` changes it.")
-    admin.alter_config(_resource(options.name), _given(options) | {"replication.factor": options.replication_factor})
+    new = {"replication.factor": options.replication_factor, PREFIX_SETTING: options.prefix}
+    admin.alter_config(_resource(options.name), _given(options) | new)
     output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
 
 
@@ -106,12 +118,13 @@ def _list(options: Options) -> None:
             "state": settings["state"].value,
             "source": settings["bootstrap.servers"].value,
             "topics": settings["topics"].value,
+            "prefix": settings[PREFIX_SETTING].value,
             "groups": settings["groups"].value,
         }
         for resource, settings in found.items()
     ]
     columns = [Column("mirror", narrow=True), Column("state"), Column("source", narrow=True), Column("topics")]
-    columns.append(Column("groups", optional=True))
+    columns += [Column("prefix", optional=True), Column("groups", optional=True)]
     Output(options).listing("mirror", columns, rows, empty="There is no mirror.")
 
 
@@ -257,6 +270,8 @@ def _failback(options: Options) -> None:
     cluster has are dropped; `ottla mirror why` says how many."""
     output, admin = Output(options), connect(options)
     check_exists(options.name, _names(admin), "mirror")
+    if prefix := _prefix(admin, options.name):
+        raise Failure(f"mirror {options.name!r} has the prefix {prefix}: a failback needs equal names in both clusters")
     states = _states(admin)
     for name in options.topics:
         _, state = states.get(name, ("", ""))
@@ -333,14 +348,15 @@ def _verify(options: Options) -> int:
     for name in names:
         check_exists(name, all_topics(target), "topic")
     source = _connect_to_source(options, target)
-    partitions = [TopicPartition(*each) for each in _partitions(target, names)]
-    theirs, ours = bounds(source, existing(source, partitions)), bounds(target, partitions)
-    ranges = {key: Range.of(theirs.get(key), ours[key]) for key in partitions}
+    keys = _at_source(options.name, target, names)
+    theirs, ours = bounds(source, existing(source, list(keys.values()))), bounds(target, list(keys))
+    ranges = {key: Range.of(theirs.get(other), ours[key]) for key, other in keys.items()}
     rows = []
     with output.progress(sum(each.end - each.start for each in ranges.values()), "offsets") as bar:
         for key, compared in ranges.items():
-            admins = (source, target) if key in theirs else (target,)
-            found = comparison(source, target, key, compacted=is_compacted(admins, key.topic))
+            sides = Side(source, keys[key]), Side(target, key)
+            compacted = is_compacted(sides if keys[key] in theirs else sides[1:])
+            found = comparison(*sides, compacted=compacted)
             found.run(compared.start, compared.end, bar.advance)
             rows.append(row_of(key, compared, found))
     columns = [
@@ -450,6 +466,19 @@ def _rows(admin: api.Admin, mirror: str, topics: list[str]) -> list[dict[str, An
 def _partitions(admin: api.Admin, topics: list[str]) -> list[tuple[str, int]]:
     listed = all_topics(admin)
     return [(name, index) for name in topics for index in range(listed[name].partitions)]
+
+
+def _prefix(admin: api.Admin, mirror: str) -> str:
+    return admin.describe_config(_resource(mirror))[PREFIX_SETTING].value or ""
+
+
+def _at_source(mirror: str, target: api.Admin, topics: list[str]) -> dict[TopicPartition, TopicPartition]:
+    """The partitions of topics of a mirror, and their names at the source."""
+    prefix = _prefix(target, mirror)
+    return {
+        TopicPartition(topic, index): TopicPartition(source_name(prefix, topic), index)
+        for topic, index in _partitions(target, topics)
+    }
 
 
 def _wait(remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:

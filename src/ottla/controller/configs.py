@@ -247,10 +247,11 @@ def validate(
 
 
 def _validate_mirror(state: State, name: str, configs: Mapping[str, str]) -> None:
-    """Raise INVALID_REQUEST for a mirror without a name, and POLICY_VIOLATION for one that topics need."""
+    """Raise KafkaError for a mirror without a name, one that topics need, and a prefix that it may not have."""
     if not name:
         refuse(ErrorCode.INVALID_REQUEST, "A mirror needs a name")
     if configs:
+        late.mirrors.check_prefix(state, name, configs)
         return
     for (kind, topic), settings in state.image.configs.items():
         if kind == TOPIC and settings.get(MIRROR_SETTING) == name and is_read_only(settings):

@@ -3,6 +3,10 @@
 The state of a mirrored topic is one of its settings, so that it is created, changed and deleted together with the
 topic. A client may request the moves of `MOVES`; only the controller moves from FAILBACK to MIRRORING.
 
+With a prefix, a topic has another name here, but the id of the source's topic. No cluster has two topics of one id, so
+that two clusters that mirror each other never copy a topic back. A mirror with a prefix also skips copies of other
+clusters: those that the source reports as read-only, and those with a prefix of this cluster's mirrors.
+
 Leader epochs have generations of 2^20. The leader epoch of a mirrored partition is in a later generation than each
 epoch of its source, since followers reject batches of a later epoch than their leader's.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -25,12 +30,15 @@ from ottla.metadata.mirrors import (
     FAILBACK,
     MIRROR_SETTING,
     MIRRORING,
+    PREFIX_SETTING,
     STATE_SETTING,
     STOPPED,
     STOPPING,
     generation_start,
     is_read_only,
+    local_name,
     next_generation,
+    source_name,
 )
 from ottla.metadata.snapshot import partition_record
 from ottla.protocol import metadata_records as m
@@ -62,6 +70,7 @@ class SourceTopic:
     """A topic of the source; `leader_epochs` has one for each partition, `settings` those that are not defaults."""
 
     name: str
+    """Its name at the source."""
     topic_id: Uuid
     leader_epochs: tuple[int, ...]
     settings: Mapping[str, str]
@@ -85,6 +94,8 @@ def check_client_change(state: State, name: str, before: Mapping[str, str], afte
         refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} and {STATE_SETTING} are set and deleted together")
     if new == FAILBACK and (MIRROR, mirror) not in state.image.configs:
         refuse(ErrorCode.INVALID_CONFIG, f"Mirror {mirror} does not exist")
+    if new == FAILBACK and _prefix(state, mirror):
+        refuse(ErrorCode.INVALID_CONFIG, f"Mirror {mirror} has a prefix: a failback needs equal names in both clusters")
     if new != FAILBACK and new and before.get(MIRROR_SETTING, "") != mirror:
         refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} can only be changed together with the state {FAILBACK}")
 
@@ -100,7 +111,7 @@ def check_deletion(state: State, topic: str) -> None:
     mirror = state.image.config(TOPIC, topic).get(MIRROR_SETTING, "")
     pattern = state.image.config(MIRROR, mirror).get("topics", "") if mirror else ""
     try:
-        is_copied = bool(pattern) and re.fullmatch(pattern, topic) is not None
+        is_copied = bool(pattern) and re.fullmatch(pattern, source_name(_prefix(state, mirror), topic)) is not None
     except re.error:
         return  # Such a mirror does not run.
     if is_copied:
@@ -110,18 +121,46 @@ def check_deletion(state: State, topic: str) -> None:
         )
 
 
+def check_prefix(state: State, mirror: str, settings: Mapping[str, str]) -> None:
+    """Raise INVALID_CONFIG or POLICY_VIOLATION unless a mirror may have the prefix that is in its settings."""
+    prefix = settings.get(PREFIX_SETTING, "")
+    if re.fullmatch("[a-zA-Z0-9._-]*", prefix) is None:
+        refuse(
+            ErrorCode.INVALID_CONFIG, f"{PREFIX_SETTING} is {prefix!r}: topics have letters, digits, '.', '_' and '-'"
+        )
+    if prefix == _prefix(state, mirror):
+        return
+    for (kind, topic), own in state.image.configs.items():
+        if kind == TOPIC and own.get(MIRROR_SETTING) == mirror:
+            refuse(
+                ErrorCode.POLICY_VIOLATION,
+                f"{PREFIX_SETTING} of mirror {mirror} cannot change, since it has topic {topic}: create another mirror",
+            )
+
+
+def _prefix(state: State, mirror: str) -> str:
+    return state.image.config(MIRROR, mirror).get(PREFIX_SETTING, "")
+
+
 def follow(
     state: State, mirror: str, replication_factor: int, topics: Iterable[SourceTopic]
 ) -> Slices[Outcome[dict[str, str]]]:
     """Create and change the topics of a mirror as their source; returns the problem of each topic that cannot follow.
 
-    Topics that were promoted, and topics of the source that exist here without this mirror, stay as they are.
+    The problems have the names of this cluster. Topics that were promoted, and topics of the source that exist here
+    without this mirror, stay as they are.
     """
     records: list[Message] = []
     problems: dict[str, str] = {}
-    for topic in topics:
+    prefix = _prefix(state, mirror)
+    for at_source in topics:
         yield
+        topic = replace(at_source, name=local_name(prefix, at_source.name))
         try:
+            if prefix and topic.name not in state.image.topics_by_name:
+                if at_source.is_read_only:
+                    continue  # It is a copy, perhaps of a topic of this cluster.
+                _check_is_original(state, at_source.name)
             changes = _changes(state, mirror, replication_factor, topic)
             if len(changes) > MAX_RECORDS_PER_REQUEST:
                 most = MAX_RECORDS_PER_REQUEST
@@ -138,6 +177,21 @@ def follow(
     return Outcome(records, problems)
 
 
+def _check_is_original(state: State, name: str) -> None:
+    """Raise INVALID_REQUEST if the name of a topic of the source is the name of a copy.
+
+    Other software that copies topics, such as MirrorMaker 2, puts a prefix before their names, too. Its copies have ids
+    of their own.
+    """
+    for (kind, mirror), settings in state.image.configs.items():
+        prefix = settings.get(PREFIX_SETTING, "") if kind == MIRROR else ""
+        if prefix and name.startswith(prefix):
+            refuse(
+                ErrorCode.INVALID_REQUEST,
+                f"The source's topic {name} is taken for a copy, since {prefix} is the prefix of mirror {mirror} here",
+            )
+
+
 def _changes(state: State, mirror: str, replication_factor: int, source: SourceTopic) -> list[Message]:
     if source.name in INTERNAL_TOPICS or source.name == METADATA_TOPIC:
         refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are not mirrored")
@@ -148,7 +202,9 @@ def _changes(state: State, mirror: str, replication_factor: int, source: SourceT
     if own.get(MIRROR_SETTING) != mirror:
         refuse(ErrorCode.TOPIC_ALREADY_EXISTS, "The topic exists here and does not belong to this mirror")
     if local.topic_id != source.topic_id:
-        refuse(ErrorCode.INCONSISTENT_TOPIC_ID, "The source has another topic of this name: it was recreated")
+        refuse(
+            ErrorCode.INCONSISTENT_TOPIC_ID, "The source has another topic of this name, e.g. one that was recreated"
+        )
     if own.get(STATE_SETTING) == STOPPED or own.get(STATE_SETTING) == STOPPING:
         return []
     if len(source.leader_epochs) < len(local.partitions):

@@ -1,4 +1,4 @@
-"""The state of mirrored topics in the metadata, and the generations of their leader epochs. KIP-1279.
+"""The state and names of mirrored topics in the metadata, and the generations of their leader epochs. KIP-1279.
 
 FAILBACK waits until the controller has compared the topic with its source. MIRRORING copies. STOPPING removes the
 producers of the source from the log. STOPPED is open to clients. Topics in the first three are read-only.
@@ -11,6 +11,8 @@ from typing import Final
 
 MIRROR_SETTING: Final = "ottla.mirror"
 STATE_SETTING: Final = "ottla.mirror.state"
+PREFIX_SETTING: Final = "topic.prefix"
+"""The setting of a mirror: the names of its topics here begin with it."""
 FAILBACK: Final = "FAILBACK"
 MIRRORING: Final = "MIRRORING"
 STOPPING: Final = "STOPPING"
@@ -26,6 +28,16 @@ def is_read_only(settings: Mapping[str, object]) -> bool:
 def is_read_only_state(state: object) -> bool:
     """Whether clients must not write to a topic in this state."""
     return state not in ("", STOPPED)
+
+
+def local_name(prefix: str, source_name: str) -> str:
+    """The name that a topic of the source has here."""
+    return prefix + source_name
+
+
+def source_name(prefix: str, local_name: str) -> str:
+    """The name that a topic of a mirror has at the source."""
+    return local_name.removeprefix(prefix)
 
 
 def generation_start(leader_epoch: int) -> int:

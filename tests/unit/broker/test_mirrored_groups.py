@@ -7,6 +7,8 @@ import re
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ottla.broker.mirrors.groups import REPEAT_MS, GroupOffsets, GroupPorts
 from ottla.broker.mirrors.source import Source
 from ottla.common.completion import Completion
@@ -30,6 +32,7 @@ from ottla.protocol.messages.offset_fetch import (
 from tests.storage.helpers import ManualClock
 
 TOPIC = "orders"
+TOPIC_ID = bytes(range(16))
 GROUP = "billing"
 END = 1000
 
@@ -37,7 +40,8 @@ END = 1000
 class Target:
     """A node with one group whose offsets are copied, and the source of its mirror."""
 
-    def __init__(self, *groups: str) -> None:
+    def __init__(self, *groups: str, prefix: str = "") -> None:
+        self.prefix, self.topic = prefix, prefix + TOPIC
         self.clock = ManualClock()
         self.source: dict[int, int] = {}
         self.here: dict[tuple[str, int], int] = {}
@@ -47,14 +51,17 @@ class Target:
         self.epoch = 5
         self.pending: set[int] = set()
         self.unreadable: set[int] = set()
+        self.has_names = True
         self.copier = self.new()
 
     def new(self) -> GroupOffsets:
         """Return a copier without known copies, as after a restart."""
         partitions = {index: SimpleNamespace(leader=1) for index in range(3)}
-        topic = SimpleNamespace(name=TOPIC, partitions=partitions)
+        topic = SimpleNamespace(name=self.topic, partitions=partitions)
         image = SimpleNamespace(
-            topics_by_name={TOPIC: topic}, topics_by_id={}, config=lambda *_: {STATE_SETTING: self.state}
+            topics_by_name={self.topic: topic},
+            topics_by_id={TOPIC_ID: topic},
+            config=lambda *_: {STATE_SETTING: self.state},
         )
         internal = SimpleNamespace(
             ensure=lambda: Completion.of(None),
@@ -71,12 +78,12 @@ class Target:
             coordinators=SimpleNamespace(groups=groups),
         )
         source = SimpleNamespace(nodes={9: ("source", 9092)}, ask=self._ask)
-        return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"))
+        return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"), self.prefix)
 
     def copy(self) -> list[dict[int, int]]:
         """The commits of one copy."""
         self.commits = []
-        asyncio.run(self.copier.copy({TOPIC: MIRRORING}))
+        asyncio.run(self.copier.copy({self.topic: MIRRORING}))
         return self.commits
 
     def _partition(self, _: str, index: int) -> Any:
@@ -91,7 +98,9 @@ class Target:
             return FindCoordinatorResponse(coordinators=[Coordinator(key=name, node_id=9) for name in self.groups])
         self.clock.now += 50
         rows = [OffsetFetchResponsePartitions(index, offset, 3, "") for index, offset in self.source.items()]
-        topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=rows)]
+        topics = [OffsetFetchResponseTopics(name="", topic_id=TOPIC_ID, partitions=rows)]
+        if self.has_names:
+            topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=rows)]
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(name, topics) for name in self.groups])
 
     def _submit(self, name: str, request: Any, *, api_version: int) -> Completion[Any]:
@@ -106,11 +115,14 @@ class Target:
             return Completion.of(OffsetFetchResponseGroup(name, topics))
         assert isinstance(request, OffsetCommitRequest)
         [topic] = request.topics
+        assert topic.name == self.topic
         changes = {row.partition_index: row.committed_offset for row in topic.partitions}
         self.here |= {(name, index): offset for index, offset in changes.items()}
         self.commits.append(changes)
         answers = [OffsetCommitResponsePartition(index, 0) for index in changes]
-        return Completion.of(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=answers)]))
+        return Completion.of(
+            OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=self.topic, partitions=answers)])
+        )
 
     def _row(self, name: str, index: int, is_stable: bool) -> OffsetFetchResponsePartitions:
         if is_stable and index in self.pending:
@@ -126,6 +138,16 @@ def test_offsets_follow_the_source_in_both_directions_up_to_the_high_watermark()
     assert target.copy() == []
     target.source = {0: 30}
     assert target.copy() == [{0: 30}]
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+def test_offsets_are_committed_for_the_name_with_the_prefix(has_names: bool) -> None:
+    target = Target(prefix="us.")
+    target.has_names = has_names
+    target.source = {0: 40}
+    assert target.copy() == [{0: 40}]
+    target.source = {0: 41}
+    assert target.copy() == [{0: 41}]
 
 
 def test_offset_that_the_group_committed_here_is_not_moved_back() -> None:

@@ -30,7 +30,7 @@ class Rules:
     ) -> None:
         for key, value in configs.items():
             if key not in LISTS and not key.endswith(
-                (".ms", ".bytes", ".enable", ".replicas", ".mirror", ".state", ".servers")
+                (".ms", ".bytes", ".enable", ".replicas", ".mirror", ".state", ".servers", ".prefix", "topics")
             ):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
             if key.endswith((".ms", ".bytes")) and not value.lstrip("-").isdecimal():
@@ -51,9 +51,11 @@ class Rules:
 class Cluster:
     """A controller that applies each outcome at once."""
 
-    def __init__(self, brokers: int = 1, settings: ControllerSettings | None = None, racks: str = "") -> None:
+    def __init__(
+        self, brokers: int = 1, settings: ControllerSettings | None = None, racks: str = "", *, seed: int = 5
+    ) -> None:
         self.controller = Controller(
-            node_id=1, cluster_id="cluster", rules=Rules(), random=Random(5), settings=settings
+            node_id=1, cluster_id="cluster", rules=Rules(), random=Random(seed), settings=settings
         )
         self.offset = 0
         self.epochs: dict[int, int] = {}

@@ -23,7 +23,16 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
 from ottla.controller.controller import Controller
 from ottla.metadata.image import TOPIC
-from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPING, generation_start
+from ottla.metadata.mirrors import (
+    MIRROR_SETTING,
+    MIRRORING,
+    PREFIX_SETTING,
+    STATE_SETTING,
+    STOPPING,
+    generation_start,
+    local_name,
+    source_name,
+)
 from ottla.network.errors import NetworkError
 from ottla.partitions.promotion import PROMOTING, forget_producers
 from ottla.partitions.replication.fetcher import FetcherContext
@@ -92,7 +101,7 @@ class Mirror:
         self._resetting: set[Partition] = set()
         self._states = self._read_states()
         self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
-        self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]))
+        self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]), self._prefix)
         self._pace = Pace(settings["refresh.interval.ms"])
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
         self._task.add_done_callback(self._ended)
@@ -110,6 +119,7 @@ class Mirror:
             connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
             on_lost=lambda _: self._pace.retry(),
             on_answer=lambda _: None,
+            name_at_leader=self._at_source,
         )
 
     @property
@@ -187,7 +197,7 @@ class Mirror:
             self._pace.completed(begun_ms)
             return
         decides = is_due and self._node.metadata.is_active_controller
-        led = dict.fromkeys(partition.topic_partition.topic for partition in self._led(MIRRORING))
+        led = dict.fromkeys(self._at_source(partition.topic_partition.topic) for partition in self._led(MIRRORING))
         # Without topics, the answer has the nodes of the source.
         metadata = await self.source.metadata(None if decides else led)
         self._place(metadata)
@@ -196,6 +206,13 @@ class Mirror:
         if is_due:
             await self._groups.copy(self._states)
             self._pace.completed(begun_ms)
+
+    @property
+    def _prefix(self) -> str:
+        return str(self._settings[PREFIX_SETTING])
+
+    def _at_source(self, topic: str) -> str:
+        return source_name(self._prefix, topic)
 
     def _led(self, state: str) -> list[Partition]:
         """The partitions of topics in this state that this node leads."""
@@ -283,8 +300,9 @@ class Mirror:
 
     async def _follow_topics(self, metadata: MetadataResponse) -> None:
         """Create and change the topics as the source's; this node is the active controller."""
-        known = [name for name, state in self._states.items() if state]
-        topics, problems = await read_topics(self.source, metadata, self._pattern, known)
+        known = [self._at_source(name) for name, state in self._states.items() if state]
+        topics, unread = await read_topics(self.source, metadata, self._pattern, known)
+        problems = {local_name(self._prefix, name): problem for name, problem in unread.items()}
         factor = self._settings["replication.factor"]
         for start in range(0, len(topics), _PARTS):
             part = topics[start : start + _PARTS]

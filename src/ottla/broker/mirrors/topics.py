@@ -27,6 +27,8 @@ async def read_topics(
 ) -> tuple[list[SourceTopic], dict[str, str]]:
     """The topics that match or are `known`, with their settings; and the problem of each one that cannot be read.
 
+    All names are the source's.
+
     A topic without a leader for some partition is a problem too: its leader epoch is unknown. Raises NetworkError.
     """
     problems = dict.fromkeys(known, "The source does not have the topic any more; the copy stays")

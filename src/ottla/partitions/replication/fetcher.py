@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.common.clock import Clock
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.common.ids import TopicPartition
 from ottla.common.slices import Slices
 from ottla.common.values import value
 from ottla.network.errors import ConnectionClosed, NetworkError
@@ -42,7 +43,6 @@ from ottla.replication.leader import ClusterView
 from ottla.replication.session import FetchSettings, Key, ReplicaSession
 
 if TYPE_CHECKING:
-    from ottla.common.ids import TopicPartition
     from ottla.common.timers import CallLater
     from ottla.common.work import Worker
     from ottla.log import Log, LogManager
@@ -91,6 +91,8 @@ class FetcherContext:
     on_answer: Callable[[int], None]
     """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
     quota: ReplicationQuota | None = None
+    name_at_leader: Callable[[str], str] = str
+    """The name that a topic has at the leader: a mirror may have another name for it."""
 
 
 class _Followed:
@@ -391,7 +393,7 @@ class ReplicaFetcher:
         """Ask the leader where its log ends, or starts, for a partition that leaves the session meanwhile."""
         self._session.drop(key)
         partition = followed.partition
-        topic, index = partition.log.topic_partition
+        topic, index = self._at_leader(partition)
         request = ListOffsetsRequest(
             replica_id=self._context.cluster.node_id,
             topics=[
@@ -413,13 +415,17 @@ class ReplicaFetcher:
             lambda done: self._looked_up(key, followed, timestamp, done)
         )
 
+    def _at_leader(self, partition: FollowingPartition) -> TopicPartition:
+        topic, index = partition.log.topic_partition
+        return TopicPartition(self._context.name_at_leader(topic), index)
+
     def _looked_up(self, key: Key, followed: _Followed, timestamp: int, done: Completion[Message]) -> None:
         partition = followed.partition
         if self._partitions.get(key) is not followed or partition.closed:
             return
         log = partition.log
         try:
-            offset = _offset(done, log.topic_partition)
+            offset = _offset(done, self._at_leader(partition))
             step = partition.on_lookup(timestamp, offset)
             if timestamp == LATEST and step.action is Action.LOOK_UP:
                 self._look_up(key, followed, EARLIEST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.clients.admin import Admin, ConfigResource, EpochEnd, FetchedBatches, OffsetAt, OffsetSpec, ResourceType
@@ -20,6 +20,13 @@ class Bounds(NamedTuple):
     start: int
     end: int
     leader_epoch: int
+
+
+class Side(NamedTuple):
+    """A partition in one cluster, by its name there."""
+
+    admin: Admin
+    key: TopicPartition
 
 
 class Range(NamedTuple):
@@ -61,15 +68,19 @@ def existing(admin: Admin, partitions: Sequence[TopicPartition]) -> list[TopicPa
     return [key for key in partitions if key.partition < counts.get(key.topic, 0)]
 
 
-def is_compacted(admins: Sequence[Admin], topic: str) -> bool:
+def is_compacted(sides: Iterable[Side]) -> bool:
     """Whether one of the clusters compacts a topic."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    return any("compact" in (admin.describe_config(resource)["cleanup.policy"].value or "") for admin in admins)
+
+    def policy(side: Side) -> str:
+        resource = ConfigResource(ResourceType.TOPIC, side.key.topic)
+        return side.admin.describe_config(resource)["cleanup.policy"].value or ""
+
+    return any("compact" in policy(each) for each in sides)
 
 
-def comparison(source: Admin, target: Admin, key: TopicPartition, *, compacted: bool) -> Comparison:
+def comparison(source: Side, target: Side, *, compacted: bool) -> Comparison:
     """Prepare the comparison of a partition."""
-    return Comparison(_side("source", source, key), _side("target", target, key), is_compacted=compacted)
+    return Comparison(_side("source", source), _side("target", target), is_compacted=compacted)
 
 
 def row_of(key: TopicPartition, compared: Range, found: Comparison) -> dict[str, Any]:
@@ -96,7 +107,9 @@ def row_of(key: TopicPartition, compared: Range, found: Comparison) -> dict[str,
     }
 
 
-def _side(name: str, admin: Admin, key: TopicPartition) -> LogSide:
+def _side(name: str, side: Side) -> LogSide:
+    admin, key = side
+
     def fetch(offset: int) -> FetchedBatches:
         return _fetch(admin, key, offset)
 
@@ -165,5 +178,5 @@ def loss(local: Admin, source: Admin, key: TopicPartition, sides: tuple[Bounds, 
 
 
 def _headers(admin: Admin, key: TopicPartition, start: int, end: int) -> Iterator[BatchHeader]:
-    for batch in _side("cluster", admin, key).batches(start, end):
+    for batch in _side("cluster", Side(admin, key)).batches(start, end):
         yield batch.header
