@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from ssl import create_default_context
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 
@@ -13,8 +18,10 @@ from ottla.clients import Admin, Producer, TopicPartition
 from ottla.tools.top import Sample, frame
 from ottla.tools.usage import Usage, samples, usage_rows
 from tests import deadlines
-from tests.clients.support import unique
+from tests.clients.support import unique, wait_until
 from tests.conftest import RunningBroker
+from tests.ottla_process import OttlaProcess
+from tests.peers.secured import Certificates
 
 from .conftest import Run
 
@@ -129,3 +136,44 @@ def test_usage_is_read_from_endpoints_with_the_token(plain: Run, monkeypatch: py
     assert plain(*words, "nonsense").code == 2
     assert plain("top", "--metrics", address).code == 2
     assert "does not answer" in plain(*words, "127.0.0.1:1").err
+
+
+def test_usage_is_read_from_endpoints_with_tls(plain: Run, tmp_path: Path) -> None:
+    certificates, file = Certificates(tmp_path / "certificates"), tmp_path / "metrics.pem"
+    shutil.copy(certificates.server, file)
+    process = OttlaProcess(
+        tmp_path / "broker",
+        {
+            "ottla.metrics.listener": "127.0.0.1:0",
+            "ottla.metrics.ssl.keystore.location": file,
+            "ssl.allow.dn.changes": "true",
+        },
+    )
+    context = create_default_context(cafile=str(certificates.ca))
+
+    def scrape() -> str:
+        url = process.log_path.read_text().rpartition("Serving metrics at ")[2].split()[0]
+        with urllib.request.urlopen(url, timeout=30, context=context) as response:
+            found: str = response.read().decode()
+        return found
+
+    def refuses_the_expired_certificate() -> bool:
+        try:
+            scrape()
+        except URLError as error:
+            return "expired" in str(error)
+        return False
+
+    with process:
+        assert "ottla_build_info" in scrape()
+        address = process.log_path.read_text().rpartition("Serving metrics at ")[2].split("/metrics")[0]
+        words = ("top", "--by", "topic", "--once", "--interval", "0.1", "--metrics", address)
+        refused = plain(*words)
+        assert refused.code == 1
+        assert "not trusted" in refused.err
+        shown = plain(*words, "-X", f"ssl.truststore.location={certificates.ca}")
+        assert shown.code == 0, shown.err
+        assert plain(*words, "-X", "ssl.truststore.location=/nowhere").code == 2
+        shutil.copy(certificates.expired, file)
+        wait_until(refuses_the_expired_certificate, "the new certificate")
+        process.assert_no_traceback()

@@ -54,6 +54,20 @@ ROWS: tuple[Row, ...] = (
         (f"{STREAMS}::test_samples_of_a_query",),
     ),
     (
+        "A connection counts before its TLS handshake",
+        "network/tls_transport.py",
+        "        self._connection.connection_made(self)\n",
+        "",
+        (f"{TESTS}/test_endpoint_tls.py::test_handshakes_are_limited_in_number_and_time",),
+    ),
+    (
+        "A certificate of the metrics that cannot be used leaves the old one in use",
+        "broker/metrics/endpoint_tls.py",
+        "        except SecuritySettingError as error:\n            logger.warning(",
+        "        except OSError as error:\n            logger.warning(",
+        (f"{TESTS}/test_endpoint_tls.py::test_scrape_is_encrypted_and_a_new_file_is_for_new_connections",),
+    ),
+    (
         "Scrapes of one second share a collection",
         "metrics/http.py",
         "if known is not None and (not known[1].done or now_s - known[0] < FRESH_S):",
@@ -73,8 +87,8 @@ ROWS: tuple[Row, ...] = (
     (
         "Other machines reach the metrics only with a token or the insecure setting",
         "broker/metrics/node.py",
-        "if self._token is None and not config.is_insecure and",
-        "if False and",
+        "        if is_reachable and not authenticates and not config.is_insecure:",
+        "        if False:",
         (f"{NODE}::test_address_for_other_machines_needs_a_token_or_the_insecure_setting",),
     ),
     (

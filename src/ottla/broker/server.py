@@ -176,6 +176,9 @@ class Node:
         certificates = self.broker.security.certificates = self._listeners.certificates
         if certificates is not None:
             self._housekeeping.every("certificates", WATCH_CERTIFICATES_MS, certificates.reload)
+        metrics = self._background.metrics
+        if metrics is not None and metrics.tls is not None:
+            self._housekeeping.every("certificate of the metrics", WATCH_CERTIFICATES_MS, metrics.tls.reload)
 
     def _claim(self) -> tuple[LogManager, str]:
         """Lock the directories and bind the listeners. If it raises, it leaves no new files.

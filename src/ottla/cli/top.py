@@ -4,25 +4,31 @@ Rates are the differences of two samples: log end offsets, and the sizes of the 
 used, so it works with Ottla and with stock Kafka, and no record is read.
 
 With --by, it shows the bytes that each user, client or topic sends, receives and stores, and the time that its requests
-take. This reads the metrics endpoints of the brokers. $OTTLA_METRICS_TOKEN is their token.
+take. This reads the metrics endpoints of the brokers. $OTTLA_METRICS_TOKEN is their token, and the ssl settings of
+the admin client are for their TLS.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from ottla.cli.commands import Choice, Command, Option, Options, require_positive
-from ottla.cli.connect import connect, connection_options
+from ottla.cli.connect import connect, connection_options, connection_settings
 from ottla.cli.output import Column, Output, number, output_options, size
+from ottla.clients.options import SECURITY_OPTIONS, read_options
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.config import parse_address
+from ottla.network.errors import SecuritySettingError
+from ottla.network.tls_settings import tls_context
 from ottla.tools.top import Frame, frame, read_sample
-from ottla.tools.usage import endpoints, read_usage, usage_rows
+from ottla.tools.usage import Access, Place, endpoints, read_usage, usage_rows
 
+_HTTPS: Final = "https://"
 _LONGEST_S: Final = 3600.0
 # The longest name in a frame of 80 columns.
 _NAME: Final = 30
@@ -32,7 +38,7 @@ _PARAMETERS = [
     Option("--interval SECONDS", "time between samples; default: 2", type=float, default=2.0),
     Option("-n, --rows N", "rows of each list; default: 8", type=int, default=8),
     Option("--by KIND", "usage by user, client or topic", type=Choice(_KINDS)),
-    Option("--metrics HOST:PORT,..", "metrics endpoints; default: as the brokers are configured"),
+    Option("--metrics HOST:PORT,..", "metrics endpoints, https://HOST:PORT with TLS; default: from the brokers"),
     *output_options(),
     *connection_options(),
 ]
@@ -73,11 +79,11 @@ def run(options: Options) -> None:
 def _run_usage(options: Options, output: Output) -> None:
     """Print a frame of usage after each interval."""
     addresses = endpoints(connect(options)) if options.metrics is None else _given(options.metrics)
-    token = os.environ.get("OTTLA_METRICS_TOKEN")
-    before = read_usage(addresses, options.by, token)
+    access = _access(options, addresses)
+    before = read_usage(addresses, options.by, access)
     while True:
         time.sleep(options.interval)
-        now = read_usage(addresses, options.by, token)
+        now = read_usage(addresses, options.by, access)
         found = usage_rows(before, now, options.by, options.rows)
         seconds = (now.at_ms - before.at_ms) / 1000
         if output.json:
@@ -93,11 +99,24 @@ def _run_usage(options: Options, output: Output) -> None:
         before = now
 
 
-def _given(texts: str) -> dict[str, tuple[str, int]]:
+def _access(options: Options, addresses: Mapping[str, Place]) -> Access:
+    """The token and the TLS of the admin client's settings. Raises Failure."""
+    token = os.environ.get("OTTLA_METRICS_TOKEN")
+    if not any(each.uses_tls for each in addresses.values()):
+        return Access(token)
+    given = {name: value for name, value in connection_settings(options).items() if name.startswith("ssl.")}
+    try:
+        return Access(token, tls_context(read_options(SECURITY_OPTIONS, given)))
+    except SecuritySettingError as error:
+        raise Failure(str(error), exit_code=2) from error
+
+
+def _given(texts: str) -> dict[str, Place]:
     found = {}
     for text in texts.split(","):
+        address = text.strip()
         try:
-            found[text.strip()] = parse_address(text.strip())
+            found[address] = Place(*parse_address(address.removeprefix(_HTTPS)), address.startswith(_HTTPS))
         except ValueError as error:
             raise Failure(f"--metrics: {error}", exit_code=2) from error
     return found

@@ -13,13 +13,32 @@ from ottla.config.server_setting import (
 
 LISTENER = "ottla.metrics.listener"
 TOKEN = "ottla.metrics.token"  # noqa: S105 - the name of a setting
+SSL_PREFIX = "ottla.metrics."
+"""Before the names of Kafka's settings of TLS."""
+KEYSTORE = "ottla.metrics.ssl.keystore.location"
+KEY_PASSWORD = "ottla.metrics.ssl.key.password"  # noqa: S105 - the name of a setting
+TRUSTSTORE = "ottla.metrics.ssl.truststore.location"
+CLIENT_AUTH = "ottla.metrics.ssl.client.auth"
 
 SLOW_REQUEST_MS = "ottla.request.log.slow.ms"
 
 ROWS = (
     ServerSetting(LISTENER, STRING, None,
         "The HTTP endpoint of this node's metrics, as `host:port` (metrics.md); none if not set. An address that other "
-        "machines can reach needs the token below, or `ottla.insecure=true`.",
+        "machines can reach needs the token or the certificates below, or `ottla.insecure=true`.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting(CLIENT_AUTH, STRING, "none",
+        "Whether a scrape needs a certificate that the authorities below have signed: required, requested or none.",
+        MEDIUM, WORKS, READ_ONLY, choices=("required", "requested", "none")),
+    ServerSetting(KEY_PASSWORD, PASSWORD, None,
+        "The password of the private key below.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting(KEYSTORE, STRING, None,
+        "The PEM file with the private key and the certificate chain of the endpoint, which then needs HTTPS; plain "
+        "HTTP if not set.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting(TRUSTSTORE, STRING, None,
+        "The PEM file of the authorities that sign the certificates of scrapes.",
         MEDIUM, WORKS, READ_ONLY),
     ServerSetting(TOKEN, PASSWORD, None,
         "The token that a scrape has to present, as `Authorization: Bearer TOKEN`; none if not set.",

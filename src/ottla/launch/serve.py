@@ -19,7 +19,7 @@ from ottla.common.errors import KafkaError
 from ottla.common.failure import Failure
 from ottla.common.garbage import search_less
 from ottla.config import BrokerConfig
-from ottla.config.metrics_rows import LISTENER
+from ottla.config.metrics_rows import KEYSTORE, LISTENER
 from ottla.launch import late
 from ottla.launch import settings as broker_settings
 from ottla.launch.console import LOG_FORMATS, NOT_COMPILED, announce, start_logging
@@ -174,13 +174,14 @@ def _announce(config: BrokerConfig, bootstrap: "Bootstrap", security: "LocalSecu
     """Print the address for scripts, then examples for people."""
     search_less()
     gc.enable()
+    scheme = "http" if config.text(KEYSTORE) is None else "https"
     where = f"-b {bootstrap}" if security is None else security.announced(str(bootstrap))
     rows = {
         "data": ", ".join(map(os.path.abspath, config.directories)),
         "write": f"echo hello | ottla produce greetings --create {where}",
         "read": f"ottla tail greetings {where}",
         "topics": f"ottla topic list {where}",
-        **({} if config.text(LISTENER) is None else {"metrics": f"http://{config.text(LISTENER)}/metrics"}),
+        **({} if config.text(LISTENER) is None else {"metrics": f"{scheme}://{config.text(LISTENER)}/metrics"}),
         **({} if security is None else {"users": f"ottla security user add ann {where}"}),
         "stop": "Ctrl-C",
     }

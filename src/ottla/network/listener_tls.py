@@ -15,12 +15,11 @@ from ottla.network.connection import ANONYMOUS
 from ottla.network.errors import SecuritySettingError
 from ottla.network.key_stores import file_versions, key_store_options
 from ottla.network.tls_settings import identify, trust
-from ottla.network.tls_transport import TlsTransport
+from ottla.network.tls_transport import C, TlsTransport
 from ottla.security.certificate import alternative_names, distinguished_name
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
-    from ottla.network.connection import Connection
     from ottla.network.handshakes import Handshakes
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -77,9 +76,7 @@ class ListenerTls:
         """Return the principal of a client whose handshake is complete. Raises ValueError to refuse it."""
         return self.principal_of(tls.getpeercert(binary_form=True), host)
 
-    def protocol(
-        self, connection: Connection, handshakes: Handshakes, refused: Callable[[Connection, str], None]
-    ) -> TlsTransport:
+    def protocol(self, connection: C, handshakes: Handshakes, refused: Callable[[C, str], None]) -> TlsTransport[C]:
         """Return the protocol of an accepted socket; `refused` is called with the reason if its handshake fails."""
         return TlsTransport(connection, self, handshakes, refused)
 

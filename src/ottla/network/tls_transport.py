@@ -23,13 +23,12 @@ import logging
 import ssl
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from ottla.network.record_queue import RECORD_BYTES, RecordQueue
 from ottla.network.tls_errors import CLOSED_BY_CLIENT, PLAINTEXT_CLIENT, handshake_problem
 
 if TYPE_CHECKING:
-    from ottla.network.connection import Connection
     from ottla.network.handshakes import Handshakes
     from ottla.protocol.wire import Buffer
 
@@ -66,6 +65,35 @@ class ServerTls(Protocol):
         """Return the principal of a client whose handshake is complete. Raises ValueError to refuse it."""
 
 
+class DecryptedConnection(Protocol):
+    """A connection that uses a `TlsTransport` like a transport."""
+
+    principal: str
+    remote_host: str
+    remote_port: int
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is accepted; its handshake follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return memory for decrypted bytes."""
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle this many decrypted bytes."""
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+
+
+C = TypeVar("C", bound=DecryptedConnection)
+
+
 class _Encryption:
     """The TLS of one connection, and its bytes as they are on the network."""
 
@@ -89,15 +117,15 @@ class _Encryption:
         return True
 
 
-class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
+class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol, Generic[C]):
     """The transport of `connection`, and the protocol of the socket's transport."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: C,
         tls: ServerTls,
         handshakes: Handshakes,
-        refused: Callable[[Connection, str], None],
+        refused: Callable[[C, str], None],
     ) -> None:
         """`refused` is called with the reason if the handshake fails."""
         super().__init__()

@@ -7,9 +7,10 @@ the broker's setting; the host is the broker's if the endpoint listens on all ad
 from __future__ import annotations
 
 import re
+import ssl
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.config import parse_address
-from ottla.config.metrics_rows import LISTENER
+from ottla.config.metrics_rows import KEYSTORE, LISTENER
 
 TIMEOUT_S: Final = 10.0
 # The scrape of 10,000 partitions has 7 MB.
@@ -45,7 +46,23 @@ class Usage(NamedTuple):
     counters: Mapping[Key, Mapping[str, float]]
 
 
-def endpoints(admin: api.Admin) -> dict[str, tuple[str, int]]:
+class Place(NamedTuple):
+    """Where an endpoint is."""
+
+    host: str
+    port: int
+    uses_tls: bool = False
+
+
+class Access(NamedTuple):
+    """The token that a scrape presents, and the authorities that it trusts."""
+
+    token: str | None = None
+    context: ssl.SSLContext | None = None
+    """For endpoints with TLS; None trusts the authorities of the system."""
+
+
+def endpoints(admin: api.Admin) -> dict[str, Place]:
     """Return the address of each broker's endpoint. Raises Failure if a broker has none that this machine reaches."""
     brokers = {api.ConfigResource.broker(each.node_id): each for each in admin.describe_cluster().brokers}
     found = {}
@@ -63,7 +80,10 @@ def endpoints(admin: api.Admin) -> dict[str, tuple[str, int]]:
                 f"the metrics endpoint of broker {resource.name} is {entry.value}, which only its own machine reaches",
                 "Run `ottla top` there, or name an endpoint with --metrics HOST:PORT.",
             )
-        found[f"broker {resource.name}"] = (own_host if not host or _is(host, "is_unspecified") else host, port)
+        key_store = settings.get(KEYSTORE)
+        uses_tls = key_store is not None and key_store.value is not None
+        reached = own_host if not host or _is(host, "is_unspecified") else host
+        found[f"broker {resource.name}"] = Place(reached, port, uses_tls)
     return found
 
 
@@ -75,11 +95,11 @@ def _is(host: str, question: str) -> bool:
         return False
 
 
-def read_usage(addresses: Mapping[str, tuple[str, int]], by: str, token: str | None) -> Usage:
+def read_usage(addresses: Mapping[str, Place], by: str, access: Access) -> Usage:
     """Scrape all endpoints. `by` is "user", "client" or "topic". Raises Failure if one does not answer."""
     counters: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for name, address in addresses.items():
-        for key, counter, value in samples(_scrape(name, address, token), by):
+        for key, counter, value in samples(_scrape(name, address, access), by):
             counters[key][counter] += value
     return Usage(units.now_ms(), counters)
 
@@ -102,13 +122,20 @@ def _unescaped(match: re.Match[str]) -> str:
     return "\n" if match[1] == "n" else match[1]
 
 
-def _scrape(name: str, address: tuple[str, int], token: str | None) -> list[str]:
-    place = f"the metrics endpoint of {name} at {address[0]}:{address[1]}"
-    connection = HTTPConnection(*address, timeout=TIMEOUT_S)
+def _scrape(name: str, address: Place, access: Access) -> list[str]:
+    place = f"the metrics endpoint of {name} at {address.host}:{address.port}"
+    connection = HTTPConnection(address.host, address.port, timeout=TIMEOUT_S)
+    if address.uses_tls:
+        connection = HTTPSConnection(address.host, address.port, timeout=TIMEOUT_S, context=access.context)
     try:
-        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request(
+            "GET", "/metrics", headers={"Authorization": f"Bearer {access.token}"} if access.token else {}
+        )
         response = connection.getresponse()
         body = response.read(LARGEST_SCRAPE)
+    except ssl.SSLCertVerificationError as error:
+        reason = f"{place} has a certificate that is not trusted: {error.verify_message}"
+        raise Failure(reason, "Name its authority with -X ssl.truststore.location=FILE.") from error
     except (OSError, HTTPException) as error:
         raise Failure(f"{place} does not answer: {error or type(error).__name__}") from error
     finally:

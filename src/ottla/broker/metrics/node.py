@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
+from ottla.broker.metrics.endpoint_tls import endpoint_tls
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
@@ -21,7 +22,7 @@ from ottla.broker.metrics.slow_requests import SlowRequests
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import Listener, parse_address
-from ottla.config.metrics_rows import LISTENER, SLOW_REQUEST_MS, TOKEN
+from ottla.config.metrics_rows import CLIENT_AUTH, KEYSTORE, LISTENER, SLOW_REQUEST_MS, TOKEN
 from ottla.metrics.http import Endpoint, Scrapes
 from ottla.network.sockets import bind, is_loopback
 
@@ -51,19 +52,35 @@ class NodeMetrics:
     """Bound at its creation; `open` follows, and `close` may be called at any time."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, meter: Meter) -> None:
-        """Bind the listener. Raises ListenError, and KafkaError if other machines could reach it without the token."""
+        """Bind the listener.
+
+        Raises ListenError, and KafkaError if other machines could reach it without authentication or its certificate
+        cannot be used.
+        """
         self._loop = loop
         self._token = config.text(TOKEN)
+        self.tls = endpoint_tls(config)
         host, port = parse_address(config.text(LISTENER) or "")
         self._sockets: list[socket.socket] = bind(Listener("METRICS", host, port), config)
         self.address: tuple[str, int] = self._sockets[0].getsockname()[:2]
         """The bound address of the endpoint."""
-        if self._token is None and not config.is_insecure and not all(map(is_loopback, self._sockets)):
+        authenticates = self._token is not None or config.text(CLIENT_AUTH) == "required"
+        is_reachable = not all(map(is_loopback, self._sockets))
+        if is_reachable and not authenticates and not config.is_insecure:
             self.close_sockets()
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{LISTENER}={host}:{port} would be open to other machines without authentication: set {TOKEN}, listen"
-                " on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
+                f"{LISTENER}={host}:{port} would be open to other machines without authentication: set {TOKEN} or"
+                f" {CLIENT_AUTH}=required, listen on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
+            )
+        if is_reachable and self._token is not None and self.tls is None:
+            logger.warning(
+                "Serving metrics at %s:%d, which other machines can reach, without encryption: %s can be read on the"
+                " network. Set %s",
+                host,
+                port,
+                TOKEN,
+                KEYSTORE,
             )
         self._meter = meter
         self._loop_delay = LoopDelay(loop)
@@ -88,10 +105,13 @@ class NodeMetrics:
         self._opening = self._loop.create_task(self._listen(self._endpoint))
 
     async def _listen(self, endpoint: Endpoint) -> None:
+        tls, protocol = self.tls, endpoint.connection
+        accept = protocol if tls is None else lambda: tls.protocol(protocol())
         for sock in self._sockets:
-            self._servers.append(await self._loop.create_server(endpoint.connection, sock=sock, backlog=_BACKLOG))
+            self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=_BACKLOG))
         host, port = self.address
-        logger.info("Serving metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+        scheme = "http" if self.tls is None else "https"
+        logger.info("Serving metrics at %s://%s:%d/metrics", scheme, f"[{host}]" if ":" in host else host, port)
 
     def started(self, network: Server | None) -> None:
         """Report the node as running, with its connections."""

@@ -34,6 +34,8 @@ def test_address_for_other_machines_needs_a_token_or_the_insecure_setting() -> N
         bound(ottla_metrics_listener="0.0.0.0:0")
     assert bound(ottla_metrics_listener="0.0.0.0:0", ottla_metrics_token="t") == "0.0.0.0"
     assert bound(ottla_metrics_listener="0.0.0.0:0", ottla_insecure="true") == "0.0.0.0"
+    with pytest.raises(KafkaError, match=r"ottla\.metrics\.ssl\.client\.auth needs HTTPS"):
+        bound(ottla_metrics_listener="0.0.0.0:0", ottla_metrics_ssl_client_auth="required")
 
 
 @pytest.mark.parametrize("text", ["9404", "host", "host:99999", "http://host:1"])
