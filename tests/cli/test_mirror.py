@@ -13,7 +13,7 @@ from ottla.common.ids import TopicPartition
 from tests.cluster.processes import wait_until
 from tests.ottla_process import OttlaProcess
 
-from .conftest import Run
+from .conftest import Answer, Run
 
 WAIT_S = 60.0
 
@@ -104,3 +104,46 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     target.kill()
     warned = plain("mirror", "promote", "back", "--unplanned", "--yes", "-b", source.bootstrap)
     assert (warned.code, "Promoted orders" in warned.out) == (0, True)
+
+
+def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
+    plain: Run, source: OttlaProcess, target: OttlaProcess
+) -> None:
+    def switch(*words: str) -> Answer:
+        return plain("mirror", "switch", "move", *words, "-b", target.bootstrap)
+
+    def results(answer: Answer) -> dict[str, str]:
+        return {row["check"]: row["result"] for row in answer.objects if "check" in row}
+
+    with Admin(source.bootstrap) as admin:
+        admin.create_topic("orders")
+        write(source, b"1", b"2", b"3")
+        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 2})
+    create = ("create", "move", "--from", source.bootstrap, "--topics", ".*", "--groups", ".*")
+    assert plain("mirror", *create, "-b", target.bootstrap).code == 0
+    assert plain("mirror", "pause", "move", "-b", target.bootstrap).code == 0
+    wait_until(lambda: [row["state"] for row in rows(plain, "move", target)] == ["PAUSED"], WAIT_S)
+    paused = switch("--dry-run", "--json")
+    assert (paused.code, results(paused)["partitions"]) == (1, "problem")
+    assert "nothing was changed" in paused.err
+    assert plain("mirror", "resume", "move", "-b", target.bootstrap).code == 0
+    wait_until(lambda: switch("--dry-run").code == 0, WAIT_S)
+    ready = switch("--dry-run", "--verify", "2", "--json")
+    assert results(ready) == dict.fromkeys(("source", "topics", "lag", "groups", "verify"), "ok")
+
+    with Producer(bootstrap_servers=source.bootstrap, transactional_id="t") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"4").result(WAIT_S)
+        open_still = switch("--wait-for-producers", "1s", "--yes")
+        assert (open_still.code, "open transactions: orders-0" in open_still.err) == (1, True)
+        producer.commit_transaction()
+    switched = switch("--wait-for-producers", "1min", "--json", "--yes")
+    assert switched.code == 0, switched.err
+    [*_, result] = switched.objects
+    assert (result["topics"], result["late_records"]) == (["orders"], 0)
+    assert result["bootstrap_servers"] == target.bootstrap
+    write(target, b"5")
+    with Admin(target.bootstrap) as admin:
+        assert admin.list_group_offsets("billing")[TopicPartition("orders", 0)].offset == 2
+    assert "no topic to promote" in switch("--yes").err

@@ -10,6 +10,7 @@ COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
+SWITCH = "tests/unit/tools/test_mirror_switch.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
@@ -165,10 +166,52 @@ ROWS: tuple[Row, ...] = (
     ),
     (
         "a planned promotion waits for the last records of the source",
-        "cli/mirror.py",
-        "        _wait_for_last_records(admin, options.name, copying, deadline_s)\n",
+        "cli/mirror_promote.py",
+        "        _wait_for_last_records(admin, mirror, copying, deadline_s)\n",
         "        pass\n",
         ("tests/chaos/test_mirror.py::test_copies_are_equal_and_promotion_loses_nothing_under_kills",),
+    ),
+    (
+        "a copied offset equals the offset of the source",
+        "broker/mirrors/groups.py",
+        "                    committed = _Committed(row.committed_offset,",
+        "                    committed = _Committed(row.committed_offset // 2,",
+        ("tests/interop/test_mirror_switch.py::test_clients_of_stock_kafka_move_to_ottla_and_go_on",),
+    ),
+    (
+        "a switch waits until no end offset of the source moves",
+        "tools/admin/mirror_switch.py",
+        "            moved_s, known = now_s, ends\n",
+        "            known = ends\n",
+        (f"{SWITCH}::test_producers_have_stopped_when_no_end_offset_moves",),
+    ),
+    (
+        "a switch waits until no transaction of the source is open",
+        "tools/admin/mirror_switch.py",
+        " and not unstable:\n",
+        ":\n",
+        (f"{SWITCH}::test_producers_that_go_on_and_open_transactions_end_the_wait",),
+    ),
+    (
+        "a switch does not begin with a partition that is not copied",
+        "tools/admin/mirror_switch.py",
+        "    if stuck:\n",
+        "    if not stuck:\n",
+        (f"{SWITCH}::test_copy_that_makes_no_progress_is_a_problem",),
+    ),
+    (
+        "a switch reports records that reach the source after the end of the copy",
+        "tools/admin/mirror_switch.py",
+        "    return {key: count for key, count in late.items() if count > 0}\n",
+        "    return {key: count for key, count in late.items() if count < 0}\n",
+        (f"{SWITCH}::test_records_that_arrive_at_the_source_after_the_copy_are_counted",),
+    ),
+    (
+        "the offsets of groups are read again after a comparison that had begun before a promotion",
+        "broker/mirrors/pace.py",
+        "        self._due_ms = None if self._is_urgent else begun_ms + self._interval_ms\n",
+        "        self._due_ms = begun_ms + self._interval_ms\n",
+        (f"{PACE}::test_promotion_makes_groups_due_at_once_though_a_comparison_runs",),
     ),
     (
         "a truncation of a copy is on disk before the next append",

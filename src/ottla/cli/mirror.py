@@ -5,35 +5,33 @@ The commands connect to the target, which copies. The source needs no installati
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-import click
-
+from ottla.cli import mirror_promote
 from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, yes_option
 from ottla.cli.connect import connect, connection_options
+from ottla.cli.mirror_parts import (
+    at_source,
+    connect_to_source,
+    mirror_names,
+    move,
+    partitions_of,
+    prefix_of,
+    report_of,
+    resource_of,
+    states_of_topics,
+    topics_in,
+)
 from ottla.cli.names import all_topics, check_exists, confirm, enumerated
 from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.clients import admin as api
-from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import (
-    FAILBACK,
-    MIRROR_SETTING,
-    MIRRORING,
-    PREFIX_SETTING,
-    STATE_SETTING,
-    STOPPED,
-    STOPPING,
-    source_name,
-)
-from ottla.tools import values
+from ottla.metadata.mirrors import FAILBACK, MIRRORING, PREFIX_SETTING, STOPPED, STOPPING
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
 from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
-from ottla.tools.admin.mirrors import MirrorReport, behind, explain, missing_records, named, unready, unreported
+from ottla.tools.admin.mirrors import explain
 from ottla.tools.values import read_properties
 
 COMMAND = Group(
@@ -46,7 +44,6 @@ COMMAND = Group(
     shared=[*output_options(), *connection_options()],
 )
 
-POLL_S: Final = 0.3
 _NAME = Argument("name", "NAME", help="the name of the mirror")
 
 
@@ -69,10 +66,10 @@ def _create(options: Options) -> None:
     """Create a mirror. It creates the matching topics with the ids, partitions and settings of the source, read-only,
     and copies their records and new ones."""
     output, admin = Output(options), connect(options)
-    if options.name in _names(admin):
+    if options.name in mirror_names(admin):
         raise Failure(f"mirror {options.name!r} exists already", "`ottla mirror alter` changes it.")
     new = {"replication.factor": options.replication_factor, PREFIX_SETTING: options.prefix}
-    admin.alter_config(_resource(options.name), _given(options) | new)
+    admin.alter_config(resource_of(options.name), _given(options) | new)
     output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
 
 
@@ -91,11 +88,11 @@ def _create(options: Options) -> None:
 def _alter(options: Options) -> None:
     """Change a mirror. Topics that do not match any more stay copies."""
     output, admin = Output(options), connect(options)
-    check_exists(options.name, _names(admin), "mirror")
+    check_exists(options.name, mirror_names(admin), "mirror")
     changes = _given(options)
     if not changes:
         raise Failure("nothing is changed", "Pass --from, --topics, --groups or --source-config.", exit_code=2)
-    admin.alter_config(_resource(options.name), changes)
+    admin.alter_config(resource_of(options.name), changes)
     output.changed(f"Changed mirror {options.name}.", {"mirror": options.name, "changed": True})
 
 
@@ -110,7 +107,7 @@ def _given(options: Options) -> dict[str, object]:
 def _list(options: Options) -> None:
     """List mirrors with their sources."""
     admin = connect(options)
-    names = [_resource(name) for name in _names(admin)]
+    names = [resource_of(name) for name in mirror_names(admin)]
     found = admin.describe_configs(names) if names else {}
     rows = [
         {
@@ -132,7 +129,7 @@ def _list(options: Options) -> None:
 def _status(options: Options) -> None:
     """Show each partition of a mirror: its state, and the records that the source has and the copy has not."""
     output, admin = Output(options), connect(options)
-    report = _report(admin, options.name)
+    report = report_of(admin, options.name)
     columns = [
         Column("topic", narrow=True),
         number("partition"),
@@ -167,7 +164,7 @@ def _status(options: Options) -> None:
 def _why(options: Options) -> None:
     """Explain why a mirror makes no progress, and which records it has dropped. It changes nothing."""
     output, admin = Output(options), connect(options)
-    rows = [finding._asdict() for finding in explain(_report(admin, options.name))]
+    rows = [finding._asdict() for finding in explain(report_of(admin, options.name))]
     columns = [Column("subject", narrow=True), Column("text"), Column("next_step")]
     output.table(columns, rows, empty="No cause of trouble was found.")
 
@@ -175,81 +172,23 @@ def _why(options: Options) -> None:
 @COMMAND.verb("pause", _NAME, examples="ottla mirror pause dr")
 def _pause(options: Options) -> None:
     """Stop copying for a time; the topics stay read-only."""
-    _switch(options, "PAUSED")
+    _set_state(options, "PAUSED")
 
 
 @COMMAND.verb("resume", _NAME, examples="ottla mirror resume dr")
 def _resume(options: Options) -> None:
     """Continue a paused mirror where it stopped."""
-    _switch(options, "RUNNING")
+    _set_state(options, "RUNNING")
 
 
-@COMMAND.verb(
-    "promote",
-    _NAME,
-    Option("--unplanned", "the source is lost: do not wait for its last records"),
-    Option("--timeout DURATION", "how long to wait for the last records, and for the end of the copy", default="1min"),
-    yes_option(),
-    examples="""
-    ottla mirror promote dr
-    ottla mirror promote dr --unplanned --yes
-    """,
-)
-def _promote(options: Options) -> None:
-    """Open the copied topics of a mirror to clients. It aborts open transactions, and removes the source's producers.
-
-    Stop the producers of the source first: records that it gets later are not copied. The command can be repeated
-    after an interruption.
-    """
+def _set_state(options: Options, state: str) -> None:
     output, admin = Output(options), connect(options)
-    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
-    names = _topics(admin, options.name, MIRRORING, STOPPING)
-    if not names:
-        raise Failure(f"mirror {options.name!r} has no topic to promote")
-    confirm(
-        f"Open {enumerated(names)} to clients, and end the copy?",
-        "nothing was promoted",
-        "--yes promotes without asking.",
-        yes=options.yes,
-    )
-    copying = _topics(admin, options.name, MIRRORING)
-    if options.unplanned:
-        for row in _report(admin, options.name).partitions:
-            if row["topic"] in copying and row["lag"]:
-                output.warn(f"{row['topic']}-{row['partition']}: {missing_records(row)}")
-    else:
-        _wait_for_last_records(admin, options.name, copying, deadline_s)
-    _move(admin, options.name, copying, STOPPING)
-    _wait_for_ends(admin, options.name, names, deadline_s, with_groups=not options.unplanned)
-    _move(admin, options.name, names, STOPPED)
-    for name in names:
-        output.changed(f"Promoted {name}.", {"topic": name, "promoted": True})
+    check_exists(options.name, mirror_names(admin), "mirror")
+    admin.alter_config(resource_of(options.name), {"state": state})
+    output.changed(f"{options.name} is {state}.", {"mirror": options.name, "state": state})
 
 
-def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
-    """Wait until each partition has all records of an answer of the source that is younger than this call."""
-    started_s, partitions = time.monotonic(), _partitions(admin, topics)
-
-    def remaining() -> list[str]:
-        rows = _rows(admin, mirror, topics)
-        return unreported(partitions, rows) + named(behind(rows, int((time.monotonic() - started_s) * 1000)))
-
-    _wait(remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned")
-
-
-def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float, *, with_groups: bool) -> None:
-    """Wait until no partition has producers of the source, and until the last offsets of groups are copied."""
-    started_s, partitions = time.monotonic(), _partitions(admin, topics)
-    with_groups = with_groups and bool(admin.describe_config(_resource(mirror))["groups"].value)
-
-    def remaining() -> list[str]:
-        report = _report(admin, mirror)
-        rows = [row for row in report.partitions if row["topic"] in topics]
-        names = unreported(partitions, rows) + named(unready(rows))
-        is_old = not 0 <= report.groups_age_ms <= (time.monotonic() - started_s) * 1000
-        return [*names, "the offsets of groups"] if with_groups and is_old else names
-
-    _wait(remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader")
+mirror_promote.add_verbs(COMMAND, _NAME)
 
 
 @COMMAND.verb(
@@ -269,10 +208,10 @@ def _failback(options: Options) -> None:
     """Make topics of this cluster copies of the mirror's source, which was promoted before. Records that only this
     cluster has are dropped; `ottla mirror why` says how many."""
     output, admin = Output(options), connect(options)
-    check_exists(options.name, _names(admin), "mirror")
-    if prefix := _prefix(admin, options.name):
+    check_exists(options.name, mirror_names(admin), "mirror")
+    if prefix := prefix_of(admin, options.name):
         raise Failure(f"mirror {options.name!r} has the prefix {prefix}: a failback needs equal names in both clusters")
-    states = _states(admin)
+    states = states_of_topics(admin)
     for name in options.topics:
         _, state = states.get(name, ("", ""))
         if state not in ("", STOPPED):
@@ -287,15 +226,15 @@ def _failback(options: Options) -> None:
         "--yes drops them without asking.",
         yes=options.yes,
     )
-    _move(admin, options.name, names, FAILBACK)
+    move(admin, options.name, names, FAILBACK)
     for name in names:
         output.changed(f"{name} becomes a copy.", {"topic": name, "failback": True})
 
 
 def _show_losses(options: Options, output: Output, local: api.Admin) -> None:
     """Print, by partition, the records that only this cluster has."""
-    source = _connect_to_source(options, local)
-    partitions = [TopicPartition(*each) for each in _partitions(local, list(options.topics))]
+    source = connect_to_source(options, local)
+    partitions = [TopicPartition(*each) for each in partitions_of(local, list(options.topics))]
     shared = existing(source, partitions)
     for key in partitions:
         if key not in shared:
@@ -343,12 +282,12 @@ def _verify(options: Options) -> int:
     copied yet or that one cluster has deleted.
     """
     output, target = Output(options), connect(options)
-    owned = _topics(target, options.name, MIRRORING, STOPPING, STOPPED)
+    owned = topics_in(target, options.name, MIRRORING, STOPPING, STOPPED)
     names = list(dict.fromkeys(options.topics)) or owned
     for name in names:
         check_exists(name, all_topics(target), "topic")
-    source = _connect_to_source(options, target)
-    keys = _at_source(options.name, target, names)
+    source = connect_to_source(options, target)
+    keys = at_source(options.name, target, names)
     theirs, ours = bounds(source, existing(source, list(keys.values()))), bounds(target, list(keys))
     ranges = {key: Range.of(theirs.get(other), ours[key]) for key, other in keys.items()}
     rows = []
@@ -391,99 +330,8 @@ def _stop(options: Options) -> None:
     To delete a copy, exclude the topic with `ottla mirror alter --topics` first.
     """
     output, admin = Output(options), connect(options)
-    check_exists(options.name, _names(admin), "mirror")
-    settings = admin.describe_config(_resource(options.name))
+    check_exists(options.name, mirror_names(admin), "mirror")
+    settings = admin.describe_config(resource_of(options.name))
     set_here = [name for name, entry in settings.items() if entry.source is not api.ConfigSource.DEFAULT]
-    admin.alter_config(_resource(options.name), {name: None for name in set_here if name != "status"})
+    admin.alter_config(resource_of(options.name), {name: None for name in set_here if name != "status"})
     output.changed(f"Deleted mirror {options.name}.", {"mirror": options.name, "deleted": True})
-
-
-def _connect_to_source(options: Options, target: api.Admin) -> api.Admin:
-    """Connect an admin client to the source of the mirror until the end of the command."""
-    check_exists(options.name, _names(target), "mirror")
-    settings = target.describe_config(_resource(options.name))
-    given = {} if options.source_config is None else read_properties(options.source_config)
-    protocol = settings["security.protocol"].value
-    if protocol != "PLAINTEXT" and not given:
-        raise Failure(
-            f"the source of {options.name!r} needs {protocol}, and its passwords cannot be read from the mirror",
-            "Pass --source-config with the properties of a client of the source.",
-            exit_code=2,
-        )
-    source = api.Admin({**given, "bootstrap.servers": settings["bootstrap.servers"].value})
-    return click.get_current_context().with_resource(source)
-
-
-# -- parts -------------------------------------------------------------------------------------------------------
-
-
-def _resource(name: str) -> ConfigResource:
-    return ConfigResource(ResourceType.MIRROR, name)
-
-
-def _names(admin: api.Admin) -> list[str]:
-    return sorted(each.name for each in admin.list_config_resources([ResourceType.MIRROR]))
-
-
-def _report(admin: api.Admin, name: str) -> MirrorReport:
-    check_exists(name, _names(admin), "mirror")
-    return MirrorReport.of(admin.mirror_status(name))
-
-
-def _states(admin: api.Admin) -> dict[str, tuple[str, str]]:
-    """The mirror and state of each topic."""
-    resources = [ConfigResource(ResourceType.TOPIC, each.name) for each in admin.list_topics()]
-    found = admin.describe_configs(resources) if resources else {}
-    return {
-        resource.name: (settings[MIRROR_SETTING].value or "", settings[STATE_SETTING].value or "")
-        for resource, settings in found.items()
-        if MIRROR_SETTING in settings
-    }
-
-
-def _topics(admin: api.Admin, mirror: str, *states: str) -> list[str]:
-    check_exists(mirror, _names(admin), "mirror")
-    return sorted(name for name, (owner, state) in _states(admin).items() if owner == mirror and state in states)
-
-
-def _move(admin: api.Admin, mirror: str, topics: list[str], state: str) -> None:
-    changes = {MIRROR_SETTING: mirror, STATE_SETTING: state}
-    if topics:
-        admin.alter_configs({ConfigResource(ResourceType.TOPIC, name): changes for name in topics})
-
-
-def _switch(options: Options, state: str) -> None:
-    output, admin = Output(options), connect(options)
-    check_exists(options.name, _names(admin), "mirror")
-    admin.alter_config(_resource(options.name), {"state": state})
-    output.changed(f"{options.name} is {state}.", {"mirror": options.name, "state": state})
-
-
-def _rows(admin: api.Admin, mirror: str, topics: list[str]) -> list[dict[str, Any]]:
-    return [row for row in _report(admin, mirror).partitions if row["topic"] in topics]
-
-
-def _partitions(admin: api.Admin, topics: list[str]) -> list[tuple[str, int]]:
-    listed = all_topics(admin)
-    return [(name, index) for name in topics for index in range(listed[name].partitions)]
-
-
-def _prefix(admin: api.Admin, mirror: str) -> str:
-    return admin.describe_config(_resource(mirror))[PREFIX_SETTING].value or ""
-
-
-def _at_source(mirror: str, target: api.Admin, topics: list[str]) -> dict[TopicPartition, TopicPartition]:
-    """The partitions of topics of a mirror, and their names at the source."""
-    prefix = _prefix(target, mirror)
-    return {
-        TopicPartition(topic, index): TopicPartition(source_name(prefix, topic), index)
-        for topic, index in _partitions(target, topics)
-    }
-
-
-def _wait(remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:
-    """Wait until no partition remains. Raises Failure after the deadline."""
-    while names := remaining():
-        if time.monotonic() > deadline_s:
-            raise Failure(f"{', '.join(names[:5])}: {problem}", "`ottla mirror why` explains it.")
-        time.sleep(POLL_S)

@@ -48,3 +48,14 @@ def test_only_changes_of_its_own_topics_concern_a_mirror() -> None:
 def test_only_partitions_that_wait_for_this_cluster_are_urgent() -> None:
     assert not is_fencing([(FAILED, "the topic was deleted"), (MIRRORING, "no leader")])
     assert is_fencing([(FAILED, ""), (EPOCH_FENCING, "")])
+
+
+def test_promotion_makes_groups_due_at_once_though_a_comparison_runs() -> None:
+    pace = Pace(5000)
+    assert pace.is_due(10)
+    pace.hurry()
+    pace.completed(10)
+    assert pace.wake.is_set()
+    assert pace.is_due(11)
+    pace.completed(11)
+    assert not pace.is_due(12)

@@ -137,6 +137,8 @@ class Mirror:
         elif old.topics_by_name is new.topics_by_name:
             return
         self._drop_ended()
+        if before != self._states and STOPPING in self._states.values():
+            self._pace.hurry()
         if old is None or before != self._states or has_changed(self._states, old, new):
             self._pace.wake.set()
 

@@ -1,6 +1,7 @@
 """When a mirror compares its partitions with the source, and when topics and offsets of groups, too.
 
     pace.is_due(now_ms)         # if so: read topics and groups, then `pace.completed(now_ms)`
+    pace.hurry()                # a promotion waits for the offsets of groups
     pace.retry()                # after an error of the source, or while a partition waits for the controller
     pace.pause_s()              # to sleep
     pace.wait_s(now_ms)         # and then to wait for `pace.wake`
@@ -28,14 +29,21 @@ class Pace:
         self._due_ms: int | None = None
         self._pause_ms = SOON_MS
         self._is_retry = False
+        self._is_urgent = False
 
     def is_due(self, now_ms: int) -> bool:
         """Whether topics and groups are due."""
+        self._is_urgent = False
         return self._due_ms is None or now_ms >= self._due_ms
 
     def completed(self, begun_ms: int) -> None:
         """Topics and groups were read, from `begun_ms` on."""
-        self._due_ms = begun_ms + self._interval_ms
+        self._due_ms = None if self._is_urgent else begun_ms + self._interval_ms
+
+    def hurry(self) -> None:
+        """Topics and groups are due at once; a comparison that has begun already does not count."""
+        self._is_urgent, self._due_ms = True, None
+        self.wake.set()
 
     def retry(self) -> None:
         """Compare again soon, but after a longer pause than the previous one."""

@@ -1,0 +1,112 @@
+"""Shared by the verbs of `ottla mirror`: mirrors and their topics by name, reports, the source, and waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from ottla.cli.commands import Options
+from ottla.cli.names import all_topics, check_exists
+from ottla.clients import admin as api
+from ottla.clients.admin import ConfigResource, ResourceType
+from ottla.common.failure import Failure
+from ottla.common.ids import TopicPartition
+from ottla.metadata.mirrors import MIRROR_SETTING, PREFIX_SETTING, STATE_SETTING, source_name
+from ottla.tools.admin.mirrors import MirrorReport
+from ottla.tools.values import read_properties
+
+POLL_S: Final = 0.3
+
+
+def connect_to_source(options: Options, target: api.Admin) -> api.Admin:
+    """Connect an admin client to the source of the mirror until the end of the command."""
+    check_exists(options.name, mirror_names(target), "mirror")
+    settings = target.describe_config(resource_of(options.name))
+    given = {} if options.source_config is None else read_properties(options.source_config)
+    protocol = settings["security.protocol"].value
+    if protocol != "PLAINTEXT" and not given:
+        raise Failure(
+            f"the source of {options.name!r} needs {protocol}, and its passwords cannot be read from the mirror",
+            "Pass --source-config with the properties of a client of the source.",
+            exit_code=2,
+        )
+    source = api.Admin({**given, "bootstrap.servers": settings["bootstrap.servers"].value})
+    return click.get_current_context().with_resource(source)
+
+
+def resource_of(name: str) -> ConfigResource:
+    """The mirror as a resource with settings."""
+    return ConfigResource(ResourceType.MIRROR, name)
+
+
+def mirror_names(admin: api.Admin) -> list[str]:
+    """The names of all mirrors, sorted."""
+    return sorted(each.name for each in admin.list_config_resources([ResourceType.MIRROR]))
+
+
+def report_of(admin: api.Admin, name: str) -> MirrorReport:
+    """The state of a mirror on all brokers. Raises Failure if it does not exist."""
+    check_exists(name, mirror_names(admin), "mirror")
+    return MirrorReport.of(admin.mirror_status(name))
+
+
+def states_of_topics(admin: api.Admin) -> dict[str, tuple[str, str]]:
+    """The mirror and state of each topic."""
+    resources = [ConfigResource(ResourceType.TOPIC, each.name) for each in admin.list_topics()]
+    found = admin.describe_configs(resources) if resources else {}
+    return {
+        resource.name: (settings[MIRROR_SETTING].value or "", settings[STATE_SETTING].value or "")
+        for resource, settings in found.items()
+        if MIRROR_SETTING in settings
+    }
+
+
+def topics_in(admin: api.Admin, mirror: str, *states: str) -> list[str]:
+    """The topics of a mirror in these states. Raises Failure if it does not exist."""
+    check_exists(mirror, mirror_names(admin), "mirror")
+    return sorted(
+        name for name, (owner, state) in states_of_topics(admin).items() if owner == mirror and state in states
+    )
+
+
+def move(admin: api.Admin, mirror: str, topics: list[str], state: str) -> None:
+    """Change the state of topics of a mirror."""
+    changes = {MIRROR_SETTING: mirror, STATE_SETTING: state}
+    if topics:
+        admin.alter_configs({ConfigResource(ResourceType.TOPIC, name): changes for name in topics})
+
+
+def rows_of(admin: api.Admin, mirror: str, topics: list[str]) -> list[dict[str, Any]]:
+    """The reported partitions of these topics."""
+    return [row for row in report_of(admin, mirror).partitions if row["topic"] in topics]
+
+
+def partitions_of(admin: api.Admin, topics: list[str]) -> list[tuple[str, int]]:
+    """All partitions of these topics."""
+    listed = all_topics(admin)
+    return [(name, index) for name in topics for index in range(listed[name].partitions)]
+
+
+def prefix_of(admin: api.Admin, mirror: str) -> str:
+    """The prefix of the names of the topics that a mirror creates."""
+    return admin.describe_config(resource_of(mirror))[PREFIX_SETTING].value or ""
+
+
+def at_source(mirror: str, target: api.Admin, topics: list[str]) -> dict[TopicPartition, TopicPartition]:
+    """The partitions of topics of a mirror, and their names at the source."""
+    prefix = prefix_of(target, mirror)
+    return {
+        TopicPartition(topic, index): TopicPartition(source_name(prefix, topic), index)
+        for topic, index in partitions_of(target, topics)
+    }
+
+
+def wait_for_all(remaining: Callable[[], list[str]], deadline_s: float, problem: str) -> None:
+    """Wait until no partition remains. Raises Failure after the deadline."""
+    while names := remaining():
+        if time.monotonic() > deadline_s:
+            raise Failure(f"{', '.join(names[:5])}: {problem}", "`ottla mirror why` explains it.")
+        time.sleep(POLL_S)

@@ -1,0 +1,197 @@
+"""`ottla mirror promote` and `switch`: end the copy, and open its topics to clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.cli.commands import Argument, Group, Option, Options, yes_option
+from ottla.cli.connect import connect
+from ottla.cli.mirror_parts import (
+    at_source,
+    connect_to_source,
+    move,
+    partitions_of,
+    report_of,
+    resource_of,
+    rows_of,
+    topics_in,
+    wait_for_all,
+)
+from ottla.cli.names import confirm, enumerated
+from ottla.cli.output import Column, Output
+from ottla.clients import admin as api
+from ottla.common import units
+from ottla.common.failure import Failure
+from ottla.common.ids import TopicPartition
+from ottla.metadata.mirrors import MIRRORING, STOPPED, STOPPING
+from ottla.tools import values
+from ottla.tools.admin import mirror_switch
+from ottla.tools.admin.mirror_switch import PROBLEM, WARNING, Check
+from ottla.tools.admin.mirrors import behind, missing_records, named, unready, unreported
+
+_COLOURS: Final = {PROBLEM: "red", WARNING: "yellow"}
+_TIMEOUT: Final = "how long to wait for the last records, and for the end of the copy"
+
+
+def add_verbs(command: Group, name: Argument) -> None:
+    """Add the verbs to `ottla mirror`."""
+    command.verb(
+        "promote",
+        name,
+        Option("--unplanned", "the source is lost: do not wait for its last records"),
+        Option("--timeout DURATION", _TIMEOUT, default="1min"),
+        yes_option(),
+        examples="""
+        ottla mirror promote dr
+        ottla mirror promote dr --unplanned --yes
+        """,
+    )(_promote)
+    command.verb(
+        "switch",
+        name,
+        Option("--dry-run", "only check whether the mirror is ready"),
+        Option("--wait-for-producers DURATION", "wait until no producer writes to the source any more", default=""),
+        Option("--verify N", "compare the last N records of each partition first", type=int, default=0),
+        Option("--max-lag N", "records that a partition may be behind before the switch", type=int, default=100_000),
+        Option("--timeout DURATION", _TIMEOUT, default="1min"),
+        Option("--source-config FILE", "a properties file with the security settings for the source"),
+        yes_option(),
+        examples="""
+        ottla mirror switch move --dry-run --verify 1000
+        ottla mirror switch move --wait-for-producers 2min
+        """,
+    )(_switch)
+
+
+def _promote(options: Options) -> None:
+    """Open the copied topics of a mirror to clients. It aborts open transactions, and removes the source's producers.
+
+    Stop the producers of the source first: records that it gets later are not copied. The command can be repeated
+    after an interruption.
+    """
+    output, admin = Output(options), connect(options)
+    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
+    names = _unpromoted(admin, options.name)
+    confirm(
+        f"Open {enumerated(names)} to clients, and end the copy?",
+        "nothing was promoted",
+        "--yes promotes without asking.",
+        yes=options.yes,
+    )
+    if options.unplanned:
+        copying = topics_in(admin, options.name, MIRRORING)
+        for row in report_of(admin, options.name).partitions:
+            if row["topic"] in copying and row["lag"]:
+                output.warn(f"{row['topic']}-{row['partition']}: {missing_records(row)}")
+    _open(admin, options.name, names, deadline_s, is_planned=not options.unplanned)
+    for name in names:
+        output.changed(f"Promoted {name}.", {"topic": name, "promoted": True})
+
+
+def _unpromoted(admin: api.Admin, mirror: str) -> list[str]:
+    names = topics_in(admin, mirror, MIRRORING, STOPPING)
+    if not names:
+        raise Failure(f"mirror {mirror!r} has no topic to promote")
+    return names
+
+
+def _open(admin: api.Admin, mirror: str, names: list[str], deadline_s: float, *, is_planned: bool) -> None:
+    """Promote the topics; a planned promotion waits for the last records and offsets of groups before."""
+    copying = topics_in(admin, mirror, MIRRORING)
+    if is_planned:
+        _wait_for_last_records(admin, mirror, copying, deadline_s)
+    move(admin, mirror, copying, STOPPING)
+    _wait_for_ends(admin, mirror, names, deadline_s, with_groups=is_planned)
+    move(admin, mirror, names, STOPPED)
+
+
+def _wait_for_last_records(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float) -> None:
+    """Wait until each partition has all records of an answer of the source that is younger than this call."""
+    started_s, partitions = time.monotonic(), partitions_of(admin, topics)
+
+    def remaining() -> list[str]:
+        rows = rows_of(admin, mirror, topics)
+        return unreported(partitions, rows) + named(behind(rows, int((time.monotonic() - started_s) * 1000)))
+
+    wait_for_all(remaining, deadline_s, "the copy is not complete; stop the producers, or promote with --unplanned")
+
+
+def _wait_for_ends(admin: api.Admin, mirror: str, topics: list[str], deadline_s: float, *, with_groups: bool) -> None:
+    """Wait until no partition has producers of the source, and until the last offsets of groups are copied."""
+    started_s, partitions = time.monotonic(), partitions_of(admin, topics)
+    with_groups = with_groups and bool(admin.describe_config(resource_of(mirror))["groups"].value)
+
+    def remaining() -> list[str]:
+        report = report_of(admin, mirror)
+        rows = [row for row in report.partitions if row["topic"] in topics]
+        names = unreported(partitions, rows) + named(unready(rows))
+        is_old = not 0 <= report.groups_age_ms <= (time.monotonic() - started_s) * 1000
+        return [*names, "the offsets of groups"] if with_groups and is_old else names
+
+    wait_for_all(remaining, deadline_s, "the copy has not ended; repeat the command when every partition has a leader")
+
+
+# -- switch ------------------------------------------------------------------------------------------------------
+
+
+def _switch(options: Options) -> int:
+    """Move the clients of the source to this cluster: check the mirror, promote it, and say where clients connect.
+
+    The producers of the source must stop, and then its consumers. With --wait-for-producers, the command goes on when
+    no end offset of the source has moved for two seconds, and no transaction is open there. It can be repeated after
+    an interruption. The exit code is 1 if the mirror is not ready, or if the source has got records too late.
+    """
+    output, target = Output(options), connect(options)
+    names = _unpromoted(target, options.name)
+    source = connect_to_source(options, target)
+    keys = at_source(options.name, target, names)
+    checks = _checks(options, target, source, keys)
+    columns = [Column("check"), Column("result", colour=_COLOURS.get), Column("text")]
+    output.table(columns, [each._asdict() for each in checks])
+    if any(each.result == PROBLEM for each in checks):
+        raise Failure("the mirror is not ready, and nothing was changed", "`ottla mirror why` explains it.")
+    if options.dry_run:
+        output.note(f"{enumerated(names)}: ready to switch; nothing was changed.")
+        return 0
+    waits = bool(options.wait_for_producers)
+    confirm(
+        f"Switch {enumerated(names)} to this cluster{' when its producers have stopped' if waits else ''}?"
+        f"{'' if waits else ' The producers of the source must be stopped.'}",
+        "nothing was changed",
+        "--yes switches without asking.",
+        yes=options.yes,
+    )
+    stopped_s = time.monotonic()
+    if waits:
+        output.note("Stop the producers of the source now, and its consumers.")
+        wait_s = values.milliseconds(options.wait_for_producers) / 1000
+        stopped_s = mirror_switch.wait_for_producers(source, list(keys.values()), wait_s)
+    deadline_s = time.monotonic() + values.milliseconds(options.timeout) / 1000
+    _open(target, options.name, names, deadline_s, is_planned=True)
+    closed_ms = int((time.monotonic() - stopped_s) * 1000)
+    late = mirror_switch.late_records(source, target, keys)
+    servers = ",".join(f"{each.host}:{each.port}" for each in target.describe_cluster().brokers)
+    result = {"topics": names, "closed_ms": closed_ms, "bootstrap_servers": servers, "late_records": sum(late.values())}
+    output.changed(
+        f"Switched {enumerated(names)}, {units.duration(closed_ms)} after the last record of the source.", result
+    )
+    for key, count in late.items():
+        output.warn(f"{key}: {count} records reached the source after the end of the copy, and are not here")
+    output.line(f"Start the clients with bootstrap.servers={servers}; groups continue at their committed offsets.")
+    output.line(f"Then `ottla mirror stop {options.name}`. docs/mirror.md says how to return.")
+    return int(bool(late))
+
+
+def _checks(
+    options: Options, target: api.Admin, source: api.Admin, keys: Mapping[TopicPartition, TopicPartition]
+) -> list[Check]:
+    """Whether the mirror is ready."""
+    report = report_of(target, options.name)
+    groups = target.describe_config(resource_of(options.name))["groups"].value or ""
+    found = mirror_switch.check_copy(report, list(keys), options.max_lag)
+    found += mirror_switch.check_groups(report, groups, source.list_groups())
+    if options.verify > 0:
+        found.append(mirror_switch.check_last_records(source, target, keys, options.verify))
+    return found
