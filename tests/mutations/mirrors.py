@@ -9,6 +9,7 @@ PROMOTION = "tests/unit/broker/test_promotion.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
+LIMIT = "tests/unit/broker/test_mirror_limit.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 SWITCH = "tests/unit/tools/test_mirror_switch.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
@@ -513,6 +514,27 @@ ROWS: tuple[Row, ...] = (
         "        return TopicPartition(self._context.name_at_leader(topic), index)\n",
         "        return TopicPartition(topic, index)\n",
         ("tests/cli/test_mirror_prefix.py::test_two_clusters_copy_each_other_under_prefixes",),
+    ),
+    (
+        "a mirror waits until it is within its limit",
+        "partitions/replication/fetcher.py",
+        "        if limit is not None and (wait_ms := limit.wait_ms()):\n",
+        "        if limit is not None and not (wait_ms := 0) and wait_ms:\n",
+        (f"{LIMIT}::test_rate_is_exact_and_without_bursts",),
+    ),
+    (
+        "one fetch of a mirror is not above its limit",
+        "replication/session.py",
+        "            max_bytes=min(settings.response_max_bytes, most_bytes),\n",
+        "            max_bytes=settings.response_max_bytes,\n",
+        (f"{LIMIT}::test_rate_is_exact_and_without_bursts",),
+    ),
+    (
+        "a mirror keeps its counts when its rate changes",
+        "broker/mirrors/mirrors.py",
+        "            if after and without_rate(after) == without_rate(settings):\n",
+        "            if after and after == settings:\n",
+        (f"{LIMIT}::test_mirror_is_not_restarted_when_only_its_rate_changes",),
     ),
     (
         "the mirror of a topic is only changed with the right on the cluster",

@@ -28,7 +28,8 @@ from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import FAILBACK, MIRRORING, PREFIX_SETTING, STOPPED, STOPPING
+from ottla.metadata.mirrors import FAILBACK, MIRRORING, PREFIX_SETTING, RATE_SETTING, STOPPED, STOPPING
+from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
 from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
 from ottla.tools.admin.mirrors import explain
@@ -54,6 +55,7 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--topics REGEX", "topics of the source to copy", required=True),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied", default=""),
     Option("--prefix PREFIX", "put before the names of the copies, e.g. us. (default: none)", default=""),
+    Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB (default: unlimited)"),
     Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
@@ -79,10 +81,12 @@ def _create(options: Options) -> None:
     Option("--from SERVERS", "addresses of the source: HOST:PORT,...", name="servers"),
     Option("--topics REGEX", "topics of the source to copy"),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied"),
+    Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB; `none`: unlimited"),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror alter dr --from kafka-2:9092,kafka-3:9092
     ottla mirror alter dr --topics 'orders.*|payments'
+    ottla mirror alter dr --throttle 20MiB
     """,
 )
 def _alter(options: Options) -> None:
@@ -91,7 +95,9 @@ def _alter(options: Options) -> None:
     check_exists(options.name, mirror_names(admin), "mirror")
     changes = _given(options)
     if not changes:
-        raise Failure("nothing is changed", "Pass --from, --topics, --groups or --source-config.", exit_code=2)
+        raise Failure(
+            "nothing is changed", "Pass --from, --topics, --groups, --throttle or --source-config.", exit_code=2
+        )
     admin.alter_config(resource_of(options.name), changes)
     output.changed(f"Changed mirror {options.name}.", {"mirror": options.name, "changed": True})
 
@@ -100,7 +106,10 @@ def _given(options: Options) -> dict[str, object]:
     """The settings of a mirror in the options."""
     settings: dict[str, object] = {} if options.source_config is None else dict(read_properties(options.source_config))
     given = {"bootstrap.servers": options.servers, "topics": options.topics, "groups": options.groups}
-    return settings | {name: text for name, text in given.items() if text is not None}
+    settings |= {name: text for name, text in given.items() if text is not None}
+    if options.throttle is not None:
+        settings[RATE_SETTING] = None if options.throttle == "none" else values.size_of(options.throttle, "--throttle")
+    return settings
 
 
 @COMMAND.verb("list", quiet_option("names of mirrors"), examples="ottla mirror list", aliases=("ls",))

@@ -3,7 +3,7 @@
 The settings of connections have the names, defaults and meanings of Kafka's clients.
 """
 
-from ottla.config.server_setting import HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING, WORKS, ServerSetting
+from ottla.config.server_setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, PASSWORD, STRING, WORKS, ServerSetting
 
 ROWS = (
     ServerSetting("bootstrap.servers", LIST, (),
@@ -27,6 +27,9 @@ ROWS = (
     ServerSetting("refresh.interval.ms", INT, 5000,
         "Pause between two comparisons of topics, settings and committed offsets.",
         MEDIUM, WORKS, low=100),
+    ServerSetting("replication.throttled.rate", LONG, 2**63 - 1,
+        "The most bytes per second that each broker fetches from the source for all partitions of the mirror.",
+        MEDIUM, WORKS, low=1),
     ServerSetting("security.protocol", STRING, "PLAINTEXT",
         "The protocol of connections to the source.",
         MEDIUM, WORKS, choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),

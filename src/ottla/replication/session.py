@@ -23,6 +23,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.replication.follower import Position
 
 LAST_EPOCH: Final = 2**31 - 1
+ANY_SIZE: Final = 2**31 - 1
 Key = tuple[Uuid, int]
 """Topic id and partition index."""
 
@@ -80,8 +81,11 @@ class ReplicaSession:
         if key in self._wanted:
             self._changed[key] = None
 
-    def build(self, broker_epoch: int) -> FetchRequest:
-        """The request that makes the leader's session equal to the wanted positions."""
+    def build(self, broker_epoch: int, most_bytes: int = ANY_SIZE) -> FetchRequest:
+        """The request that makes the leader's session equal to the wanted positions.
+
+        The answer has at most `most_bytes`, if that is below the limit of the settings, or one batch.
+        """
         settings = self._settings
         if not self._epoch:
             self._changed = dict.fromkeys(self._wanted)
@@ -91,7 +95,7 @@ class ReplicaSession:
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
             max_wait_ms=settings.wait_max_ms,
             min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
+            max_bytes=min(settings.response_max_bytes, most_bytes),
             session_id=self._id,
             session_epoch=self._epoch,
             topics=self._topics(),

@@ -27,6 +27,7 @@ from ottla.metadata.mirrors import (
     MIRROR_SETTING,
     MIRRORING,
     PREFIX_SETTING,
+    RATE_SETTING,
     STATE_SETTING,
     STOPPING,
     generation_start,
@@ -38,6 +39,7 @@ from ottla.partitions.promotion import PROMOTING, forget_producers
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
 from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
+from ottla.partitions.replication.quotas import FetchLimit
 from ottla.partitions.replication.replication import fetch_settings
 from ottla.replication.leader import ClusterView
 
@@ -120,7 +122,12 @@ class Mirror:
             on_lost=lambda _: self._pace.retry(),
             on_answer=lambda _: None,
             name_at_leader=self._at_source,
+            limit=FetchLimit(node.clock, lambda: int(self._settings[RATE_SETTING])),
         )
+
+    def throttle(self, rate: int) -> None:
+        """Limit the copy to `rate` bytes per second from now on."""
+        self._settings = {**self._settings, RATE_SETTING: rate}
 
     @property
     def is_paused(self) -> bool:

@@ -9,6 +9,7 @@ from ottla.broker import late
 from ottla.common.errors import KafkaError
 from ottla.config import resolve_mirror
 from ottla.metadata.image import MIRROR
+from ottla.metadata.mirrors import RATE_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +43,14 @@ class Mirrors:
             mirror.publish(old, new)
 
     def _follow(self, node: MirrorNode, wanted: Mapping[str, Mapping[str, str]]) -> None:
-        for name in [name for name, (settings, _) in self._running.items() if wanted.get(name) != settings]:
-            self._running.pop(name)[1].close()
+        for name, (settings, mirror) in list(self._running.items()):
+            after = wanted.get(name)
+            if after and without_rate(after) == without_rate(settings):
+                # A restart would forget how many records the mirror has dropped.
+                mirror.throttle(int(str(resolve_mirror(after)[RATE_SETTING].value)))
+                self._running[name] = after, mirror
+            elif after != settings:
+                self._running.pop(name)[1].close()
         self._refused = {name: row for name, row in self._refused.items() if wanted.get(name) == row[0]}
         for name, settings in wanted.items():
             if name in self._running or name in self._refused:
@@ -68,3 +75,8 @@ class Mirrors:
         for _, mirror in self._running.values():
             mirror.close()
         self._running.clear()
+
+
+def without_rate(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a mirror except its rate, which changes without a restart."""
+    return {name: text for name, text in settings.items() if name != RATE_SETTING}

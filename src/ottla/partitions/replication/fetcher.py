@@ -40,14 +40,14 @@ from ottla.replication.follower import (
     position_of,
 )
 from ottla.replication.leader import ClusterView
-from ottla.replication.session import FetchSettings, Key, ReplicaSession
+from ottla.replication.session import ANY_SIZE, FetchSettings, Key, ReplicaSession
 
 if TYPE_CHECKING:
     from ottla.common.timers import CallLater
     from ottla.common.work import Worker
     from ottla.log import Log, LogManager
     from ottla.partitions.replication.followed import FollowingPartition
-    from ottla.partitions.replication.quotas import ReplicationQuota
+    from ottla.partitions.replication.quotas import FetchLimit, ReplicationQuota
     from ottla.protocol.message import Message
 
 logger = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ class FetcherContext:
     on_answer: Callable[[int], None]
     """Called with the id of a leader when it answers a fetcher for the first time, or again after a failure."""
     quota: ReplicationQuota | None = None
+    limit: FetchLimit | None = None
     name_at_leader: Callable[[str], str] = str
     """The name that a topic has at the leader: a mirror may have another name for it."""
 
@@ -167,6 +168,8 @@ class ReplicaFetcher:
     def _disconnect(self) -> None:
         channel, self._channel = self._channel, None
         self._session.start_over()
+        if self._context.limit is not None:
+            self._context.limit.leave(self)
         if channel is not None:
             channel.close()
 
@@ -188,6 +191,10 @@ class ReplicaFetcher:
     def _fetch(self) -> None:
         if self._closed or self.is_busy or not len(self._session):
             return
+        limit = self._context.limit
+        if limit is not None and (wait_ms := limit.wait_ms()):
+            self._schedule(wait_ms / 1000)
+            return
         if self.before_fetch is not None:
             self.before_fetch(self)
         channel = self._connected()
@@ -195,7 +202,8 @@ class ReplicaFetcher:
             self._retry(f"the address of node {self.leader_id} is unknown")
             return
         self.is_busy = True
-        request = self._session.build(self._context.cluster.broker_epoch)
+        most_bytes = ANY_SIZE if limit is None else limit.fetch_bytes(self)
+        request = self._session.build(self._context.cluster.broker_epoch, most_bytes)
         channel.send(request, timeout_s=self._context.request_timeout_s, least_version=13).on_done(
             lambda done: self._answered(channel, done)
         )
@@ -244,6 +252,9 @@ class ReplicaFetcher:
         if self._answered_ms < 0:
             self._context.on_answer(self.leader_id)
         rows = [(topic.topic_id, data) for topic in response.responses for data in topic.partitions]
+        limit = self._context.limit
+        if limit is not None and limit.is_set:
+            limit.record(sum(len(data.records or b"") for _, data in rows))
         if len(rows) <= SLICE_PARTITIONS:
             for topic_id, data in rows:
                 self._take(topic_id, data)

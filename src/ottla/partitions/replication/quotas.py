@@ -2,15 +2,15 @@
 
 Only replicas that `*.replication.throttled.replicas` of their topic name are limited, and only while they are not in
 sync: a leader sends them no records, and a follower does not fetch them, until the rate of all of them is low enough.
-Those that are in sync count, but never wait: they would leave the in-sync replicas.
+Those that are in sync count, but never wait: they would leave the in-sync replicas. Mirrors have a `FetchLimit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ottla.common.rate import SampledRate
+from ottla.common.rate import UNLIMITED, SampledRate, TokenBucket
 from ottla.metadata.image import TOPIC
 from ottla.replication.throttled_replicas import throttles
 
@@ -51,6 +51,52 @@ class ReplicationQuota:
     def wait_ms(self) -> int:
         """How long the traffic has to stop; 0 if not at all. At most one sample: the limit may change meanwhile."""
         return min(self._rate.wait_ms(self._limit(), self._clock.monotonic_ms()), self._sample_ms)
+
+
+class FetchLimit:
+    """The limit of the bytes that the fetchers of one mirror receive together.
+
+    In any time, they receive at most what the limit allows for it, and three quarters of a second's bytes more. Only a
+    larger batch is received completely, and followed by a longer pause.
+    """
+
+    # A `ReplicationQuota` limits the average of eleven seconds: ten seconds' bytes may follow a silence at once.
+    _BURST_S: Final = 0.25
+    # All fetches in flight together. A fetch and its way to the source should not take longer.
+    _IN_FLIGHT_S: Final = 0.5
+    # A changed limit has an effect after this time.
+    _MOST_WAIT_MS: Final = 1000
+
+    __slots__ = ("_bucket", "_clock", "_fetchers", "_limit")
+
+    def __init__(self, clock: Clock, limit: Callable[[], int]) -> None:
+        """`limit` returns the present limit, in bytes per second."""
+        self._bucket = TokenBucket(self._BURST_S)
+        self._clock = clock
+        self._limit = limit
+        self._fetchers: set[object] = set()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self._limit() < UNLIMITED
+
+    def record(self, size: int) -> None:
+        """Count `size` received bytes."""
+        self._bucket.take(size, self._limit(), self._clock.monotonic_ms())
+
+    def wait_ms(self) -> int:
+        """How long nothing may be fetched; 0 if something may."""
+        return min(self._bucket.wait_ms(self._limit(), self._clock.monotonic_ms()), self._MOST_WAIT_MS)
+
+    def fetch_bytes(self, fetcher: object) -> int:
+        """The most bytes of the next fetch of a fetcher, which shares them with all others until `leave`."""
+        self._fetchers.add(fetcher)
+        return max(int(self._limit() * self._IN_FLIGHT_S) // len(self._fetchers), 1)
+
+    def leave(self, fetcher: object) -> None:
+        """The fetcher has nothing to fetch any more."""
+        self._fetchers.discard(fetcher)
 
 
 class ReplicationQuotas:
