@@ -16,6 +16,7 @@ from tests.mutations import (
     console,
     contracts,
     dead_letters,
+    memory,
     metrics,
     mirrors,
     operations,
@@ -95,6 +96,7 @@ CONNECT = tuple(Mutation(*row) for name in _CONNECT for row in import_module(f"t
 DEAD_LETTERS = tuple(Mutation(*row) for row in dead_letters.ROWS)
 METRICS = tuple(Mutation(*row) for row in (*metrics.ROWS, *telemetry.ROWS))
 CONSOLE = tuple(Mutation(*row) for row in console.ROWS)
+MEMORY = tuple(Mutation(*row) for row in memory.ROWS)
 MIRRORS = tuple(Mutation(*row) for row in mirrors.ROWS)
 OPERATIONS = tuple(Mutation(*row) for row in operations.ROWS)
 PROTOBUF_SCHEMAS = tuple(Mutation(*row) for row in protobuf_schemas.ROWS)
@@ -4900,6 +4902,7 @@ MUTATIONS = (
     *DEAD_LETTERS,
     *METRICS,
     *CONSOLE,
+    *MEMORY,
     *MIRRORS,
     *OPERATIONS,
     *PROTOBUF_SCHEMAS,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.commands import Choice, Option
-from ottla.launch.console import LOG_FORMATS
-from ottla.launch.serve import LOG_LEVELS
+from ottla.launch.console import LOG_FORMATS, LOG_LEVELS
 
 
 def log_options() -> list[Option]:

@@ -35,20 +35,14 @@ from ottla.clients.errors import (
     Closed,
     ConnectionLost,
     RequestTimedOut,
-    TlsFailed,
     error_for,
 )
 from ottla.clients.events import Connected, Disconnected, Reporter, Statistics, StatisticsReported
 from ottla.clients.network_errors import client_error
 from ottla.clients.network_settings import NetworkSettings
-from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, Reachability, Silence
-from ottla.clients.telemetry import Telemetry
-from ottla.network.client import (
-    ClientConnection,
-    ConnectFailed,
-    ConnectionClosed,
-    NetworkError,
-)
+from ottla.clients.reachability import REPORT_AFTER_S, SILENCE_S, FailedAttempts, Reachability, Silence
+from ottla.clients.telemetry import Telemetry, client_instance_id
+from ottla.network.client import ClientConnection, ConnectFailed, ConnectionClosed, NetworkError
 from ottla.network.errors import address_of
 from ottla.protocol.message import Message
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -110,6 +104,11 @@ class Cluster:
     def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
+    async def client_instance_id(self, timeout_s: float) -> str:
+        """Return the id of the client in its metrics (KIP-714); see `telemetry.client_instance_id`. Raises Closed."""
+        self._check_open()
+        return await client_instance_id(self.telemetry, timeout_s)
+
     async def close(self) -> None:
         try:
             if self.telemetry is not None:
@@ -120,6 +119,7 @@ class Cluster:
 
     async def _close_connections(self) -> None:
         self.closed = True
+        self.telemetry = None  # it refers to the client and to this object
         tasks = [*self._connecting.values(), *self._refreshes.values()]
         for each in (self._statistics_timer, self._silence_timer, *tasks):
             if each is not None:
@@ -166,25 +166,18 @@ class Cluster:
         targets = [*known, *(_Bootstrap(*server) for server in self._settings.servers)]
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
-        problems: list[ClientError] = []
+        failed = FailedAttempts()
         for tried, target in enumerate(targets):
             # A silent broker must leave time for the others.
             limit_s = None if deadline is None else max(0.001, deadline - loop.time()) / (len(targets) - tried)
             try:
                 return await self._reach(target, "", limit_s)
             except (BrokerUnavailable, RequestTimedOut, ConnectionLost) as error:
-                problems.append(error)
-        text = "; ".join(dict.fromkeys(str(problem) for problem in problems))
-        self._report_outage(text, loop.time())
-        if all(isinstance(problem, TlsFailed) for problem in problems):
-            raise TlsFailed(f"No broker can be reached: {text}")
-        raise BrokerUnavailable(f"No broker can be reached: {text}", retriable=any(p.retriable for p in problems))
-
-    def _report_outage(self, text: str, now_s: float) -> None:
-        waited_s = self._reachability.unreachable(now_s)
-        if waited_s is not None:
-            logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, text)
-            self.reporter.problem(BrokerUnavailable(f"No broker can be reached for {waited_s:.0f} s: {text}"))
+                failed.add(error)
+        if (waited_s := self._reachability.unreachable(loop.time())) is not None:
+            logger.warning("No broker can be reached for %.0f s, still trying: %s", waited_s, failed.text)
+            self.reporter.problem(failed.error(f" for {waited_s:.0f} s"))
+        raise failed.error()
 
     async def _reach(self, target: Target, purpose: str, timeout_s: float | None) -> ClientConnection:
         self._check_open()
@@ -208,13 +201,16 @@ class Cluster:
             problem = (
                 self._reachability.problem(target) or f"{self.name(target)}: no connection within {timeout_s:.3g} s"
             )
-            raise RequestTimedOut(problem) from error
+            raise RequestTimedOut(problem) from error.with_traceback(None)  # the traceback refers to the task
         except NetworkError as error:
             raise client_error(error) from error
         except asyncio.CancelledError:
             if self.closed:
                 raise Closed("The client was closed") from None
             raise
+        finally:
+            # The task has the exception, whose traceback has this frame: a cycle for the garbage collector.
+            del task
 
     def _connect_ended(self, key: tuple[Target, str], task: asyncio.Task[ClientConnection]) -> None:
         if self._connecting.get(key) is task:
@@ -327,8 +323,8 @@ class Cluster:
         ConnectionLost, RequestTimedOut, BrokerUnavailable, UnsupportedByBroker, Closed.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self.request_timeout_s if timeout_s is None else timeout_s)
-        left_s = max(0.0, deadline - loop.time())
+        left_s = max(0.0, self.request_timeout_s if timeout_s is None else timeout_s)
+        deadline = loop.time() + left_s
         if node_id is None:
             connection = await self.any_connection(timeout_s=left_s)
         else:
@@ -360,12 +356,14 @@ class Cluster:
         except TimeoutError as error:
             problems = self._reachability.problems()
             if problems and all(connection.closed for connection in self._connections.values()):
-                raise BrokerUnavailable(f"No broker can be reached: {problems}") from error
-            raise RequestTimedOut(f"No metadata within {timeout_s:g} s") from error
+                raise BrokerUnavailable(f"No broker can be reached: {problems}") from error.with_traceback(None)
+            raise RequestTimedOut(f"No metadata within {timeout_s:g} s") from error.with_traceback(None)
         except asyncio.CancelledError:
             if self.closed:
                 raise Closed("The client was closed") from None
             raise
+        finally:
+            del task  # as in `_reach`
 
     def _start_refresh(self, key: tuple[frozenset[str] | None, bool], limit_s: float) -> asyncio.Task[None]:
         names, allow_auto_create = key
@@ -461,8 +459,7 @@ class Cluster:
 
         Retries with backoff while the cluster has no coordinator. Raises BrokerError and the errors of `send`.
         """
-        known = self.known_coordinator(key, key_type)
-        if known is not None:
+        if (known := self.known_coordinator(key, key_type)) is not None:
             return known
         loop = asyncio.get_running_loop()
         request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ottla.clients.cluster import Backoff
+from ottla.clients.errors import BrokerUnavailable, ClientError, TlsFailed
 
 if TYPE_CHECKING:
     from ottla.network.client import ClientConnection
@@ -16,6 +17,30 @@ REPORT_AFTER_S: Final = 3.0
 """How long no broker may be reachable before the log says so."""
 SILENCE_S: Final = 3.0
 """How long a connection may wait for a response before the metadata is refreshed."""
+
+
+class FailedAttempts:
+    """Attempts to reach any broker. The exceptions themselves would refer, by their tracebacks, to this list."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+        self._retriable = False
+        self._only_tls = True
+
+    def add(self, error: ClientError) -> None:
+        self._texts[str(error)] = None
+        self._retriable |= error.retriable
+        self._only_tls &= isinstance(error, TlsFailed)
+
+    @property
+    def text(self) -> str:
+        """The text of each attempt, once."""
+        return "; ".join(self._texts)
+
+    def error(self, how_long: str = "") -> BrokerUnavailable:
+        """Return the error after all attempts have failed."""
+        text = f"No broker can be reached{how_long}: {self.text}"
+        return TlsFailed(text) if self._only_tls else BrokerUnavailable(text, retriable=self._retriable)
 
 
 class _Failure(NamedTuple):

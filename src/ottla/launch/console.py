@@ -11,7 +11,7 @@ from ottla.common.style import Style
 # Describes record kernels that are not compiled.
 NOT_COMPILED = "plain Python, which is slower: the install found no C compiler, or OTTLA_KERNELS asks for it"
 
-
+LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 _FORMAT = "OTTLA_LOG_FORMAT"
 

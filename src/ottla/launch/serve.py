@@ -22,7 +22,7 @@ from ottla.config import BrokerConfig
 from ottla.config.metrics_rows import KEYSTORE, LISTENER
 from ottla.launch import late
 from ottla.launch import settings as broker_settings
-from ottla.launch.console import LOG_FORMATS, NOT_COMPILED, announce, start_logging
+from ottla.launch.console import LOG_FORMATS, LOG_LEVELS, NOT_COMPILED, announce, start_logging
 from ottla.launch.stopping import ONE_REQUEST_S, SUPERVISED
 from ottla.launch.storage import cannot_listen, unusable
 from ottla.log.storage import StorageError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.up")
 
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LOG_LEVELS = ("debug", "info", "warning", "error")
 _PLAIN_OPTIONS = ("--data", "--config", "--node-id", "--listen", "--brokers", "--log-level", "--log-format")
 
 

@@ -107,7 +107,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self._client_id = client_id
         self._loop = loop
-        self._in_flight = RequestsInFlight(loop, self._time_out)
+        self._in_flight = RequestsInFlight(loop)
         self._reader = ResponseReader()
         self._end = ConnectionEnd()
         self._session: Session | None = None
@@ -152,9 +152,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         except (OSError, NetworkError, UnicodeError) as error:
             if isinstance(error, ConnectFailed):
                 raise
-            loss = connection._end.loss
-            cause = loss if isinstance(loss, ssl.SSLError) else error
-            raise connect_error(address, cause, timeout_s, stage=stage, is_tls=tls is not None) from error
+            # Not in local variables: an exception that its own traceback refers to waits for the garbage collector.
+            raise connect_error(
+                address, connection._end.cause_of(error), timeout_s, stage=stage, is_tls=tls is not None
+            ) from error
         finally:
             if not is_ready:
                 await connection._give_up()
@@ -336,7 +337,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         has_response = api_key != PRODUCE or request.acks != 0  # type: ignore[attr-defined]
         if has_response:
             sent = RequestInFlight(api_key, version, completion, now_s + timeout_s, timeout_s)
-            self._in_flight.add(correlation_id, sent)
+            self._in_flight.add(correlation_id, sent, self._time_out)
         transport.writelines(parts)
         if not has_response:
             completion.set_result(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 
 from ottla.network.errors import NetworkError
@@ -23,6 +24,10 @@ class ConnectionEnd:
     def was_lost(self) -> bool:
         """Whether the other side or the network closed the connection."""
         return self.is_lost and self.problem is None
+
+    def cause_of(self, error: Exception) -> Exception:
+        """Return the error of TLS that ended the connection, or else `error`."""
+        return self.loss if isinstance(self.loss, ssl.SSLError) else error
 
     def decide(self, problem: NetworkError) -> None:
         """This side closes the connection; the first reason counts."""

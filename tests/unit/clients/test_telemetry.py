@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.clients import telemetry
-from ottla.clients.errors import ClientError, Closed
-from ottla.clients.telemetry import Role, Telemetry, client_instance_id
+from ottla.clients.errors import Closed
+from ottla.clients.telemetry import Role, Telemetry
 from ottla.common.errors import ErrorCode
 from ottla.common.ids import uuid_to_text
 from ottla.network.requests_in_flight import Latency
@@ -121,7 +121,7 @@ def test_consumer_pushes_the_times_of_its_fetches_and_of_events() -> None:
         assert pusher.times is None
         pusher.connected(connection)  # type: ignore[arg-type]
         async with asyncio.timeout(10):
-            await client_instance_id(pusher, 10)
+            await pusher.client_instance_id(10)
             times = pusher.times
             assert times is not None
             times["coordinator.rebalance.latency"].add(0.25)
@@ -184,7 +184,7 @@ def test_close_pushes_a_last_time_within_its_limit(monkeypatch: pytest.MonkeyPat
         connection = Connection([ALL])
         pusher = Telemetry(Cluster(connection), Role("producer", dict))
         pusher.connected(connection)  # type: ignore[arg-type]
-        assert await client_instance_id(pusher, 10) == uuid_to_text(ID)
+        assert await pusher.client_instance_id(10) == uuid_to_text(ID)
         async with asyncio.timeout(10):
             await connection.is_idle.wait()
             await pusher.close()
@@ -207,7 +207,7 @@ def test_connection_that_opens_during_close_does_not_begin_again() -> None:
         pusher.connected(connection)  # type: ignore[arg-type]
         assert pusher._task is None
         with pytest.raises(Closed):
-            await client_instance_id(pusher, 10)
+            await pusher.client_instance_id(10)
 
     asyncio.run(run())
 
@@ -225,8 +225,3 @@ def test_close_logs_an_unhandled_error_of_the_last_push(caplog: pytest.LogCaptur
 
     asyncio.run(run())
     assert [record.message for record in caplog.records] == ["Unhandled error in the last push of metrics"]
-
-
-def test_client_without_the_setting_has_no_id() -> None:
-    with pytest.raises(ClientError, match=r"enable\.metrics\.push is false"):
-        asyncio.run(client_instance_id(None, 1))

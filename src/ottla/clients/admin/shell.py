@@ -10,7 +10,7 @@ from ottla.clients.admin.core import Call, Outcome, Plan, Progress, Round, Send
 from ottla.clients.admin.settings import AdminSettings
 from ottla.clients.errors import ClientError
 from ottla.clients.network import Cluster
-from ottla.clients.telemetry import Role, Telemetry, client_instance_id
+from ottla.clients.telemetry import Role, Telemetry
 
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ class Shell:
         await self._cluster.start(self._call_timeout_s if timeout_s is None else timeout_s)
 
     async def client_instance_id(self, timeout_s: float) -> str:
-        return await client_instance_id(self._cluster.telemetry, timeout_s)
+        return await self._cluster.client_instance_id(timeout_s)
 
     async def perform(self, plan: Plan[R], timeout_s: float | None) -> R:
         """Return the plan's result or raise its exception; the deadline is for all of its calls together."""

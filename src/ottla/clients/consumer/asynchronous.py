@@ -19,7 +19,6 @@ from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.consumer.settings import EARLIEST, LATEST
 from ottla.clients.offsets import OffsetAndMetadata
-from ottla.clients.telemetry import client_instance_id
 from ottla.clients.typed_settings import ConsumerConfig
 from ottla.clients.waits import AsyncContext, AsyncWaits
 from ottla.common.ids import TopicPartition
@@ -166,7 +165,7 @@ class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):
 
         Raises ClientError without enable.metrics.push, UnsupportedByBroker if brokers take no metrics, RequestTimedOut.
         """
-        return await self._waits.run(client_instance_id(self._client.runner.cluster.telemetry, timeout_s))
+        return await self._waits.run(self._client.runner.cluster.client_instance_id(timeout_s))
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -144,15 +144,16 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         self._commit_in_background(self._commit_and_call(plan, callback))
 
     async def _commit_and_call(self, plan: CommitPlan, callback: Callable[[ClientError | None], Any] | None) -> None:
-        problem: ClientError | None = None
         try:
             await self.commit(plan)
         except ClientError as error:
-            problem = error
-        if callback is not None:
-            self._call_back(callback, problem)
-        elif problem is not None:
-            logger.warning("Commit failed: %s", problem)
+            if callback is None:
+                logger.warning("Commit failed: %s", error)
+            else:
+                self._call_back(callback, error)
+        else:
+            if callback is not None:
+                self._call_back(callback, None)
 
     async def _commit(self, plan: CommitPlan | None, timeout_s: float) -> None:
         runner = self.runner

@@ -257,6 +257,7 @@ class EffectRunner(Generic[C]):
         with self.lock:
             if not self.closed:
                 self.core.complete(effect.id, outcome, now_ms())
+        del outcome  # the traceback of an error refers to this frame: a cycle for the garbage collector
         self._advance()
 
     async def _run_send(self, effect: Send) -> Message:

@@ -22,19 +22,24 @@ async def retry(attempt: Callable[[], Awaitable[R]], backoff: Backoff, limit_s: 
     deadline = time.monotonic() + limit_s
     failures = 0
     last: ClientError | None = None
-    while True:
-        try:
-            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                return await attempt()
-        except TimeoutError as error:
-            raise last or RequestTimedOut(f"No result within {limit_s:g} s") from error
-        except ClientError as error:
-            failures += 1
-            delay_s = backoff.delay_ms(failures, 0.5) / 1000
-            if not error.retriable or time.monotonic() + delay_s >= deadline:
-                raise
-            last = error
-        await asyncio.sleep(delay_s)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    return await attempt()
+            except TimeoutError as error:
+                no_result = f"No result within {limit_s:g} s"
+                raise last or RequestTimedOut(no_result) from error.with_traceback(None)
+            except ClientError as error:
+                failures += 1
+                delay_s = backoff.delay_ms(failures, 0.5) / 1000
+                if not error.retriable or time.monotonic() + delay_s >= deadline:
+                    raise
+                last = error
+            await asyncio.sleep(delay_s)
+    finally:
+        # The traceback of an error refers to this frame: a cycle for the garbage collector.
+        del last
 
 
 class Queries:

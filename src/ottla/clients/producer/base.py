@@ -35,7 +35,6 @@ from ottla.clients.producer.serializers import as_bytes, serialize, serializer_f
 from ottla.clients.producer.settings import read_settings
 from ottla.clients.producer.transaction_requests import Identity, OffsetsOfGroup
 from ottla.clients.producer.transactions import Call, Transactions
-from ottla.clients.telemetry import client_instance_id
 from ottla.clients.typed_settings import ProducerConfig
 from ottla.clients.values import as_timestamp_ms
 from ottla.clients.waits import AsyncWaits, Waits, finish
@@ -190,7 +189,7 @@ class ProducerBase(Generic[D]):
 
     async def _client_instance_id(self, timeout_s: float) -> str:
         self._check_may_wait("wait for its client instance id")
-        return await self._waits.run(client_instance_id(self._sender.cluster.telemetry, timeout_s))
+        return await self._waits.run(self._sender.cluster.client_instance_id(timeout_s))
 
     async def _flush(self, timeout_s: float | None) -> int:
         self._check_may_wait("flush or close its producer")

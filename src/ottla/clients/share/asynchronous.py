@@ -8,7 +8,6 @@ from typing import Unpack
 from ottla.clients.consumer.reader import CLOSE_S
 from ottla.clients.consumer.record import K, Record, V
 from ottla.clients.share.interface import CommitResults, ShareInterface
-from ottla.clients.telemetry import client_instance_id
 from ottla.clients.typed_settings import ShareConsumerConfig
 from ottla.clients.waits import AsyncContext, AsyncWaits
 
@@ -39,7 +38,7 @@ class AsyncShareConsumer(ShareInterface[K, V], AsyncContext):
 
         Raises ClientError without enable.metrics.push, UnsupportedByBroker if brokers take no metrics, RequestTimedOut.
         """
-        return await self._waits.run(client_instance_id(self._client.runner.cluster.telemetry, timeout_s))
+        return await self._waits.run(self._client.runner.cluster.client_instance_id(timeout_s))
 
     async def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
         """Send the acknowledgements and return the result of each partition: None, or the error.

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx
 import orjson
 
 from ottla.clients.errors import ClientError
@@ -29,11 +28,11 @@ from ottla.connect.cluster.settings import ClusterSettings
 from ottla.connect.cluster.store import KafkaStore
 from ottla.connect.cluster.values import SessionKey
 from ottla.connect.errors import ConnectError, NotLeaderError, RebalanceNeededError, RetriableError
+from ottla.connect.peers import Peers
 from ottla.connect.runtime import Assignment, TaskId, WorkListener
 
 logger = logging.getLogger(__name__)
 
-_CONNECT_S: Final = 5.0
 _ANSWER_S: Final = 90.0
 _RETRY_S: Final = 1.0
 _LATER: Final = (403, 409, 503)
@@ -53,9 +52,7 @@ class GroupMembership:
         self._member = GroupMember(self._cluster, settings.group, url, _Configurations(store), self._led)
         self._leading: asyncio.Task[None] | None = None
         store.writer.lost = lambda: self._member.rejoin("the right to write configurations was lost")
-        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
-        # Proxies of the environment are for the internet, not for workers of one group.
-        self._http = httpx.AsyncClient(timeout=timeout, verify=settings.tls or True, trust_env=False)
+        self._peers = Peers(_ANSWER_S, settings.tls)
         self._running: asyncio.Task[None] | None = None
 
     def start(self, listener: WorkListener) -> asyncio.Task[None]:
@@ -76,7 +73,7 @@ class GroupMembership:
         if tasks:
             await asyncio.wait(tasks)
         await self._member.leave()
-        await self._http.aclose()
+        await self._peers.close()
         await self._cluster.close()
 
     # -- Membership ---------------------------------------------------------------------------------------------
@@ -127,13 +124,12 @@ class GroupMembership:
             headers |= signature.sign(data, key, self._settings.keys.algorithm)
         url = assignment.leader_url.rstrip("/") + path
         try:
-            response = await self._http.request(method, url, content=data, headers=headers)
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise RetriableError(f"{method} {path}: the leader {url} does not answer: {reason}") from error
-        if response.status_code >= 400:
-            kind = RetriableError if response.status_code in _LATER else ConnectError
-            raise kind(f"{method} {path}: the leader answered {response.status_code}: {_message(response)}")
+            answer = await self._peers.request(method, url, data, headers)
+        except RetriableError as error:
+            raise RetriableError(f"{method} {path}: the leader {url} does not answer: {error}") from error
+        if answer.status >= 400:
+            kind = RetriableError if answer.status in _LATER else ConnectError
+            raise kind(f"{method} {path}: the leader answered {answer.status}: {_message(answer.body)}")
 
     def check_signature(self, body: bytes, headers: Mapping[str, str]) -> None:
         """See `Membership`."""
@@ -211,9 +207,9 @@ class _Configurations:
         await self._store.flush()
 
 
-def _message(response: httpx.Response) -> str:
+def _message(body: bytes) -> str:
     try:
-        fields = orjson.loads(response.content)
+        fields = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return response.text[:200]
+        return body.decode(errors="replace")[:200]
     return str(fields.get("message", "")) if isinstance(fields, dict) else ""

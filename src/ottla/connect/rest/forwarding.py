@@ -11,9 +11,8 @@ import ssl
 from typing import Final
 from urllib.parse import urlencode
 
-import httpx
-
-from ottla.connect.errors import NotLeaderError
+from ottla.connect.errors import NotLeaderError, RetriableError
+from ottla.connect.peers import Peers
 from ottla.connect.rest.requests import Request
 from ottla.web.errors import HttpError
 
@@ -24,20 +23,17 @@ _NO_LEADER: Final = (
     "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 )
 _TOO_FAR: Final = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
-_CONNECT_S: Final = 5.0
 
 
 class Forwarding:
     """A client for the other workers of the group."""
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
-        timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        # Proxies of the environment are for the internet, not for workers of one group.
-        self._client = httpx.AsyncClient(timeout=timeout, verify=True if tls is None else tls, trust_env=False)
+        self._peers = Peers(timeout_s, tls)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._peers.close()
 
     async def send(self, request: Request, raw_path: str, error: NotLeaderError) -> tuple[int, bytes, str]:
         """Send a request on; return the status, the body and the Location of the response. Raises HttpError."""
@@ -51,8 +47,7 @@ class Forwarding:
         url = f"{error.leader_url.rstrip('/')}{raw_path}?{urlencode(pairs)}"
         headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
         try:
-            response = await self._client.request(request.method, url, content=request.body, headers=headers)
-        except (httpx.HTTPError, httpx.InvalidURL) as failure:
-            reason = str(failure) or type(failure).__name__
-            raise HttpError(500, 500, f"IO Error trying to forward REST request: {reason}") from failure
-        return response.status_code, response.content, response.headers.get("location", "")
+            answer = await self._peers.request(request.method, url, request.body, headers)
+        except RetriableError as failure:
+            raise HttpError(500, 500, f"IO Error trying to forward REST request: {failure}") from failure
+        return answer.status, answer.body, answer.location

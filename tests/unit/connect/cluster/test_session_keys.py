@@ -60,7 +60,7 @@ def due_s(store: Store, now_ms: int = NOW_MS, settings: ClusterSettings = SETTIN
         try:
             return await membership._key_expires_s()
         finally:
-            await membership._http.aclose()
+            await membership._peers.close()
             await membership._cluster.close()
 
     return asyncio.run(run())

@@ -1,0 +1,54 @@
+"""Rows of the table of mutations for memory that is freed at once, and not only by a garbage collection."""
+
+from __future__ import annotations
+
+Row = tuple[str, str, str, str, tuple[str, ...]]
+
+GARBAGE = "tests/unit/clients/test_garbage.py"
+
+ROWS: tuple[Row, ...] = (
+    (
+        "memory: a refused connection is freed at once, with its buffer",
+        "network/client.py",
+        "            raise connect_error(\n",
+        "            cause = error\n            raise connect_error(\n",
+        (f"{GARBAGE}::test_refused_connections_leave_no_garbage",),
+    ),
+    (
+        "memory: a failed attempt to connect is freed at once, with the frames of its traceback",
+        "clients/network.py",
+        "            del task\n\n    def _connect_ended",
+        "            pass\n\n    def _connect_ended",
+        (f"{GARBAGE}::test_refused_connections_leave_no_garbage",),
+    ),
+    (
+        "memory: a lost connection is freed at once, with its buffer",
+        "network/connection_end.py",
+        "        callbacks, self.callbacks = self.callbacks, []\n",
+        "        callbacks = self.callbacks\n",
+        (f"{GARBAGE}::test_lost_and_closed_connections_leave_no_garbage",),
+    ),
+    (
+        "memory: a closed consumer or admin client is freed at once, with its event loop",
+        "clients/network.py",
+        "        self.telemetry = None  # it refers to the client and to this object\n",
+        "",
+        ("tests/clients/test_freed_clients.py::test_closed_consumers_and_admin_clients_leave_no_garbage[ottla]",),
+    ),
+    (
+        "memory: the failures of a repeated query are freed at once",
+        "clients/consumer/queries.py",
+        "        del last\n",
+        "        pass\n",
+        (f"{GARBAGE}::test_repeated_query_leaves_no_garbage",),
+    ),
+    (
+        "memory: a Connect worker imports the HTTP client when it sends the first request to another worker",
+        "connect/peers.py",
+        "from ottla.connect import late\n",
+        "import httpx as late\n",
+        (
+            "tests/unit/connect/test_worker_imports.py::test_worker_does_not_import_packages_that_only_some_workers_need",
+        ),
+    ),
+)
