@@ -10,8 +10,10 @@ COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
 PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
 LIMIT = "tests/unit/broker/test_mirror_limit.py"
+ACLS = "tests/unit/broker/test_mirrored_acls.py"
 GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 SWITCH = "tests/unit/tools/test_mirror_switch.py"
+SCHEMAS = "tests/registry/test_mirrored_schemas.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
@@ -21,7 +23,10 @@ ROWS: tuple[Row, ...] = (
         "partitions/topic_settings.py",
         "    if is_read_only(values):\n",
         "    if False:\n",
-        (f"{COPY}::test_clients_cannot_write_until_the_topic_is_open",),
+        (
+            f"{COPY}::test_clients_cannot_write_until_the_topic_is_open",
+            f"{SCHEMAS}::test_registry_reads_copied_schemas_and_writes_after_the_promotion",
+        ),
     ),
     (
         "a copied topic is opened only after its producers were removed",
@@ -535,6 +540,27 @@ ROWS: tuple[Row, ...] = (
         "            if after and without_rate(after) == without_rate(settings):\n",
         "            if after and after == settings:\n",
         (f"{LIMIT}::test_mirror_is_not_restarted_when_only_its_rate_changes",),
+    ),
+    (
+        "copied access rules apply to copied topics only",
+        "broker/mirrors/acls.py",
+        "                yield acl._replace(pattern=Pattern(kind, local_name(prefix, topic)))\n",
+        "                yield acl._replace(pattern=acl.pattern)\n",
+        (f"{ACLS}::test_rules_that_apply_to_copied_topics_become_literal_rules_for_their_names_here",),
+    ),
+    (
+        "what a copied access rule forbids is not allowed for a moment",
+        "broker/mirrors/acls.py",
+        "sorted(dict.fromkeys(wanted), key=lambda acl: acl.permission)",
+        "list(dict.fromkeys(wanted))",
+        (f"{ACLS}::test_rules_that_deny_are_created_first",),
+    ),
+    (
+        "a mirror that copies access rules is only changed with the right to create them",
+        "broker/config_alteration.py",
+        "                check_copied_rules(broker, context, given, present)\n",
+        "                pass\n",
+        ("tests/unit/broker/test_authorization_effects.py::test_mirror_of_rules_needs_the_right_to_create_them",),
     ),
     (
         "the mirror of a topic is only changed with the right on the cluster",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ottla.broker.config_authorization import check_authorized, check_mirror_change
+from ottla.broker.config_authorization import check_authorized, check_copied_rules, check_mirror_change
 from ottla.broker.envelope import Client
 from ottla.broker.forwarding import decide_or_forward, decides_here
 from ottla.cluster.config_rules import check_changes_this_node
@@ -19,7 +19,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import Slices, result_of
 from ottla.config import BrokerConfig, check_cordoned
 from ottla.controller.configs import CORDONED
-from ottla.metadata.image import BROKER, TOPIC
+from ottla.metadata.image import BROKER, MIRROR, TOPIC
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest
 from ottla.security.acl import Operation
 
@@ -123,6 +123,10 @@ def _take_forbidden(broker: ConfigPorts, context: RequestContext, alteration: Al
                 present = broker.metadata.image.config(TOPIC, resource.resource_name)
                 replaced = present if isinstance(alteration.request, AlterConfigsRequest) else None
                 check_mirror_change(broker, context, given, replaced)
+            elif resource.resource_type == MIRROR:
+                given = {config.name: config.value for config in resource.configs}
+                present = broker.metadata.image.config(MIRROR, resource.resource_name)
+                check_copied_rules(broker, context, given, present)
             left.append(resource)
         except KafkaError as error:
             answers.append(_answer(alteration, resource, error))

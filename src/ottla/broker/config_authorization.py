@@ -1,6 +1,7 @@
 """The rights on settings: of a topic or group on the resource itself, of all other resources on the cluster.
 
-The mirror of a topic and its state need the right on the cluster, too: they make the topic read-only, or open it.
+The mirror of a topic and its state need the right on the cluster, too: they make the topic read-only, or open it. A
+mirror that copies access rules needs the right of CreateAcls.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ottla.broker.authorization import allowed
 from ottla.broker.authorization_table import ERRORS, MESSAGES
 from ottla.common.errors import KafkaError
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, MIRROR, TOPIC
-from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING
+from ottla.metadata.mirrors import COPY_SETTING, MIRROR_SETTING, STATE_SETTING
 from ottla.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -46,6 +47,19 @@ def check_authorized(broker: HasSecurity, context: RequestContext, operation: Op
     name = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else resource.resource_name
     if not allowed(broker, context, operation, resource_type, name):
         error = ERRORS[resource_type]
+        raise KafkaError(error, MESSAGES[error])
+
+
+def check_copied_rules(
+    broker: HasSecurity, context: RequestContext, given: Mapping[str, str | None], present: Mapping[str, str]
+) -> None:
+    """Raise CLUSTER_AUTHORIZATION_FAILED if the client may not change a mirror that copies access rules.
+
+    It could name another source, with rules that the client has created there.
+    """
+    wanted = {**present, **given}.get(COPY_SETTING)
+    if wanted and not allowed(broker, context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        error = ERRORS[ResourceType.CLUSTER]
         raise KafkaError(error, MESSAGES[error])
 
 

@@ -28,7 +28,7 @@ from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import FAILBACK, MIRRORING, PREFIX_SETTING, RATE_SETTING, STOPPED, STOPPING
+from ottla.metadata.mirrors import COPY_SETTING, FAILBACK, MIRRORING, PREFIX_SETTING, RATE_SETTING, STOPPED, STOPPING
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
 from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
@@ -55,13 +55,14 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--topics REGEX", "topics of the source to copy", required=True),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied", default=""),
     Option("--prefix PREFIX", "put before the names of the copies, e.g. us. (default: none)", default=""),
+    Option("--copy LIST", "acls: also the access rules of the topics and groups (default: nothing)"),
     Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB (default: unlimited)"),
     Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
     ottla mirror create dr --from kafka-1:9092 --topics 'orders.*' --groups '.*'
     ottla mirror create dr --from a:9093 --topics '.*' --source-config ssl.conf
-    ottla mirror create us --from us-1:9092 --topics 'orders.*' --prefix us.
+    ottla mirror create us --from us-1:9092 --topics '.*' --prefix us. --copy acls
     """,
 )
 def _create(options: Options) -> None:
@@ -81,6 +82,7 @@ def _create(options: Options) -> None:
     Option("--from SERVERS", "addresses of the source: HOST:PORT,...", name="servers"),
     Option("--topics REGEX", "topics of the source to copy"),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied"),
+    Option("--copy LIST", "acls: also the access rules of the topics and groups; `none`: nothing"),
     Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB; `none`: unlimited"),
     Option("--source-config FILE", "a properties file with the security settings of a client of the source"),
     examples="""
@@ -96,7 +98,9 @@ def _alter(options: Options) -> None:
     changes = _given(options)
     if not changes:
         raise Failure(
-            "nothing is changed", "Pass --from, --topics, --groups, --throttle or --source-config.", exit_code=2
+            "nothing is changed",
+            "Pass --from, --topics, --groups, --copy, --throttle or --source-config.",
+            exit_code=2,
         )
     admin.alter_config(resource_of(options.name), changes)
     output.changed(f"Changed mirror {options.name}.", {"mirror": options.name, "changed": True})
@@ -107,6 +111,14 @@ def _given(options: Options) -> dict[str, object]:
     settings: dict[str, object] = {} if options.source_config is None else dict(read_properties(options.source_config))
     given = {"bootstrap.servers": options.servers, "topics": options.topics, "groups": options.groups}
     settings |= {name: text for name, text in given.items() if text is not None}
+    if options.copy is not None:
+        if "users" in options.copy.split(","):
+            raise Failure(
+                "--copy users: users cannot be copied, since no API of the source returns their passwords",
+                "Create them with `ottla security user add`; `--copy acls` copies their rights.",
+                exit_code=2,
+            )
+        settings[COPY_SETTING] = None if options.copy == "none" else options.copy
     if options.throttle is not None:
         settings[RATE_SETTING] = None if options.throttle == "none" else values.size_of(options.throttle, "--throttle")
     return settings

@@ -13,6 +13,7 @@ from ottla.broker.served import CONTROLLER_ANSWERED, CONTROLLER_HANDLERS
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.config import Listener
+from ottla.metadata.image import MIRROR
 from ottla.protocol import frames
 from ottla.protocol.messages import alter_configs as legacy
 from ottla.protocol.messages import incremental_alter_configs as incremental
@@ -394,3 +395,26 @@ def test_mirror_of_a_topic_needs_the_right_on_the_cluster(secured: Secured) -> N
     assert change(**{"mirror": "dr", "mirror.state": "FAILBACK"}) == ErrorCode.INVALID_CONFIG, "there is no mirror"
     secured.authorizer.remove(rule)
     assert change(mirror="dr") == forbidden
+
+
+def test_mirror_of_rules_needs_the_right_to_create_them(secured: Secured) -> None:
+    secured.allow("alice", Operation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME)
+
+    def change(**settings: str | None) -> int:
+        rows = [
+            incremental.AlterableConfig(name.replace("_", "."), int(value is None), value)
+            for name, value in settings.items()
+        ]
+        resource = incremental.AlterConfigsResource(MIRROR, "dr", rows)
+        code: int = secured.ask("alice", incremental.IncrementalAlterConfigsRequest([resource])).responses[0].error_code
+        return code
+
+    forbidden = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert change(bootstrap_servers="a:1", topics="a") == 0
+    assert change(copy="acls") == forbidden
+    rule = secured.allow("alice", Operation.ALTER, CLUSTER, CLUSTER_NAME)
+    assert change(copy="acls") == 0
+    secured.authorizer.remove(rule)
+    assert change(bootstrap_servers="another:1") == forbidden, "another source has other rules"
+    assert change(copy=None) == 0
+    assert change(bootstrap_servers="another:1") == 0

@@ -13,8 +13,9 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from ottla.broker.mirrors.acls import AclCopier
 from ottla.broker.mirrors.groups import GroupOffsets
 from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.source import Source, awaited
@@ -24,6 +25,8 @@ from ottla.common.ids import TopicPartition
 from ottla.controller.controller import Controller
 from ottla.metadata.image import TOPIC
 from ottla.metadata.mirrors import (
+    ACLS,
+    COPY_SETTING,
     MIRROR_SETTING,
     MIRRORING,
     PREFIX_SETTING,
@@ -84,6 +87,13 @@ class MirrorNode(Protocol):
     def node_id(self) -> int: ...
 
 
+class Copiers(NamedTuple):
+    """The parts of a mirror that copy other things than topics; `acls` is None unless they are wanted."""
+
+    groups: GroupOffsets
+    acls: AclCopier | None
+
+
 class Mirror:
     """See the module's docstring. `close` when the mirror was changed or deleted, or the node stops."""
 
@@ -103,7 +113,11 @@ class Mirror:
         self._resetting: set[Partition] = set()
         self._states = self._read_states()
         self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
-        self._groups = GroupOffsets(node, self.source, _pattern("groups", settings["groups"]), self._prefix)
+        groups = _pattern("groups", settings["groups"])
+        self._copiers = Copiers(
+            GroupOffsets(node, self.source, groups, self._prefix),
+            AclCopier(node, self.source, groups, self._prefix) if ACLS in settings[COPY_SETTING] else None,
+        )
         self._pace = Pace(settings["refresh.interval.ms"])
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
         self._task.add_done_callback(self._ended)
@@ -212,8 +226,10 @@ class Mirror:
         self._place(metadata)
         if decides:
             await self._follow_topics(metadata)
+            if self._copiers.acls is not None:
+                await self._copiers.acls.copy(self._states)
         if is_due:
-            await self._groups.copy(self._states)
+            await self._copiers.groups.copy(self._states)
             self._pace.completed(begun_ms)
 
     @property
@@ -329,14 +345,16 @@ class Mirror:
 
     def status(self) -> dict[str, object]:
         """The state of the mirror on this node: its problem, the problems of topics, and the led partitions."""
+        groups, acls = self._copiers
         rows: list[dict[str, object]] = []
         for state in (MIRRORING, STOPPING):
             rows += [self._row(partition, state) for partition in self._led(state)]
         return {
             "problem": self._problem,
             "topics": dict(self._topic_problems),
-            "groups_age_ms": self._age_ms(self._groups.copied_ms),
-            "group_errors": dict(self._groups.errors),
+            "groups_age_ms": self._age_ms(groups.copied_ms),
+            "group_errors": dict(groups.errors),
+            "acls": "" if acls is None else acls.problem,
             "partitions": rows,
         }
 

@@ -25,6 +25,8 @@ class MirrorReport(NamedTuple):
     """Of the connection to the source, by broker."""
     topics: dict[str, str]
     groups: dict[str, str]
+    acls: dict[int, str]
+    """Why access rules are not copied, by broker."""
     groups_age_ms: int
     """How long ago the slowest broker had copied the offsets of its groups; -1 if one of them has not yet."""
 
@@ -38,6 +40,7 @@ class MirrorReport(NamedTuple):
             {node: each["problem"] for node, each in statuses.items() if each.get("problem")},
             {name: text for each in statuses.values() for name, text in each["topics"].items()},
             {name: text for each in statuses.values() for name, text in each.get("group_errors", {}).items()},
+            {node: each["acls"] for node, each in statuses.items() if each.get("acls")},
             UNKNOWN if UNKNOWN in ages else max(ages, default=UNKNOWN),
         )
 
@@ -88,6 +91,10 @@ def explain(report: MirrorReport) -> list[Finding]:
             "A group with members here is active here: its offsets are its own",
         )
         for name, text in report.groups.items()
+    ]
+    found += [
+        Finding("access rules", text, "The user of the mirror needs DESCRIBE on the source's cluster")
+        for text in report.acls.values()
     ]
     for row in report.partitions:
         subject = f"{row['topic']}-{row['partition']}"
