@@ -32,6 +32,7 @@ WORDS = {
     "topic describe": "TOPIC",
     "topic alter": "TOPIC --config retention.ms=-1",
     "topic delete": "TOPIC --dry-run",
+    "topic delete-records": "TOPIC -p 0 --before 0 --dry-run",
     "topic add-partitions": "TOPIC --by 1 --dry-run",
     "topic reassign": "TOPIC --dry-run",
     "topic elect-leaders": "TOPIC",

@@ -64,6 +64,24 @@ def test_describe_shows_partitions_with_their_offsets(ottla: Run, topic: str) ->
 
 
 @pytest.mark.both
+def test_first_records_of_a_partition_are_deleted(ottla: Run, topic: str) -> None:
+    words = ("topic", "delete-records", topic, "-p", "1")
+    shown = ottla(*words, "--before", "5", "--dry-run")
+    assert shown.out == f"5 offsets of {topic}-1, from 0 to 5: would be deleted\n"
+    assert ottla(*words, "--before", "5").out == f"{topic}-1: begins at offset 5 now, at 0 before\n"
+    refused = ottla(*words, "--before", "21")
+    assert refused.code == 1
+    assert refused.err.splitlines()[1].strip() == "Choose an offset from 5 to 20."
+    assert ottla(*words, "--all", "--json").objects == [
+        {"topic": topic, "partition": 1, "first": 5, "end": 20, "before": 20, "offsets": 15, "deleted": True}
+    ]
+    assert ottla(*words, "--all").out == f"0 offsets of {topic}-1, from 20 to 20: would be deleted\n"
+    assert ottla(*words, "--all", "--before", "3").code == 2
+    assert ottla(*words).code == 2
+    assert ottla(*words, "--before", "-1").code == 2
+
+
+@pytest.mark.both
 def test_mistyped_topic_is_an_error_with_the_nearest_name(ottla: Run, topic: str) -> None:
     for words in (["describe"], ["delete"], ["alter", "--config", "retention.ms=1"], ["add-partitions", "--by", "1"]):
         answer = ottla("topic", words[0], topic[:-1] + "_", *words[1:])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.clients import Admin, Consumer, Producer
+from ottla.clients import Admin, Consumer, Producer, TopicPartition
+from ottla.clients.admin import OffsetSpec
 from tests.peers.cache import in_ci
 from tests.peers.chromium import browser, missing_for_chromium
 
@@ -170,6 +171,22 @@ def test_offsets_are_reset_after_a_preview(ottla: Any, person: Person) -> None:
     person.wait(lambda: "The offsets were changed." in person.text, "the change")
     with Admin(ottla.bootstrap) as admin:
         assert {row.offset for row in admin.list_group_offsets("billing").values()} == {0}
+
+
+def test_records_are_deleted_after_a_preview(ottla: Any, person: Person) -> None:
+    ottla.topic("orders")
+    write(ottla.bootstrap, *"abcd")
+    person.visit("/topics/orders")
+    person.click("Delete records")
+    person.fill("partition", "0")
+    person.fill("before", "3")
+    person.click("Preview")
+    person.wait(lambda: "Nothing was deleted yet." in person.text, "the preview")
+    person.click("Delete 3 offsets")
+    person.wait(lambda: "The records were deleted." in person.text, "the deletion")
+    with Admin(ottla.bootstrap) as admin:
+        where = TopicPartition("orders", 0)
+        assert admin.list_offsets({where: OffsetSpec.EARLIEST})[where].offset == 3
 
 
 def test_theme_and_help(person: Person) -> None:

@@ -134,6 +134,34 @@ ROWS: tuple[Row, ...] = (
         ("tests/mcp_server/test_mcp.py::test_calls_without_an_answer_do_not_hold_more_threads",),
     ),
     (
+        "a question about the deletion of records deletes nothing",
+        "console/pages/record_deletion.py",
+        '    if not call.form.get("confirm"):\n',
+        "    if False:\n",
+        (f"{HERE}/test_more_changes.py::test_records_are_deleted_after_a_question",),
+    ),
+    (
+        "the console registers only schemas that the registry finds compatible",
+        "console/pages/schema_changes.py",
+        "        if faults:\n",
+        "        if False:\n",
+        (f"{HERE}/test_more_changes.py::test_schema_is_registered_after_the_check_and_deleted",),
+    ),
+    (
+        "the form of a connector has no secret",
+        "console/pages/connector_changes.py",
+        "for name, value in rest.items() if is_new or name not in hidden)",
+        "for name, value in rest.items())",
+        (f"{HERE}/test_more_changes.py::test_connector_is_changed_after_the_check_and_keeps_its_secrets",),
+    ),
+    (
+        "a connector with faults in its settings stays as it was",
+        "console/pages/connector_changes.py",
+        '        return _form(call, target, config, found)\n    ask(call, "PUT"',
+        '        pass\n    ask(call, "PUT"',
+        (f"{HERE}/test_more_changes.py::test_connector_is_changed_after_the_check_and_keeps_its_secrets",),
+    ),
+    (
         "the console hides secrets among the settings of converters",
         "console/pages/connectors.py",
         "has_secret_name(name) or ",
@@ -185,8 +213,8 @@ ROWS: tuple[Row, ...] = (
     (
         "the console creates no connector with faults",
         "console/pages/connector_changes.py",
-        '    if found["error_count"]:\n',
-        "    if False:\n",
+        '    if found["error_count"]:\n        return _form(call, _new',
+        "    if False:\n        return _form(call, _new",
         (f"{HERE}/test_changes.py::test_connector_is_created_from_a_form_with_errors_at_fields",),
     ),
     (

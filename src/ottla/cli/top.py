@@ -45,6 +45,7 @@ _PARAMETERS = [
 EXAMPLES = """
 ottla top --once
 ottla top --once --json | jq '.topics[0]'
+ottla top --by user --once
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.cli import topic_describe, topic_leaders
+from ottla.cli import topic_describe, topic_leaders, topic_records
 from ottla.cli.commands import (
     Argument,
     Group,
@@ -193,6 +193,7 @@ COMMAND.verb(
 
 
 COMMAND.verb("reassign", *topic_leaders.REASSIGN, examples=topic_leaders.REASSIGN_EXAMPLES)(topic_leaders.reassign)
+COMMAND.verb("delete-records", *topic_records.DELETE, examples=topic_records.EXAMPLES)(topic_records.delete)
 COMMAND.verb("elect-leaders", *topic_leaders.ELECT, examples=topic_leaders.ELECT_EXAMPLES)(topic_leaders.elect)
 
 

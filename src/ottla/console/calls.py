@@ -63,6 +63,8 @@ DONE: Final[Mapping[str, str]] = {
     "created": "Created.",
     "deleted": "Deleted.",
     "altered": "Changed.",
+    "records-deleted": "The records were deleted.",
+    "registered": "The schema is registered.",
     "added": "Partitions were added.",
     "produced": "The record was written.",
     "reset": "The offsets were changed.",

@@ -147,9 +147,16 @@ def connector(call: Call) -> Page | Done:
         parts,
         command=shlex.join(["ottla", "connect", "describe", "-C", call.settings.connect, "--", name]),
         crumbs=[CRUMB],
-        actions=[Link("Delete", url("connector", "delete", name=name), "danger")] if call.may_change else [],
+        actions=_changes(name) if call.may_change else [],
         section="connectors",
     )
+
+
+def _changes(name: str) -> list[Link]:
+    return [
+        Link("Change", url("connector", "change", name=name)),
+        Link("Delete", url("connector", "delete", name=name), "danger"),
+    ]
 
 
 def is_secret(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from ottla.common import units
 from ottla.console.calls import Call, Problem, whole
@@ -16,7 +16,11 @@ from ottla.tools.schema_diff import differences
 _TONES = {"added": "ok", "removed": "critical", "changed": "warning"}
 
 
-def _missing() -> Page:
+CRUMB: Final = ("Schemas", "/schemas")
+
+
+def missing() -> Page:
+    """Return the page of a console without a registry."""
     advice = "Start the console with --registry URL."
     return Page(
         "Schemas", {"error": "This console has no schema registry", "advice": advice}, lead=advice, section="schemas"
@@ -27,7 +31,7 @@ def listing(call: Call) -> Page:
     """List subjects."""
     with registry_of(call) as registry:
         if registry is None:
-            return _missing()
+            return missing()
         subjects = sorted(registry.get_subjects())
     wanted = call.query.get("filter", "")
     found = [subject for subject in subjects if wanted.casefold() in subject.casefold()]
@@ -38,6 +42,7 @@ def listing(call: Call) -> Page:
         {"subjects": list(shown), **paging},
         [Table([Column("Subject")], rows, empty="There is no subject.")],
         command=call.command("schema", "list"),
+        actions=[Link("Register schema", "/schemas/new", "primary")] if call.may_change else [],
         section="schemas",
         template="list.html",
         more={
@@ -56,7 +61,7 @@ def subject(call: Call) -> Page:
         raise Problem(400, "No subject is given", "The address is /schema?subject=SUBJECT.")
     with registry_of(call) as registry:
         if registry is None:
-            return _missing()
+            return missing()
         versions = registry.get_versions(name)
         version = call.number("version", versions[-1], 2**31 - 1)
         earlier = [each for each in versions if each < version]
@@ -81,7 +86,7 @@ def subject(call: Call) -> Page:
         ]
         columns = [Column("Change"), Column("Field", mono=True), Column("Before"), Column("After")]
         parts.append(Table(columns, rows, title=f"Changes since version {since}", empty="No differences."))
-    parts.append(Text(_pretty(found.schema.text), title="Schema"))
+    parts.append(Text(pretty(found.schema.text), title="Schema"))
     return Page(
         name,
         {
@@ -97,12 +102,23 @@ def subject(call: Call) -> Page:
         },
         parts,
         command=call.command("schema", "diff", name),
-        crumbs=[("Schemas", "/schemas")],
+        crumbs=[CRUMB],
+        actions=_changes(call, name, version),
         tabs=[
             Link(f"v{each}", url("schema", subject=name, version=each), current=each == version) for each in versions
         ],
         section="schemas",
     )
+
+
+def _changes(call: Call, name: str, version: int) -> list[Link]:
+    if not call.may_change:
+        return []
+    return [
+        Link("New version", url("schemas", "new", subject=name)),
+        Link(f"Delete v{version}", url("schema", "delete", subject=name, version=version), "danger"),
+        Link("Delete subject", url("schema", "delete", subject=name), "danger"),
+    ]
 
 
 def _level(registry: RegistryClient, name: str) -> str | None:
@@ -112,7 +128,8 @@ def _level(registry: RegistryClient, name: str) -> str | None:
         return None  # this user may read the subject, but not its configuration
 
 
-def _pretty(schema: str) -> str:
+def pretty(schema: str) -> str:
+    """Return the text of a schema with line breaks, if it is JSON."""
     try:
         return json.dumps(json.loads(schema), indent=2, ensure_ascii=False)
     except ValueError:

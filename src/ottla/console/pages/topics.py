@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.clients import admin as api
@@ -129,6 +129,7 @@ def changes(call: Call, name: str) -> list[Link]:
         return []
     return [
         Link("Alter", url("topics", name, "alter")),
+        Link("Delete records", url("topics", name, "delete-records"), "danger"),
         Link("Delete", url("topics", name, "delete"), "danger"),
     ]
 
@@ -153,17 +154,25 @@ def topic(call: Call) -> Page:
         ]
     )
     lead, tone = _state(summary)
+    shows_troubled = call.query.get("only") == "troubled"
+    rows = [row for row in found.partitions if _is_troubled(row)] if shows_troubled else found.partitions
+    shown, paging = page_of(call, rows)
+    only = "troubled" if shows_troubled else None
+    other = (
+        Link("Show all", url("topics", name)) if only else Link("Show only these", url("topics", name, only="troubled"))
+    )
     return Page(
         name,
-        {**summary, "overrides": found.overrides(), "partitions": found.partitions},
-        [facts, _partitions(name, found)],
+        {**summary, "overrides": found.overrides(), "partitions": list(shown), **paging},
+        [facts, _partitions(name, found, shown)],
         command=call.command("topic", "describe", name),
         crumbs=[CRUMB],
         tabs=tabs(call, name, "partitions"),
-        actions=changes(call, name),
+        actions=[*([other] if lead else []), *changes(call, name)],
         lead=lead,
         tone=tone,
         section="topics",
+        more={"links": pager_links(call, paging, only=only)},
     )
 
 
@@ -175,10 +184,15 @@ def _state(summary: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _partitions(name: str, found: TopicFacts) -> Table:
+def _is_troubled(row: Mapping[str, Any]) -> bool:
+    return row["leader"] is None or len(row["isr"]) != len(row["replicas"])
+
+
+def _partitions(name: str, found: TopicFacts, shown: Sequence[Mapping[str, Any]]) -> Table:
+    # Of all pages, so that the bars of two pages can be compared.
     largest = max((row["size"] or 0 for row in found.partitions), default=0) or 1
     rows = []
-    for row in found.partitions:
+    for row in shown:
         in_sync = len(row["isr"]) == len(row["replicas"])
         messages = url("topics", name, "messages", partition=row["partition"])
         rows.append(
