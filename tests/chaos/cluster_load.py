@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import confluent_kafka
 
@@ -132,13 +132,32 @@ class TransactionalWriter(Writer):
                 time.sleep(_PAUSE_S)
 
 
-def finish(cluster: Cluster, writers: list[Writer]) -> None:
-    """Stop the writers, end the open transactions, and wait until all replicas are in sync."""
+def three_writers(bootstrap: str, seed: int, before: Sequence[Writer] = ()) -> list[Writer]:
+    """A writer of each kind, which are not started; they continue the numbers of the writers `before`."""
+    writers: list[Writer] = [
+        IdempotentWriter("ottla", bootstrap),
+        LibrdkafkaWriter("librdkafka", bootstrap),
+        TransactionalWriter("transactions", bootstrap, seed),
+    ]
+    for writer, previous in zip(writers, before, strict=False):
+        writer.acknowledged, writer._next = previous.acknowledged, previous._next
+        if isinstance(writer, TransactionalWriter) and isinstance(previous, TransactionalWriter):
+            writer.aborted, writer.transactions = previous.aborted, previous.transactions
+    return writers
+
+
+def stop(writers: Sequence[Writer]) -> None:
+    """Stop the writers, and wait for the fate of their records."""
     for writer in writers:
         writer.stop()
     for writer in writers:
         writer.join(2 * TIMEOUT_S)
         assert not writer.is_alive(), f"{writer.name} does not stop"
+
+
+def finish(cluster: Cluster, writers: list[Writer]) -> None:
+    """Stop the writers, end the open transactions, and wait until all replicas are in sync."""
+    stop(writers)
     with Producer({"transactional.id": "transactions"}, bootstrap_servers=cluster.bootstrap) as producer:
         producer.init_transactions(TIMEOUT_S)
     brokers = [node.node_id for node in cluster.nodes.values() if node.is_broker]

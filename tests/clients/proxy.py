@@ -55,7 +55,7 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 try:
-                    broker = socket.create_connection(self._broker, 10)
+                    broker = self._connect()
                 except OSError:  # the broker is down: close this connection too
                     client.close()
                     continue
@@ -65,13 +65,21 @@ class Proxy:
                 for work in (self._requests, self._responses):
                     threading.Thread(target=work, args=(client, broker, waiting), daemon=True).start()
 
+    def _connect(self) -> socket.socket:
+        """A connection to the broker. Raises OSError."""
+        return socket.create_connection(self._broker, 10)
+
+    def _forward(self, to: socket.socket, frame: bytes) -> None:
+        """Send a request or a response. Raises OSError, which closes the connection."""
+        to.sendall(frame)
+
     def _requests(self, client: socket.socket, broker: socket.socket, waiting: dict[int, RequestHeader]) -> None:
         with _ends(broker):
             while frame := _read_frame(client):
                 header, _ = decode_request_header(frame)
                 waiting[header.correlation_id] = header
                 self.asked.append(header.api_key)
-                broker.sendall(struct.pack(">i", len(frame)) + frame)
+                self._forward(broker, struct.pack(">i", len(frame)) + frame)
 
     def _responses(self, client: socket.socket, broker: socket.socket, waiting: dict[int, RequestHeader]) -> None:
         with _ends(client):
@@ -80,7 +88,7 @@ class Proxy:
                 answer = self._changed(header, frame)
                 if answer is None:
                     break
-                client.sendall(answer)
+                self._forward(client, answer)
 
     def _changed(self, header: RequestHeader, frame: bytes) -> bytes | None:
         key = header.api_key

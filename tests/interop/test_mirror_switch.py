@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -23,12 +23,11 @@ from tests.chaos.cluster_load import (
     PARTITIONS,
     TIMEOUT_S,
     TOPIC,
-    IdempotentWriter,
-    LibrdkafkaWriter,
-    TransactionalWriter,
     Writer,
     check,
+    stop,
     stored,
+    three_writers,
 )
 from tests.cluster.processes import wait_until
 from tests.ottla_process import OttlaProcess
@@ -72,25 +71,8 @@ class GroupMember(threading.Thread):
         assert not self.is_alive()
 
 
-def stop(writers: list[Writer]) -> None:
-    for writer in writers:
-        writer.stop()
-    for writer in writers:
-        writer.join(TIMEOUT_S)
-        assert not writer.is_alive(), f"{writer.name} does not stop"
-
-
-def start(bootstrap: str, before: list[Writer]) -> list[Writer]:
-    """Start the writers, which go on where those `before` have ended."""
-    writers: list[Writer] = [
-        IdempotentWriter("ottla", bootstrap),
-        LibrdkafkaWriter("librdkafka", bootstrap),
-        TransactionalWriter("transactions", bootstrap, 1),
-    ]
-    for writer, previous in zip(writers, before, strict=False):
-        writer.acknowledged, writer._next = previous.acknowledged, previous._next
-        if isinstance(writer, TransactionalWriter) and isinstance(previous, TransactionalWriter):
-            writer.aborted, writer.transactions = previous.aborted, previous.transactions
+def started(bootstrap: str, before: Sequence[Writer] = ()) -> list[Writer]:
+    writers = three_writers(bootstrap, 1, before)
     for writer in writers:
         writer.start()
     return writers
@@ -121,7 +103,7 @@ def test_clients_of_stock_kafka_move_to_ottla_and_go_on(tmp_path: Path) -> None:
             with Admin(source.bootstrap) as admin:
                 admin.create_topic(TOPIC, partitions=PARTITIONS)
                 admin.alter_group_offsets(GROUP, {TopicPartition(TOPIC, each): 0 for each in range(PARTITIONS)})
-            writers = start(source.bootstrap, [])
+            writers = started(source.bootstrap)
             reader = GroupMember(source.bootstrap)
             reader.start()
             create = ("mirror", "create", "move", "--from", source.bootstrap, "--topics", ".*", "--groups", ".*")
@@ -144,7 +126,7 @@ def test_clients_of_stock_kafka_move_to_ottla_and_go_on(tmp_path: Path) -> None:
             assert (result["topics"], result["late_records"]) == ([TOPIC], 0)
             print(f"closed for {result['closed_ms']} ms")
 
-            writers = start(result["bootstrap_servers"], writers)
+            writers = started(result["bootstrap_servers"], writers)
             later = GroupMember(result["bootstrap_servers"])
             later.start()
             run_until(grown(writers), writers)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-Row = tuple[str, str, str, str, tuple[str, ...]]
+Row = (
+    tuple[str, str, str, str, tuple[str, ...]] | tuple[str, str, str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+)
 
 TOPICS = "tests/unit/controller/test_mirrors.py"
 PROMOTION = "tests/unit/broker/test_promotion.py"
@@ -17,7 +19,17 @@ SCHEMAS = "tests/registry/test_mirrored_schemas.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
+SITES = "tests/chaos/test_mirror_sites.py"
+
 ROWS: tuple[Row, ...] = (
+    (
+        "an unplanned promotion reports how many records are missing",
+        "partitions/replication/mirrored.py",
+        "max(end - self.log.log_end_offset, 0)\n",
+        "max(end - self.log.log_end_offset, 0) // 2\n",
+        (f"{SITES}::test_round_trips_lose_exactly_the_reported_records",),
+        (("OTTLA_CHAOS_ROUND_TRIPS", "1"),),
+    ),
     (
         "clients cannot write to a copied topic",
         "partitions/topic_settings.py",
@@ -144,6 +156,7 @@ ROWS: tuple[Row, ...] = (
         (
             f"{COPY}::test_copy_has_the_bytes_epochs_and_transactions_of_the_source",
             "tests/cluster/test_mirror.py::test_replicas_of_the_target_are_equal_after_its_leader_was_killed",
+            f"{SITES}::test_copy_over_a_link_with_delay_stalls_and_cuts_equals_the_source",
         ),
     ),
     (
