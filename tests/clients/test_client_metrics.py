@@ -81,7 +81,10 @@ def test_consumer_pushes_its_own_metrics(receiver: Receiver) -> None:
 def test_admin_client_and_share_consumer_push_the_metrics_of_their_connections(receiver: Receiver) -> None:
     admin_id, share_id = unique("admin"), unique("share")
     settings = {"bootstrap.servers": receiver.bootstrap, "client.id": share_id, "group.id": share_id}
-    with Admin(receiver.bootstrap, client_id=admin_id) as admin, ShareConsumer(settings) as consumer:
+    with (
+        Admin(receiver.bootstrap, client_id=admin_id, enable_metrics_push=True) as admin,
+        ShareConsumer(settings) as consumer,
+    ):
         admin.describe_cluster()
         consumer.subscribe(TOPIC)
         consumer.poll(0.1)
@@ -109,6 +112,32 @@ def test_times_are_pushed_while_records_are_sent_read_and_committed(receiver: Re
         wait_until(lambda: has_pushed(sender, *names), "the times of the producer")
         names = ("consumer_fetch_manager_fetch_latency", "consumer_coordinator_commit_latency")
         wait_until(lambda: has_pushed(reader, *names), "the times of the consumer")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_rebalances_and_idle_polls_are_pushed(receiver: Receiver, protocol: str) -> None:
+    client_id = unique("rebalanced")
+    settings = {"bootstrap.servers": receiver.bootstrap, "client.id": client_id, "group.id": client_id}
+    start = "kafka_client_consumer_"
+    wanted = {f"{start}poll_idle_ratio_avg", *(f"{start}coordinator_rebalance_latency_{end}" for end in ("avg", "max"))}
+    seen: dict[str, float] = {}
+    with Consumer({**settings, "group.protocol": protocol}) as consumer:
+
+        def has_pushed() -> bool:
+            # Each push has the rebalances since the previous one.
+            consumer.unsubscribe() if consumer.assignment() else consumer.subscribe([TOPIC])
+            consumer.poll(0.5) if consumer.subscription() else None
+            seen.update(receiver.series(client_id))
+            return wanted <= seen.keys()
+
+        wait_until(has_pushed, "the times of rebalances and polls")
+    assert 0 < seen[f"{start}poll_idle_ratio_avg"] <= 1
+    assert 0 < seen[f"{start}coordinator_rebalance_latency_max"] < 60_000
+
+
+def test_admin_client_pushes_only_on_demand(receiver: Receiver) -> None:
+    with Admin(receiver.bootstrap) as admin, pytest.raises(ClientError, match=r"enable\.metrics\.push is false"):
+        admin.client_instance_id()
 
 
 def test_asyncio_producer_has_a_client_instance_id(receiver: Receiver) -> None:

@@ -14,6 +14,13 @@ PUSHER = "tests/unit/clients/test_telemetry.py"
 
 ROWS: Final = (
     (
+        "An unhandled error does not end the pushes of a client",
+        "clients/telemetry.py",
+        "                code, delay_s = ErrorCode.NONE, AFTER_ERROR_S\n",
+        "                return\n",
+        (f"{PUSHER}::test_unhandled_error_is_logged_once_and_pushes_go_on",),
+    ),
+    (
         "A push cannot use more memory than its limit when it is decompressed",
         "broker/telemetry/receiver.py",
         "request.metrics, MOST_DECOMPRESSED * self._max_bytes)",

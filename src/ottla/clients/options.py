@@ -8,7 +8,7 @@ suggestion.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Final
@@ -277,6 +277,10 @@ COMMON_OPTIONS: Final[tuple[Option, ...]] = (
     Option("statistics.interval.ms", "int", 0, "How often statistics are reported to on.event; 0 is never.", low=0),
     Option("enable.metrics.push", "bool", True, "Push metrics to brokers that ask for them (KIP-714)."),
     *SECURITY_OPTIONS,
+)
+# As in Kafka, whose AdminClientConfig alone has this default.
+ADMIN_OPTIONS: Final[tuple[Option, ...]] = tuple(
+    replace(row, default=False) if row.name == "enable.metrics.push" else row for row in COMMON_OPTIONS
 )
 
 

@@ -35,6 +35,8 @@ from ottla.records.codecs import compress
 logger = logging.getLogger(__name__)
 
 DEFAULT_INTERVAL_S: Final = 300.0
+AFTER_ERROR_S: Final = 300.0
+"""The pause after an unhandled error, which the next step may meet again."""
 LAST_PUSH_S: Final = 1.0
 """How long the push of a client that closes may take."""
 _AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -45,6 +47,8 @@ _GROUPS: Final = {
     "bytes-consumed-total": "fetch.manager.",
     "records-lag-max": "fetch.manager.",
     "assigned-partitions": "coordinator.",
+    "rebalance-latency-avg": "coordinator.",
+    "rebalance-latency-max": "coordinator.",
 }
 """The part of Kafka's name between the client and the metric."""
 _LATENCIES: Final = {
@@ -158,13 +162,22 @@ class Telemetry:
             logger.exception("Unhandled error in the last push of metrics")
 
     async def _run(self) -> None:
-        is_repeated = False
+        is_repeated = has_failed = False
         while True:
             try:
                 code, delay_s = await self._step()
             except ClientError as error:
                 logger.debug("Cannot push metrics: %s", error)
                 code, delay_s = ErrorCode.NONE, self._interval_s
+            except Exception as error:  # the metrics that follow may be complete again
+                logger.log(
+                    logging.DEBUG if has_failed else logging.ERROR,
+                    "Unhandled error in a push of metrics, retry in %g s",
+                    AFTER_ERROR_S,
+                    exc_info=error,
+                )
+                has_failed = True
+                code, delay_s = ErrorCode.NONE, AFTER_ERROR_S
             if code in _AGAIN:
                 self._subscription = None
                 # Never two requests for a subscription without a pause.

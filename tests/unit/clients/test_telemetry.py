@@ -212,6 +212,31 @@ def test_connection_that_opens_during_close_does_not_begin_again() -> None:
     asyncio.run(run())
 
 
+def test_unhandled_error_is_logged_once_and_pushes_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(telemetry, "AFTER_ERROR_S", 0.001)
+    failures = iter(range(3))
+
+    def collect() -> dict[str, float]:
+        for number in failures:
+            raise ValueError(f"number {number}")
+        return {"record-send-total": 5.0}
+
+    async def run() -> list[str]:
+        connection, pusher = pushing(collect)
+        pusher.connected(connection)  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await connection.is_idle.wait()
+        await pusher.close()
+        return [type(request).__name__ for request in connection.sent]
+
+    assert asyncio.run(run())[:2] == ["GetTelemetrySubscriptionsRequest", "PushTelemetryRequest"]
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.message for record in errors] == ["Unhandled error in a push of metrics, retry in 0.001 s"]
+    assert errors[0].exc_info is not None
+
+
 def test_close_logs_an_unhandled_error_of_the_last_push(caplog: pytest.LogCaptureFixture) -> None:
     values: list[float] = [5.0]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.clients.network_settings import NetworkSettings, read_network_settings
-from ottla.clients.options import COMMON_OPTIONS, merged, read_options
+from ottla.clients.options import ADMIN_OPTIONS, merged, read_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def read_settings(
     given = merged(config, keywords)
     if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
-    options = read_options(COMMON_OPTIONS, given)
+    options = read_options(ADMIN_OPTIONS, given)
     return AdminSettings(
         read_network_settings(options), options["default_api_timeout_ms"], options["enable_metrics_push"]
     )

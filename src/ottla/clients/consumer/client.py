@@ -24,6 +24,7 @@ from ottla.clients.consumer.queries import Queries, retry
 from ottla.clients.consumer.reader import ReaderClient
 from ottla.clients.consumer.requests import COORDINATOR_MOVED, newest_version, read_offsets
 from ottla.clients.consumer.settings import ConsumerSettings
+from ottla.clients.consumer.timings import PollTimes
 from ottla.clients.errors import BrokerError, ClientError, Closed, NotSubscribed, RequestTimedOut
 from ottla.clients.events import Rebalanced, Statistics
 from ottla.clients.offsets import OffsetAndMetadata
@@ -45,8 +46,9 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         super().__init__(options, settings, lambda view, member_id: ConsumerCore(settings, view, member_id), notify)
         self._settings = settings
         self._reporter = self.runner.cluster.reporter
+        self._polls = PollTimes()
         if options["enable_metrics_push"]:
-            role = Role("consumer", lambda: self._statistics()[0])
+            role = Role("consumer", self._pushed)
             self.runner.cluster.telemetry = Telemetry(self.runner.cluster, role)
         self.queries = Queries(self.runner, self.core.fetch, self._api_timeout_s)
 
@@ -57,6 +59,11 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
     def describe(self) -> str:
         group = self._settings.group_id
         return "consumer" if group is None else f"consumer of group {group}"
+
+    def _pushed(self) -> dict[str, float]:
+        """Return the metrics of a push; averages and maxima are since the previous one."""
+        with self.runner.lock:
+            return {**_metrics(self.core.fetch), **self._polls.taken(), **self.core.rebalances.taken()}
 
     def _statistics(self) -> Statistics:
         with self.runner.lock:
@@ -73,7 +80,9 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         with self.runner.lock:
             if not self.core.subscription.is_set:
                 raise NotSubscribed("This consumer reads nothing: subscribe() to topics or assign() partitions first")
-            self.core.begin_poll(now_ms())
+            now = now_ms()
+            self._polls.begin(now)
+            self.core.begin_poll(now)
         self._wake_if_needed()
 
     def step(self, collector: Collector | None) -> Duty | None:
@@ -112,7 +121,9 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
 
     def end_poll(self) -> None:
         with self.runner.lock:
-            self.core.end_poll(now_ms())
+            now = now_ms()
+            self._polls.end(now)
+            self.core.end_poll(now)
 
     def _wake_if_needed(self) -> None:
         if self.core.outbox.needs_advance:

@@ -33,6 +33,7 @@ from ottla.clients.consumer.positions import Phase
 from ottla.clients.consumer.record import Record
 from ottla.clients.consumer.settings import ConsumerSettings, GroupSettings
 from ottla.clients.consumer.subscription import Subscription, SubscriptionPattern, TopicMatcher
+from ottla.clients.consumer.timings import RebalanceTimes
 from ottla.clients.consumer.topic_metadata import TopicMetadata
 from ottla.clients.errors import ConfigurationError
 from ottla.clients.offsets import GroupMetadata, OffsetAndMetadata
@@ -61,6 +62,7 @@ class ConsumerCore:
         if settings.group is not None:
             self.membership = _member(settings.group, self.outbox, member_id)
             self.commits = Commits(settings.group, self.fetch, self.membership, self.subscription, self.outbox)
+        self.rebalances = RebalanceTimes()
         self._polling = False
         self._last_membership = (NO_GENERATION, "")
 
@@ -259,6 +261,11 @@ class ConsumerCore:
         )
         if self.membership is not None:
             self.membership.advance(now_ms, self.view)
+            self.rebalances.observe(
+                now_ms,
+                is_running=self.membership.state in self.membership.rebalances_in,
+                is_complete=self.membership.state in self.membership.rebalanced_in,
+            )
         if self.commits is not None:
             self.commits.advance(now_ms)
         else:

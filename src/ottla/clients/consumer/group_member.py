@@ -62,6 +62,10 @@ class GroupMember(ABC, Generic[S]):
     """The errors of a coordinator that has removed the member."""
     commits_in: frozenset[S]
     """The states in which the error of a commit may say that the member was removed."""
+    rebalances_in: frozenset[S]
+    """The states of a rebalance."""
+    rebalanced_in: frozenset[S]
+    """The states after a complete rebalance, whose partitions the user's listener may not know yet."""
 
     def __init__(self, settings: GroupSettings, outbox: Outbox, state: S) -> None:
         self.settings = settings

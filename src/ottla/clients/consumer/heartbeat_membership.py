@@ -110,6 +110,8 @@ class HeartbeatMembership(GroupMember[MemberState]):
     moves = MOVES
     removed = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
     commits_in = JOINED
+    rebalances_in = frozenset({_S.RECONCILING})
+    rebalanced_in = frozenset({_S.ACKNOWLEDGING, _S.STABLE})
 
     def __init__(self, settings: GroupSettings, outbox: Outbox, requests: HeartbeatRequests, member_id: str) -> None:
         super().__init__(settings, outbox, MemberState.UNSUBSCRIBED)

@@ -108,6 +108,8 @@ class Membership(GroupMember[State]):
     moves = MOVES
     removed = _NOT_A_MEMBER
     commits_in = frozenset({State.STABLE, State.ADOPTING, State.PREPARING})
+    rebalances_in = frozenset({State.JOINING, State.ASSIGNING, State.SYNCING})
+    rebalanced_in = frozenset({State.ADOPTING, State.STABLE})
 
     def __init__(self, settings: GroupSettings, outbox: Outbox) -> None:
         super().__init__(settings, outbox, State.OUTSIDE)
