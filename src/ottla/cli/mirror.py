@@ -28,6 +28,7 @@ from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
+from ottla.common.rate import UNLIMITED
 from ottla.metadata.mirrors import COPY_SETTING, FAILBACK, MIRRORING, PREFIX_SETTING, RATE_SETTING, STOPPED, STOPPING
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
@@ -138,11 +139,14 @@ def _list(options: Options) -> None:
             "topics": settings["topics"].value,
             "prefix": settings[PREFIX_SETTING].value,
             "groups": settings["groups"].value,
+            "copy": settings[COPY_SETTING].value,
+            "throttle": None if (rate := int(settings[RATE_SETTING].value or 0)) == UNLIMITED else rate,
         }
         for resource, settings in found.items()
     ]
     columns = [Column("mirror", narrow=True), Column("state"), Column("source", narrow=True), Column("topics")]
-    columns += [Column("prefix", optional=True), Column("groups", optional=True)]
+    columns += [Column("prefix", optional=True), Column("groups", optional=True), Column("copy", optional=True)]
+    columns.append(Column("throttle", "THROTTLE/S", units.size, right=True, optional=True))
     Output(options).listing("mirror", columns, rows, empty="There is no mirror.")
 
 
