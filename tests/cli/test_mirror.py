@@ -121,6 +121,8 @@ def test_switch_checks_the_mirror_waits_for_the_producers_and_promotes(
         admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 2})
     create = ("create", "move", "--from", source.bootstrap, "--topics", ".*", "--groups", ".*")
     assert plain("mirror", *create, "-b", target.bootstrap).code == 0
+    # A mirror that is paused before its first comparison creates no topic.
+    wait_until(lambda: len(rows(plain, "move", target)) == 1, WAIT_S)
     assert plain("mirror", "pause", "move", "-b", target.bootstrap).code == 0
     wait_until(lambda: [row["state"] for row in rows(plain, "move", target)] == ["PAUSED"], WAIT_S)
     paused = switch("--dry-run", "--json")
