@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ PARTITIONS = 2
 SETTINGS = {"refresh.interval.ms": 300}
 
 
-def mirror(source: str, target: str, name: str = "dr") -> None:
+def mirror(source: str, target: str, name: str = "dr", login: Mapping[str, object] | None = None) -> None:
     with Admin(bootstrap_servers=target) as admin:
-        settings = {"bootstrap.servers": source, "topics": "orders.*", "groups": ".*", **SETTINGS}
+        settings = {"bootstrap.servers": source, "topics": "orders.*", "groups": ".*", **SETTINGS, **(login or {})}
         admin.alter_config(ConfigResource(ResourceType.MIRROR, name), settings)
 
 

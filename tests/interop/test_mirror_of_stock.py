@@ -1,4 +1,7 @@
-"""A mirror whose source is stock Kafka: same bytes after a kill, DeleteRecords and transactions, then a promotion."""
+"""A mirror whose source is stock Kafka: same bytes after a kill, DeleteRecords and transactions, then a promotion.
+
+The mirror and `ottla mirror verify` use SASL over TLS, with exactly the rights that docs/mirror.md names.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.main import main
 from ottla.clients import Producer
-from ottla.clients.admin import Admin
+from ottla.clients.admin import Acl, AclOperation, AclResource, Admin
 from ottla.common.ids import TopicPartition
+from ottla.config import format_properties
+from tests.clients.secured import sasl
 from tests.cluster.processes import wait_until
 from tests.mirrors import (
     GROUP,
@@ -26,13 +32,25 @@ from tests.mirrors import (
     wait_until_copied,
 )
 from tests.ottla_process import OttlaProcess
-from tests.peers.kafka import StockKafka
+from tests.peers.secured import SecuredKafka
 
 pytestmark = [pytest.mark.jvm, pytest.mark.xdist_group("mirror-of-stock")]
 
 
-def test_mirror_of_stock_kafka_has_its_bytes_and_is_promoted(tmp_path: Path) -> None:
-    with StockKafka(tmp_path / "stock") as source, OttlaProcess(tmp_path / "ottla") as target:
+ANY_TOPIC, ANY_GROUP = AclResource.topic("*"), AclResource.group("*")
+RIGHTS = (
+    (ANY_TOPIC, AclOperation.DESCRIBE),
+    (ANY_TOPIC, AclOperation.DESCRIBE_CONFIGS),
+    (ANY_TOPIC, AclOperation.READ),
+    (ANY_GROUP, AclOperation.DESCRIBE),
+    (AclResource.cluster(), AclOperation.DESCRIBE),
+)
+
+
+def test_mirror_of_stock_kafka_has_its_bytes_and_is_promoted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SecuredKafka(tmp_path / "stock") as source, OttlaProcess(tmp_path / "ottla") as target:
         with Admin(bootstrap_servers=source.bootstrap) as admin:
             admin.create_topic(TOPIC, partitions=PARTITIONS, config={"retention.ms": "123456789"})
             topic_id = admin.describe_topic(TOPIC).topic_id
@@ -42,7 +60,10 @@ def test_mirror_of_stock_kafka_has_its_bytes_and_is_promoted(tmp_path: Path) -> 
         transaction(source.bootstrap, "aborted", [b"aborted"], Producer.abort_transaction)
         with Admin(bootstrap_servers=source.bootstrap) as admin:
             admin.alter_group_offsets(GROUP, {TopicPartition(TOPIC, 0): 42, TopicPartition(TOPIC, 1): 7})
-        mirror(source.bootstrap, target.bootstrap)
+        with Admin(bootstrap_servers=source.bootstrap) as admin:
+            admin.create_acls([Acl(resource, "User:reader", operation) for resource, operation in RIGHTS])
+        login = sasl(source, "SCRAM-SHA-512", "reader", "SASL_SSL")
+        mirror(source.address("SASL_SSL"), target.bootstrap, login=login)
         wait_until_copied(source.bootstrap, target.bootstrap)
         assert_equal(source.data(), target.data)
         with Admin(bootstrap_servers=target.bootstrap) as admin:
@@ -52,6 +73,15 @@ def test_mirror_of_stock_kafka_has_its_bytes_and_is_promoted(tmp_path: Path) -> 
         source.kill_node(1)
         source.start_node(1)
         wait_until(lambda: is_open_to_producers(source.bootstrap, 1000, 40), WAIT_S)
+        wait_until_copied(source.bootstrap, target.bootstrap)
+        security = tmp_path / "source.properties"
+        security.write_text(format_properties({name: str(text) for name, text in login.items()}))
+        verify = ["mirror", "verify", "dr", "-b", target.bootstrap]
+        assert main([*verify, "--source-config", str(security)]) == 0
+        assert "equal" in capsys.readouterr().out
+        assert main(verify) == 2
+        assert "needs SASL_SSL" in capsys.readouterr().err
+
         hanging = transaction(source.bootstrap, "open", [b"open"], None)
         produce(source.bootstrap, 2000, 4)
         wait_until_copied(source.bootstrap, target.bootstrap)

@@ -124,6 +124,8 @@ def test_clients_of_stock_kafka_move_to_ottla_and_go_on(tmp_path: Path) -> None:
             [*checks, result] = [json.loads(line) for line in out.splitlines()]
             assert "problem" not in [row["result"] for row in checks]
             assert (result["topics"], result["late_records"]) == ([TOPIC], 0)
+            code, out, err = ottla("mirror", "verify", "move", "--json", *at_target)
+            assert (code, {json.loads(line)["result"] for line in out.splitlines()}) == (0, {"equal"}), err
             print(f"closed for {result['closed_ms']} ms")
 
             writers = started(result["bootstrap_servers"], writers)
