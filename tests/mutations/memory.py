@@ -43,6 +43,16 @@ ROWS: tuple[Row, ...] = (
         (f"{GARBAGE}::test_repeated_query_leaves_no_garbage",),
     ),
     (
+        "memory: the threads of a Connect worker share one arena of the allocator",
+        "common/allocator.py",
+        "    return set_options({ARENA_MAX: 1})\n",
+        "    return True\n",
+        (
+            "tests/unit/common/test_allocator.py"
+            "::test_threads_of_a_server_share_one_arena_unless_the_user_sets_another_number",
+        ),
+    ),
+    (
         "memory: a Connect worker imports the HTTP client when it sends the first request to another worker",
         "connect/peers.py",
         "from ottla.connect import late\n",

@@ -14,6 +14,7 @@ from ottla.cli.connect import client_settings, cluster_options, connection_setti
 from ottla.cli.connectors_client import Api, path_of
 from ottla.cli.log_options import log_options
 from ottla.cli.output import Output, one_line
+from ottla.common.allocator import share_one_arena
 from ottla.common.failure import Failure
 from ottla.common.garbage import search_less
 from ottla.common.style import Style
@@ -113,6 +114,7 @@ def serve(options: Options) -> None:
 
 
 def _run(main: Any) -> None:
+    share_one_arena()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=importlib.import_module("uvloop").new_event_loop) as runner:
         runner.run(main())

@@ -13,7 +13,6 @@ that it hands out again. A task frees megabytes with each request, so that a thi
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import socket
@@ -21,13 +20,13 @@ import stat
 import sys
 from typing import Final
 
+from ottla.common.allocator import MMAP_THRESHOLD, TRIM_THRESHOLD, set_options
+
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux only
 KEPT_BYTES: Final = 32 * 1024 * 1024
 """Freed memory that a worker keeps, in each of glibc's arenas: about what a producer buffers."""
 MAPPED_BYTES: Final = 4 * 1024 * 1024
 """Larger allocations are mappings of their own, which return to the kernel when they are freed."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-_MALLOC: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 _known = [0]  # the number of imported modules at the last gc.freeze()
 
 
@@ -55,11 +54,7 @@ def keep_memory() -> bool:
 
     Does nothing with another C library, and if the environment has these settings of malloc.
     """
-    is_set = any(name in os.environ for name in _MALLOC) or "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if is_set or mallopt is None:
-        return False
-    return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, MAPPED_BYTES))
+    return set_options({TRIM_THRESHOLD: KEPT_BYTES, MMAP_THRESHOLD: MAPPED_BYTES})
 
 
 def acknowledge_at_once() -> int:
