@@ -4,6 +4,7 @@ from __future__ import annotations
 
 Row = tuple[str, str, str, str, tuple[str, ...]]
 
+ALLOCATOR = "tests/unit/common/test_allocator.py"
 GARBAGE = "tests/unit/clients/test_garbage.py"
 
 ROWS: tuple[Row, ...] = (
@@ -47,10 +48,7 @@ ROWS: tuple[Row, ...] = (
         "common/allocator.py",
         "    return set_options({ARENA_MAX: 1})\n",
         "    return True\n",
-        (
-            "tests/unit/common/test_allocator.py"
-            "::test_threads_of_a_server_share_one_arena_unless_the_user_sets_another_number",
-        ),
+        (f"{ALLOCATOR}::test_threads_of_a_server_share_one_arena_unless_the_user_sets_another_number",),
     ),
     (
         "memory: a Connect worker imports the HTTP client when it sends the first request to another worker",

@@ -67,13 +67,21 @@ class KafkaStore:
         self._status_writer = StatusWriter(settings.clients, settings.statuses.name)
 
     async def start(self) -> None:
-        """Prepare the topics and read them. Raises Failure, ConnectError, ClientError."""
-        limit_s = self._settings.timeout_s
-        for log, topic in ((self._config_log, self._settings.configs), (self._status_log, self._settings.statuses)):
-            partitions = await prepare_topic(self._settings.clients, topic, limit_s)
-            await log.start(partitions, limit_s)
+        """Prepare both topics and read them, at the same time. Raises Failure, ConnectError, ClientError."""
+        results = await asyncio.gather(
+            self._read_topic(self._config_log, self._settings.configs),
+            self._read_topic(self._status_log, self._settings.statuses),
+            return_exceptions=True,
+        )
+        for result in results:
+            if result is not None:
+                raise result
         self._status_writer.start()
         self._is_started = True
+
+    async def _read_topic(self, log: TopicLog, topic: TopicSettings) -> None:
+        limit_s = self._settings.timeout_s
+        await log.start(await prepare_topic(self._settings.clients, topic, limit_s), limit_s)
 
     async def close(self) -> None:
         """Write waiting statuses, and stop to read and to write."""

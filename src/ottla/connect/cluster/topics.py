@@ -2,6 +2,10 @@
 
 A topic that exists is used as it is, if it is compacted only: with another cleanup.policy the cluster would forget its
 connectors. The topic of configurations has one partition, since its records have one order.
+
+As in Kafka Connect, the creation is the first request: it tells a missing topic from an existing one at once, while a
+description repeats its request for half a second, because a broker may not know a new topic yet. A user who may not
+create topics can use topics that exist.
 """
 
 from __future__ import annotations
@@ -12,7 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from ottla.clients import AsyncAdmin
 from ottla.clients.admin import ConfigResource
-from ottla.clients.errors import InvalidReplicationFactor, TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.clients.errors import (
+    InvalidReplicationFactor,
+    NotAuthorized,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from ottla.common.failure import Failure
 
 logger = logging.getLogger(__name__)
@@ -84,9 +93,12 @@ async def prepare_topic(clients: Mapping[str, Any], topic: TopicSettings, timeou
     try:
         await admin.start(timeout_s)
         try:
-            return await _checked(admin, topic, timeout_s)
-        except UnknownTopicOrPartition:
             await _create(admin, topic, timeout_s)
+        except NotAuthorized as denied:
+            try:
+                return await _checked(admin, topic, timeout_s)
+            except UnknownTopicOrPartition:
+                raise denied from None
         return await _checked(admin, topic, timeout_s)
     finally:
         await admin.close()
@@ -109,8 +121,8 @@ async def _create(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> 
             config={**topic.config, _POLICY: _COMPACT},
             timeout_s=timeout_s,
         )
-    except TopicAlreadyExists:  # Another worker created it at the same time.
-        logger.debug("Another worker has created the topic %s", topic.name)
+    except TopicAlreadyExists:
+        logger.debug("The topic %s exists", topic.name)
     except InvalidReplicationFactor as error:
         setting = topic.setting.removesuffix("topic") + "replication.factor"
         raise Failure(f"cannot create the topic {topic.name}: {error}", f"Set {setting} to fewer replicas.") from error

@@ -13,7 +13,7 @@ from ottla.connect.worker.clients import Clients
 from ottla.connect.worker.providers import Secrets
 from ottla.connect.worker.task_settings import ErrorSettings
 from ottla.connect.worker.tolerance import Failure
-from ottla.connect.worker.topics import create, exists
+from ottla.connect.worker.topics import create_missing
 
 PREFIX: Final = "__connect.errors."
 _CLOSE_S: Final = 5.0
@@ -31,8 +31,7 @@ class DeadLetters:
         self._sent: deque[Delivery] = deque()
         topic = settings.dead_letter_topic
         with clients.admin(client_id=f"connector-dlq-adminclient-{task}") as admin:
-            if not exists(admin, topic):
-                create(admin, NewTopic(topic, 1, settings.dead_letter_replicas))
+            create_missing(admin, NewTopic(topic, 1, settings.dead_letter_replicas))
         self._producer: Producer[Any, Any] = clients.producer(client_id=f"connector-dlq-producer-{task}")
 
     def report(self, failure: Failure) -> None:

@@ -20,7 +20,7 @@ from ottla.connect.cluster.offset_records import OffsetState
 from ottla.connect.errors import RetriableError
 from ottla.connect.records import Position
 from ottla.connect.worker.clients import Clients
-from ottla.connect.worker.topics import create, exists
+from ottla.connect.worker.topics import create_missing
 
 REFRESH_S: Final = 60.0
 _POLL_S: Final = 0.2
@@ -61,12 +61,10 @@ class OffsetStore:
         worker = self._clients.worker
         if self._admin is None:
             self._admin = self._clients.admin()
-        if not exists(self._admin, self.topic):
-            settings = {"cleanup.policy": "compact"}
-            create(
-                self._admin,
-                NewTopic(self.topic, worker.offsets_partitions, worker.offsets_replication_factor, settings),
-            )
+        settings = {"cleanup.policy": "compact"}
+        create_missing(
+            self._admin, NewTopic(self.topic, worker.offsets_partitions, worker.offsets_replication_factor, settings)
+        )
         consumer = self._clients.consumer(
             group_id=None,
             enable_auto_commit=False,

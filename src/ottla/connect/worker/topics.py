@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.model import NewTopic
-from ottla.clients.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.clients.errors import NotAuthorized, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.connect.config.definition import SettingError, SettingType
 from ottla.connect.worker.task_settings import setting
 
@@ -91,29 +90,34 @@ class TopicCreator:
         """Create a topic that does not exist, if the connector has groups. Raises ClientError."""
         if topic in self._known:
             return
-        if self._groups and not exists(self._admin(), topic):
+        if self._groups:
             group = next(each for each in self._groups if each.matches(topic))
-            logger.info("Creating topic %s of group %s", topic, group.name)
-            create(self._admin(), NewTopic(topic, group.partitions, group.replication_factor, group.config))
+            wanted = NewTopic(topic, group.partitions, group.replication_factor, group.config)
+            if create_missing(self._admin(), wanted):
+                logger.info("Created topic %s of group %s", topic, group.name)
         self._known.add(topic)
         self._used(topic)
 
 
-def exists(admin: Admin, topic: str) -> bool:
-    """Whether a topic exists. Raises ClientError."""
+def create_missing(admin: Admin, topic: NewTopic) -> bool:
+    """Create a topic unless it exists; returns whether it was created. Raises ClientError.
+
+    The creation is the first request: a description of a missing topic repeats its request for half a second. A user
+    who may not create topics can use topics that exist.
+    """
     try:
-        admin.describe_topic(topic)
-    except UnknownTopicOrPartition:
-        return False
-    return True
-
-
-def create(admin: Admin, topic: NewTopic) -> None:
-    """Create a topic, unless another worker does so at the same time. Raises ClientError."""
-    with suppress(TopicAlreadyExists):
         admin.create_topic(
             topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             config=topic.config,
         )
+    except TopicAlreadyExists:
+        return False
+    except NotAuthorized as denied:
+        try:
+            admin.describe_topic(topic.name)
+        except UnknownTopicOrPartition:
+            raise denied from None
+        return False
+    return True
