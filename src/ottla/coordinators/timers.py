@@ -6,6 +6,9 @@ one dictionary write, and each correction costs O(log n).
 
 Invariant: every key with a deadline is in the heap with a time not later than its deadline. Hence the top of the heap,
 once corrected, is the earliest deadline. A heap entry whose time differs from `_queued` is obsolete and is dropped.
+
+The entry of a cancelled key would stay until its time: minutes for a member that has left, days for a transactional id.
+When most entries are of no use, the heap is rebuilt, at a cost that the cancellations before it have paid.
 """
 
 from __future__ import annotations
@@ -13,6 +16,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+_REBUILT_FROM = 64
+"""Entries of a heap that is never rebuilt."""
+_MOST_ENTRIES = 4
+"""Entries for each deadline, above which a heap is rebuilt."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,7 +46,12 @@ class Timers(Generic[Key]):
 
     def cancel(self, key: Key) -> None:
         """Cancel the deadline of `key`, if it is set."""
-        self._deadlines.pop(key, None)
+        if self._deadlines.pop(key, None) is None:
+            return
+        if len(self._heap) > max(_REBUILT_FROM, _MOST_ENTRIES * len(self._deadlines)):
+            self._queued = dict(self._deadlines)
+            self._heap = [(deadline_ms, key) for key, deadline_ms in self._deadlines.items()]
+            heapq.heapify(self._heap)
 
     def deadline(self, key: Key) -> int | None:
         """The deadline of `key`, or None."""
