@@ -47,6 +47,20 @@ ROWS: tuple[Row, ...] = (
         (f"{STREAMS}::test_many_partitions_have_few_samples_and_one_total",),
     ),
     (
+        "`ottla top --by` presents its token",
+        "tools/usage.py",
+        'headers={"Authorization": f"Bearer {access.token}"} if access.token else {}',
+        "headers={}",
+        ("tests/cli/test_top.py::test_usage_is_read_from_endpoints_with_the_token",),
+    ),
+    (
+        "`ottla top --by` shows no negative rate after the start of a broker",
+        "tools/usage.py",
+        "max(0.0, value - earlier.get(counter, 0.0)) / seconds",
+        "(value - earlier.get(counter, 0.0)) / seconds",
+        ("tests/cli/test_top.py::test_samples_are_parsed_with_escapes_and_summed_rows_are_rates",),
+    ),
+    (
         "Operators with equal names have one sample",
         "streams/metrics_rows.py",
         "        rows[store.operator] += store.rows",

@@ -14,6 +14,13 @@ PUSHER = "tests/unit/clients/test_telemetry.py"
 
 ROWS: Final = (
     (
+        "Large clients cannot hide the metrics of others",
+        "broker/telemetry/series.py",
+        "return self._count < MOST_SERIES or self._takes_place(client, instance_id)",
+        "return self._count < MOST_SERIES",
+        (f"{SERIES}::test_large_clients_cannot_hide_others",),
+    ),
+    (
         "An unhandled error does not end the pushes of a client",
         "clients/telemetry.py",
         "                code, delay_s = ErrorCode.NONE, AFTER_ERROR_S\n",

@@ -1,8 +1,11 @@
 """The values that clients pushed, as a scrape exposes them. Without I/O.
 
 Clients are not trusted: the numbers of clients, names and series, and the length of labels are bounded, of one client
-and of all. What exceeds a limit is dropped and counted. A client is stored with its first value. It cannot choose the
-name of another metric of this node, since its names have a prefix, nor the labels `client_id` and `client_instance_id`.
+and of all. What exceeds a limit is dropped and counted. While all places are taken, each client has an equal share: a
+client with fewer series gets places of the client with the most, so that a few clients cannot hide the others.
+
+A client is stored with its first value. It cannot choose the name of another metric of this node, since its names have
+a prefix, nor the labels `client_id` and `client_instance_id`.
 """
 
 from __future__ import annotations
@@ -137,9 +140,24 @@ class SeriesStore:
             return False
         if name not in client.names and len(client.names) >= MOST_NAMES_OF_CLIENT:
             return False
-        if self._count >= MOST_SERIES or len(client.values) >= MOST_SERIES_OF_CLIENT:
+        if len(client.values) >= MOST_SERIES_OF_CLIENT or len(labels) > LONGEST_LABELS:
             return False
-        return len(labels) <= LONGEST_LABELS
+        return self._count < MOST_SERIES or self._takes_place(client, instance_id)
+
+    def _takes_place(self, client: ClientSeries, instance_id: Uuid) -> bool:
+        """Remove the last series of the largest client beyond its share, if this client has less than its own.
+
+        As long as all places are taken, a client has more than its share if another one has less.
+        """
+        share = MOST_SERIES // (len(self._clients) + (instance_id not in self._clients))
+        if len(client.values) >= share:
+            return False
+        largest = max(self._clients.values(), key=lambda each: len(each.values))
+        taken = list(largest.values)[share:]
+        for key in taken:
+            self._remove(largest, key)
+        self.dropped += len(taken)
+        return bool(taken)
 
     def _remove(self, client: ClientSeries, key: tuple[str, str]) -> None:
         """Remove one value, and its name if no client has it any more."""

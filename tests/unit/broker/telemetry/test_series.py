@@ -89,6 +89,7 @@ def test_series_of_a_client_and_of_the_node_are_bounded(monkeypatch: pytest.Monk
             store.add(client, instance_id, Point("m", 1, (("n", str(number)),)))
     assert len(list(store.rows())) == 5
     assert store.dropped == 3
+    assert len(store.clients[ID].values) == 3
     # A known series is still updated, and removed values leave their place to others.
     store.add(begun(store), ID, Point("m", 9, (("n", "0"),)))
     assert 9 in {value for _, _, value in store.rows()}
@@ -96,6 +97,37 @@ def test_series_of_a_client_and_of_the_node_are_bounded(monkeypatch: pytest.Monk
     client = begun(store, now_ms=200_000)
     store.add(client, ID, Point("m", 1))
     assert len(list(store.rows())) == 1
+
+
+def test_large_clients_cannot_hide_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_SERIES", 12)
+    store = SeriesStore()
+
+    def push(number: int, count: int) -> None:
+        instance_id = bytes([number]) * 16
+        client = begun(store, instance_id)
+        for each in range(count):
+            store.add(client, instance_id, Point("m", 1, (("n", str(each)),)))
+        store.end(client, instance_id)
+
+    def counts() -> list[int]:
+        return [len(client.values) for client in store.clients.values()]
+
+    push(0, 12)
+    push(1, 2)
+    assert counts() == [6, 2]
+    for number in (2, 3):
+        push(number, 12)
+    # Each client has its share at least; the first values of a client stay.
+    assert counts() == [3, 2, 4, 3]
+    assert sum(counts()) == 12
+    dropped = store.dropped
+    push(0, 12)
+    push(1, 2)
+    assert counts() == [3, 2, 4, 3]
+    assert store.dropped == dropped + 9
+    first = [labels for _, labels, _ in store.rows() if 'n="0"' in labels]
+    assert len(first) == 4
 
 
 def test_client_is_stored_with_its_first_value_and_until_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
