@@ -1,8 +1,12 @@
-"""`ottla cluster`, `ottla broker` and the moves of `ottla topic` on three brokers, of Ottla and of stock Kafka."""
+"""`ottla cluster`, `ottla broker` and the moves of `ottla topic` on three brokers, of Ottla and of stock Kafka.
+
+The tests of one kind of brokers share a cluster; each deletes its topics.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.clients import Admin, Producer
-from ottla.clients.admin import OffsetSpec
+from ottla.clients.admin import NewTopic, OffsetSpec
 from ottla.common.ids import TopicPartition
 from tests.clients.support import wait_until
 from tests.peers.kafka import StockKafka
@@ -23,21 +27,24 @@ RECORDS = 300
 
 
 @pytest.fixture(
-    params=["ottla", pytest.param("stock", marks=[pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")])]
+    scope="module",
+    params=["ottla", pytest.param("stock", marks=[pytest.mark.jvm, pytest.mark.xdist_group("stock-kafka")])],
 )
-def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory = tmp_path_factory.mktemp("brokers")
     if request.param == "stock":
-        with StockKafka(tmp_path, brokers=3) as stock:
+        with StockKafka(directory, brokers=3) as stock:
             yield stock.bootstrap
     else:
-        with Cluster(tmp_path / "cluster") as cluster:
+        with Cluster(directory / "cluster") as cluster:
             yield cluster.bootstrap
             cluster.assert_no_traceback()
 
 
 @pytest.fixture
-def ottla(bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def ottla(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("OTTLA_BOOTSTRAP", bootstrap)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -96,6 +103,43 @@ def test_brokers_are_drained_and_filled_again(bootstrap: str, ottla: Run) -> Non
         assert (code, "there is no broker 7" in err) == (1, True)
         ends = admin.list_offsets({TopicPartition("moved", partition): OffsetSpec.LATEST for partition in range(3)})
         assert sum(end.offset for end in ends.values()) == RECORDS
+        admin.delete_topic("moved")
+
+
+@pytest.mark.timeout(180)
+def test_balance_evens_out_the_brokers_and_removes_its_throttle(bootstrap: str, ottla: Run) -> None:
+    topic = "uneven"
+    with Admin(bootstrap_servers=bootstrap) as admin, Producer(bootstrap_servers=bootstrap, acks="all") as producer:
+        admin.create_topics([NewTopic(topic, assignments={each: [1, 2] for each in range(6)})])
+        for number in range(60):
+            producer.send(topic, os.urandom(50_000), partition=number % 6)
+        producer.flush(60)
+
+        def replicas() -> list[tuple[int, ...]]:
+            return [each.replicas for each in admin.describe_topic(topic).partitions]
+
+        code, out, err = ottla("cluster", "balance", "--json")
+        assert code == 0, err
+        plan: dict[str, Any] = json.loads(out)
+        assert {move["topic"] for move in plan["moves"]} == {topic}
+        # About 3 MB on each of two brokers becomes about 2 MB on each of three.
+        assert [broker["size"]["before"] > 2_500_000 for broker in plan["brokers"]] == [True, True, False]
+        assert all(1_500_000 < broker["size"]["after"] < 2_600_000 for broker in plan["brokers"])
+        assert replicas() == [(1, 2)] * 6, "a plan changes nothing"
+        code, out, err = ottla("cluster", "balance", "--execute", "--yes", "--throttle", "20MiB", "--json")
+        assert (code, json.loads(out)["moved"]) == (0, len(plan["moves"])), err
+        expected = {move["partition"]: tuple(move["after"]) for move in plan["moves"]}
+        assert replicas() == [expected.get(partition, (1, 2)) for partition in range(6)]
+        assert not admin.list_partition_reassignments()
+        for words in (("topic", topic), *(("broker", node) for node in "123")):
+            assert "throttled" not in ottla("config", "list", *words, "--json")[1]
+        assert json.loads(ottla("cluster", "balance", "--json")[1])["moves"] == []
+        wait_until(
+            lambda: {each.leader for each in admin.describe_topic(topic).partitions} == {1, 2, 3}, "each broker leads"
+        )
+        ends = admin.list_offsets({TopicPartition(topic, each): OffsetSpec.LATEST for each in range(6)})
+        assert sum(end.offset for end in ends.values()) == 60
+        admin.delete_topic(topic)
 
 
 def test_partitions_in_trouble_are_shown(
