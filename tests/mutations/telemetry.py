@@ -75,8 +75,8 @@ ROWS: Final = (
     (
         "The number of clients' series is bounded",
         "broker/telemetry/series.py",
-        "if self._count >= MOST_SERIES or len(client.values) >= MOST_SERIES_OF_CLIENT:",
-        "if False:",
+        "        return self._count < MOST_SERIES or",
+        "        return True or",
         (f"{SERIES}::test_series_of_a_client_and_of_the_node_are_bounded",),
     ),
     (
@@ -108,10 +108,17 @@ ROWS: Final = (
         (f"{SERIES}::test_client_is_stored_with_its_first_value_and_until_its_last",),
     ),
     (
+        "The number of series of one client is bounded",
+        "broker/telemetry/series.py",
+        "if len(client.values) >= MOST_SERIES_OF_CLIENT or ",
+        "if ",
+        (f"{SERIES}::test_series_of_a_client_and_of_the_node_are_bounded",),
+    ),
+    (
         "The labels of a series are bounded together",
         "broker/telemetry/series.py",
-        "return len(labels) <= LONGEST_LABELS",
-        "return True",
+        " or len(labels) > LONGEST_LABELS:",
+        ":",
         (f"{SERIES}::test_labels_of_one_series_are_bounded_together",),
     ),
     (
