@@ -223,7 +223,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of all clients, at most `slots`. A new session evicts sessions that nobody used for two minutes.
+    """The sessions of all clients, at most `slots`. A new session evicts sessions without a request for two minutes.
 
     Kafka evicts only when the cache is full. But many clients go without closing their session, and each session that
     is left costs memory, and time at each append to its partitions. A client that comes back opens a new session.
