@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,13 @@ def test_ci_runs_the_same_targets_as_a_landing() -> None:
     landing = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / ".ci" / "run").read_text()))
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     assert [target for target in landing if not re.search(rf"\b{target}\b", text)] == []
+
+
+def test_ci_tests_each_supported_pyspark() -> None:
+    text = (ROOT / "tools" / "spark_versions.py").read_text()
+    (versions,) = re.findall(r"^VERSIONS = (\(.*\))$", text, re.MULTILINE)
+    job = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["spark-versions"]
+    assert tuple(job["strategy"]["matrix"]["pyspark"]) == ast.literal_eval(versions)
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
