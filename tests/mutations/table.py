@@ -4063,7 +4063,7 @@ STREAMS = (
         "streams/inputs.py",
         "    _ensure_format(spark)\n",
         "",
-        (f"{SIGNALS}::test_python_processes_that_are_killed_at_a_start_delay_it",),
+        (f"{SIGNALS}::test_killed_processes_delay_a_start_and_killed_java_is_reported",),
     ),
     Mutation(
         "an interrupted write of foreachBatch does not overflow the stack of Spark's thread",
@@ -4133,7 +4133,7 @@ STREAMS = (
         "streams/runtime.py",
         """raise runner.fail("Spark's Java process has ended") from error""",
         "raise",
-        (f"{SIGNALS}::test_killed_java_is_reported_and_nothing_survives_a_killed_driver",),
+        (f"{SIGNALS}::test_killed_processes_delay_a_start_and_killed_java_is_reported",),
     ),
     Mutation(
         "a micro-batch that an earlier version left half written is refused if its invalid records had other tasks",

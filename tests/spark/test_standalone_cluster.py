@@ -15,10 +15,10 @@ import pytest
 from ottla.clients import Admin, Consumer
 from tests.conftest import RunningBroker
 
-from .cluster import QUICK_ENV, StandaloneCluster
+from .cluster import StandaloneCluster, quick_java
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-DAYS = 2
+DAYS = 1
 
 
 def example(name: str) -> ModuleType:
@@ -31,7 +31,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 def test_pipeline_on_a_cluster_has_the_results_of_pandas(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,13 +52,13 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
                 [sys.executable, "-m", "ottla.cli.main", *command, "--master", cluster.master],
                 env={
                     **os.environ,
-                    **QUICK_ENV,
+                    **quick_java(),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_PYTHON": sys.executable,
                 },
                 capture_output=True,
                 text=True,
-                timeout=240,
+                timeout=400,
                 check=False,
             )
             assert ran.returncode == 0, ran.stderr[-4000:]

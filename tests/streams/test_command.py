@@ -23,7 +23,7 @@ from ottla.streams.commands import explain_file, has_log_settings, run_file
 from ottla.streams.observing import read_statuses
 from ottla.streams.settings import Settings
 from ottla.streams.status import SILENT_MS, Status
-from tests.spark.cluster import QUICK_ENV
+from tests.spark.cluster import quick_java
 from tests.spark.processes import DAEMON, JVM, kill_session, processes_of, send_signal
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _stream_run(ottla: Ottla, directory: Path) -> list[str | Path]:
 def _environment(ottla: Ottla, directory: Path) -> dict[str, str]:
     return {
         **os.environ,
-        **QUICK_ENV,
+        **quick_java(),
         "MASTER": "local[1]",
         "OTTLA_BOOTSTRAP": ottla.bootstrap,
         "OTTLA_CHECKPOINTS": str(directory / "state"),
@@ -218,29 +218,10 @@ def test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch(
     assert (_status(ottla).phase, _status(ottla).lag) == ("stopped", 0)
 
 
-def test_killed_java_is_reported_and_nothing_survives_a_killed_driver(
+def test_killed_processes_delay_a_start_and_killed_java_is_reported(
     ottla: Ottla, started: Callable[..., Started]
 ) -> None:
-    program = started()
-    ottla.produce("quiet", "a")
-    program.wait_for_records(1)
-    os.kill(program.java(), signal.SIGKILL)
-    assert program.process.wait(WAIT_S) == 1
-    assert "ottla: Spark's Java process has ended: a new run continues" in program.text()
-    status = _status(ottla)
-    assert (status.phase, status.problem and status.problem.reason) == ("failed", "Spark's Java process has ended")
-
-    program = started()
-    program.begin_slow_batch()
-    program.process.send_signal(signal.SIGKILL)
-    program.process.wait(WAIT_S)
-    ottla.wait_until(lambda: not processes_of(program.process.pid), ORPHANS_S)
-    status = _status(ottla)
-    assert [shown_phase(status, status.at_ms + age_ms) for age_ms in (0, SILENT_MS + 1)] == ["running", "silent"]
-
-
-def test_python_processes_that_are_killed_at_a_start_delay_it(ottla: Ottla, started: Callable[..., Started]) -> None:
-    """The first one lists Spark's formats for Java, and the next ones plan and read."""
+    """The first Python process lists Spark's formats for Java, and the next ones plan and read."""
     ottla.produce("quiet", "a")
     program = started()
     seen: set[int] = set()
@@ -261,6 +242,22 @@ def test_python_processes_that_are_killed_at_a_start_delay_it(ottla: Ottla, star
     ottla.wait_until(lambda: _status(ottla).batch is not None)
     status = _status(ottla)
     assert (status.phase, status.problem and status.problem.kind) == ("running", "retriable")
+
+    os.kill(program.java(), signal.SIGKILL)
+    assert program.process.wait(WAIT_S) == 1
+    assert "ottla: Spark's Java process has ended: a new run continues" in program.text()
+    status = _status(ottla)
+    assert (status.phase, status.problem and status.problem.reason) == ("failed", "Spark's Java process has ended")
+
+
+def test_nothing_survives_a_killed_driver(ottla: Ottla, started: Callable[..., Started]) -> None:
+    program = started()
+    program.begin_slow_batch()
+    program.process.send_signal(signal.SIGKILL)
+    program.process.wait(WAIT_S)
+    ottla.wait_until(lambda: not processes_of(program.process.pid), ORPHANS_S)
+    status = _status(ottla)
+    assert [shown_phase(status, status.at_ms + age_ms) for age_ms in (0, SILENT_MS + 1)] == ["running", "silent"]
 
 
 def test_log_settings_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
