@@ -4126,7 +4126,7 @@ STREAMS = (
         "streams/runtime.py",
         "    with _signals(stop), java.handled_signals(_JAVA_SIGNALS, stop.receive_from_java):\n",
         "    with _signals(stop):\n",
-        (f"{SIGNALS}::test_signal_to_the_java_of_spark_submit_ends_a_run_after_its_batch",),
+        (f"{SIGNALS}::test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it",),
     ),
     Mutation(
         "a run whose Java was killed does not stay in the state running",

@@ -31,7 +31,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(900)
 def test_pipeline_on_a_cluster_has_the_results_of_pandas(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +58,7 @@ def test_pipeline_on_a_cluster_has_the_results_of_pandas(
                 },
                 capture_output=True,
                 text=True,
-                timeout=400,
+                timeout=800,
                 check=False,
             )
             assert ran.returncode == 0, ran.stderr[-4000:]
