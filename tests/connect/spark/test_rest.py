@@ -10,9 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
+from ottla.spark.session import use_java
 from ottla.testing.waiting import wait_until
 from tests.cli.commands import run_with_pipes
 from tests.connect.rest.worker_process import WorkerProcess
+from tests.spark.cluster import quick_java
 
 
 def faults(answer: Any) -> dict[str, list[str]]:
@@ -31,6 +33,10 @@ def test_a_format_is_listed_validated_created_and_controlled(
         "value.converter.schemas.enable": "false", "spark.value.schema": "id BIGINT", "spark.master": "local[1]",
     }  # fmt: skip
     words = ("serve", "-b", ottla.bootstrap, "--group", topic, "--listen", "127.0.0.1:0")
+    # For the Spark session of the worker.
+    use_java()
+    for name, value in quick_java().items():
+        monkeypatch.setenv(name, value)
     with WorkerProcess(tmp_path / "worker", *words) as worker:
         monkeypatch.setenv("OTTLA_CONNECT", f"http://{worker.host}:{worker.port}")
 
