@@ -57,8 +57,10 @@ GRACE_S = 120
 """How long a test may take after its timeout, to stop what it started."""
 LOG_OFFSET = pytest.StashKey[int]()
 STDERR = pytest.StashKey[int]()
-# No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example.
-hypothesis.settings.register_profile("ottla", deadline=None)
+# No test asserts times; a busy machine would exceed Hypothesis's limit of 200 ms for an example. `make fuzz` draws many
+# more examples in the tests that do not choose their number.
+DRAWN_EXAMPLES = int(os.environ.get("OTTLA_DRAWN_EXAMPLES", "40"))
+hypothesis.settings.register_profile("ottla", deadline=None, max_examples=DRAWN_EXAMPLES)
 hypothesis.settings.load_profile("ottla")
 HERE = Path(__file__).parent
 # Beginnings of node ids: a path of each of thousands of tests would cost a second in each worker.
