@@ -23,7 +23,7 @@ from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
 from ottla.tools import values
-from ottla.tools.health import Health, node_of, obstacles, read, read_for_stop, readiness
+from ottla.tools.health import Health, node_of, obstacles, only_broker, read, read_for_stop, readiness
 
 LEVELS = ("live", "ready", "stop")
 _PAUSE_S = 1.0
@@ -65,11 +65,12 @@ async def _state(options: Options) -> tuple[str, tuple[str, ...], int | None]:
     timeout_s = values.milliseconds(options.timeout) / 1000
     node = _node(options)
     try:
+        if options.level == "live":
+            async with asyncio.timeout(timeout_s):
+                known = await only_broker(client_settings(options))
+            return "live", (), known if node is None else node
         async with asyncio.timeout(timeout_s), api.AsyncAdmin(client_settings(options)) as admin:
-            known = await node_of(admin, timeout_s)
-            node = known if node is None else node
-            if options.level == "live":
-                return "live", (), node
+            node = await node_of(admin, timeout_s) if node is None else node
             if node is None:
                 raise Failure("the cluster has several nodes", "Name the one with --node ID.", exit_code=2)
             facts = await read(admin, node, timeout_s, units.now_ms())

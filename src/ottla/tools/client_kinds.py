@@ -7,12 +7,9 @@ setting that this command cannot use is an error with exit code 2.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ottla.clients.consumer.settings import CONSUMER_OPTIONS
 from ottla.clients.options import COMMON_OPTIONS, Option, unknown_setting
-from ottla.clients.producer.settings import PRODUCER_OPTIONS
 from ottla.common.failure import Failure
-from ottla.registry_client.settings import SETTINGS as REGISTRY_SETTINGS
-from ottla.registry_client.settings import is_registry_setting
+from ottla.tools import late
 from ottla.tools.suggestions import did_you_mean
 from ottla.tools.values import name_and_value
 
@@ -46,7 +43,7 @@ def shared(settings: Mapping[str, object], kind: str) -> dict[str, object]:
 
     Settings that belong only to other kinds are skipped. Unknown settings are included: the client rejects them.
     """
-    settings = {name.replace("_", "."): value for name, value in settings.items() if not is_registry_setting(name)}
+    settings = {name.replace("_", "."): value for name, value in settings.items() if not late.is_registry_setting(name)}
     if set(settings) <= {option.name for option in COMMON_OPTIONS}:
         return settings
     own = _options(kind)
@@ -64,7 +61,7 @@ def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, ob
     for word in words:
         name, value = name_and_value(word, "-X")
         name = name.replace("_", ".")
-        if is_registry_setting(name) and REGISTRY in kinds:
+        if late.is_registry_setting(name) and REGISTRY in kinds:
             continue
         _check(name, kinds)
         if name in _options(kind):
@@ -74,10 +71,10 @@ def given(words: Iterable[str], kinds: Sequence[str], kind: str) -> dict[str, ob
 
 def of_registry(settings: Mapping[str, object], words: Iterable[str]) -> dict[str, object]:
     """Return the settings of the registry's client in a file or profile, and in `-X NAME=VALUE`, which win."""
-    found = {name.replace("_", "."): value for name, value in settings.items() if is_registry_setting(name)}
+    found = {name.replace("_", "."): value for name, value in settings.items() if late.is_registry_setting(name)}
     for word in words:
         name, value = name_and_value(word, "-X")
-        if is_registry_setting(name):
+        if late.is_registry_setting(name):
             found[name.replace("_", ".")] = value
     return found
 
@@ -85,7 +82,7 @@ def of_registry(settings: Mapping[str, object], words: Iterable[str]) -> dict[st
 def names(kinds: Iterable[str]) -> list[str]:
     """Return the names of the settings that clients of these kinds accept from a command line."""
     own = [name for kind in kinds for name in _options(kind) if name not in _SET_BY_COMMANDS[kind]]
-    return own + ([f"schema.registry.{row.name}" for row in REGISTRY_SETTINGS] if REGISTRY in kinds else [])
+    return own + ([f"schema.registry.{row.name}" for row in late.SETTINGS] if REGISTRY in kinds else [])
 
 
 def _check(name: str, kinds: Sequence[str]) -> None:
@@ -118,7 +115,7 @@ def _options(kind: str) -> dict[str, Option]:
     """Return the settings of a client by name and alias."""
     rows: Sequence[Option] = COMMON_OPTIONS
     if kind == "producer":
-        rows = PRODUCER_OPTIONS
+        rows = late.PRODUCER_OPTIONS
     elif kind == "consumer":
-        rows = CONSUMER_OPTIONS
+        rows = late.CONSUMER_OPTIONS
     return {name: row for row in rows for name in (row.name, *row.aliases)}

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from ottla.clients import admin as api
+from ottla.clients.admin.settings import read_settings
 from ottla.clients.errors import UnknownTopicOrPartition, UnsupportedByBroker
 from ottla.common import units
 from ottla.common.ids import METADATA_TOPIC, TopicPartition
+from ottla.tools import late
 
 State = Literal["starting", "catching_up", "broken", "ready"]
 MIN_ISR: Final = "min.insync.replicas"
@@ -50,6 +52,20 @@ class Health:
     node: int
     state: State
     reasons: tuple[str, ...] = ()
+
+
+async def only_broker(settings: Mapping[str, object]) -> int | None:
+    """Return the id of the only broker, when a node answers; None if there are several. Raises ClientError.
+
+    Needs no admin client, whose import takes more time than the rest of a probe.
+    """
+    cluster = late.Cluster(read_settings(settings, None, {}).network)
+    try:
+        await cluster.start()
+        nodes = list(cluster.view.nodes)
+        return nodes[0] if len(nodes) == 1 else None
+    finally:
+        await cluster.close()
 
 
 async def node_of(admin: api.AsyncAdmin, timeout_s: float) -> int | None:
