@@ -123,12 +123,26 @@ def test_two_clusters_copy_each_other_under_prefixes(plain: Run, us: OttlaProces
     assert (compared["topic"], compared["result"], compared["start"]) == ("us.orders", "equal", 1)
     assert "us.orders-0  1 offsets were skipped" in ottla("why", "us")
 
-    # A promoted copy keeps its name, and is not copied back. It cannot become a copy of a topic with another name.
+    # A promoted copy keeps its name, and is not copied back by the mirror with the other prefix.
     assert "Promoted us.orders" in ottla("promote", "us", "--yes")
     wait_until(lambda: "eu.us.orders" in ottla("why", "eu", at=us), WAIT_S)
     write(eu, "us.orders", b"open")
-    refused = plain("mirror", "failback", "us", "us.orders", "--yes", "-b", eu.bootstrap)
-    assert (refused.code, "has the prefix us." in refused.err) == (1, True)
+    refused = plain("mirror", "failback", "us", "orders", "--yes", "-b", eu.bootstrap)
+    assert (refused.code, "does not begin with us." in refused.err) == (1, True)
+
+    # The original becomes a copy of it, is promoted, and then both have their first roles again.
+    write(us, "orders", b"lost")
+    back = ("--topics", "", "--source-prefix", "us.", "--source-config", str(interval))
+    ottla("create", "back", "--from", eu.bootstrap, *back, at=us)
+    assert "1 records would be dropped" in ottla("failback", "back", "orders", "--dry-run", at=us)
+    ottla("failback", "back", "orders", "--yes", at=us)
+    wait_until(lambda: [(row["truncated"], row["lag"]) for row in rows("back", us)] == [(1, 0)], WAIT_S)
+    assert "Promoted orders" in ottla("promote", "back", "--yes", at=us)
+    write(us, "orders", b"again")
+    ottla("failback", "us", "us.orders", "--yes")
+    wait_until(lambda: [(row["state"], row["lag"]) for row in rows("us", eu)] == [("MIRRORING", 0)], WAIT_S)
+    [compared] = plain("mirror", "verify", "us", "--json", "-b", eu.bootstrap).objects
+    assert compared["result"] == "equal"
     assert topics(us) == ["eu.orders", "orders"]
     us.assert_no_traceback()
     eu.assert_no_traceback()

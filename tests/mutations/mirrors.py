@@ -520,9 +520,23 @@ ROWS: tuple[Row, ...] = (
         (f"{PREFIXES}::test_prefix_cannot_change_while_the_mirror_has_topics",),
     ),
     (
+        "a topic without the prefix of a mirror does not become a copy",
+        "controller/mirrors.py",
+        "    if new == FAILBACK and not name.startswith(prefix := _names(state, mirror).prefix):\n",
+        "    if not (prefix := name):\n",
+        (f"{PREFIXES}::test_original_copies_its_promoted_copy_and_both_exchange_roles_again",),
+    ),
+    (
+        "topics without the prefix of the source are not copied",
+        "metadata/mirrors.py",
+        "        if not source_name.startswith(self.source_prefix):\n",
+        "        if False:\n",
+        (f"{PREFIXES}::test_original_copies_its_promoted_copy_and_both_exchange_roles_again",),
+    ),
+    (
         "offsets of groups are committed for the name with the prefix",
         "broker/mirrors/groups.py",
-        "local_name(self._prefix, topic.name) if topic.name",
+        "self._names.local(topic.name) if topic.name",
         "topic.name if topic.name",
         (f"{GROUPS}::test_offsets_are_committed_for_the_name_with_the_prefix",),
     ),
@@ -557,7 +571,7 @@ ROWS: tuple[Row, ...] = (
     (
         "copied access rules apply to copied topics only",
         "broker/mirrors/acls.py",
-        "                yield acl._replace(pattern=Pattern(kind, local_name(prefix, topic)))\n",
+        "                yield acl._replace(pattern=Pattern(kind, names.local(topic) or topic))\n",
         "                yield acl._replace(pattern=acl.pattern)\n",
         (f"{ACLS}::test_rules_that_apply_to_copied_topics_become_literal_rules_for_their_names_here",),
     ),

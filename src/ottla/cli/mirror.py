@@ -15,8 +15,7 @@ from ottla.cli.mirror_parts import (
     connect_to_source,
     mirror_names,
     move,
-    partitions_of,
-    prefix_of,
+    names_of,
     report_of,
     resource_of,
     states_of_topics,
@@ -27,9 +26,17 @@ from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.clients import admin as api
 from ottla.common import units
 from ottla.common.failure import Failure
-from ottla.common.ids import TopicPartition
 from ottla.common.rate import UNLIMITED
-from ottla.metadata.mirrors import COPY_SETTING, FAILBACK, MIRRORING, PREFIX_SETTING, RATE_SETTING, STOPPED, STOPPING
+from ottla.metadata.mirrors import (
+    COPY_SETTING,
+    FAILBACK,
+    MIRRORING,
+    PREFIX_SETTING,
+    RATE_SETTING,
+    SOURCE_PREFIX_SETTING,
+    STOPPED,
+    STOPPING,
+)
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
 from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
@@ -56,6 +63,7 @@ _NAME = Argument("name", "NAME", help="the name of the mirror")
     Option("--topics REGEX", "topics of the source to copy", required=True),
     Option("--groups REGEX", "groups of the source whose committed offsets are copied", default=""),
     Option("--prefix PREFIX", "put before the names of the copies, e.g. us. (default: none)", default=""),
+    Option("--source-prefix PREFIX", "removed from the names of the source's topics (default: none)", default=""),
     Option("--copy LIST", "acls: also the access rules of the topics and groups (default: nothing)"),
     Option("--throttle RATE", "bytes per second that each broker fetches, e.g. 20MiB (default: unlimited)"),
     Option("--replication-factor N", "replicas of the copies (default: of new topics)", type=int, default=-1),
@@ -72,7 +80,8 @@ def _create(options: Options) -> None:
     output, admin = Output(options), connect(options)
     if options.name in mirror_names(admin):
         raise Failure(f"mirror {options.name!r} exists already", "`ottla mirror alter` changes it.")
-    new = {"replication.factor": options.replication_factor, PREFIX_SETTING: options.prefix}
+    new = {"replication.factor": options.replication_factor}
+    new |= {PREFIX_SETTING: options.prefix, SOURCE_PREFIX_SETTING: options.source_prefix}
     admin.alter_config(resource_of(options.name), _given(options) | new)
     output.changed(f"Created mirror {options.name}.", {"mirror": options.name, "created": True})
 
@@ -227,6 +236,7 @@ mirror_promote.add_verbs(COMMAND, _NAME)
     ottla mirror create back --from ottla-1:9092 --topics ''
     ottla mirror failback back orders --dry-run
     ottla mirror failback back orders
+    ottla mirror create back --from eu-1:9092 --topics '' --source-prefix us.
     """,
 )
 def _failback(options: Options) -> None:
@@ -234,10 +244,10 @@ def _failback(options: Options) -> None:
     cluster has are dropped; `ottla mirror why` says how many."""
     output, admin = Output(options), connect(options)
     check_exists(options.name, mirror_names(admin), "mirror")
-    if prefix := prefix_of(admin, options.name):
-        raise Failure(f"mirror {options.name!r} has the prefix {prefix}: a failback needs equal names in both clusters")
-    states = states_of_topics(admin)
+    states, prefix = states_of_topics(admin), names_of(admin, options.name).prefix
     for name in options.topics:
+        if not name.startswith(prefix):
+            raise Failure(f"topic {name!r} does not begin with {prefix}, the prefix of mirror {options.name!r}")
         _, state = states.get(name, ("", ""))
         if state not in ("", STOPPED):
             raise Failure(f"topic {name!r} is {state} already")
@@ -259,16 +269,17 @@ def _failback(options: Options) -> None:
 def _show_losses(options: Options, output: Output, local: api.Admin) -> None:
     """Print, by partition, the records that only this cluster has."""
     source = connect_to_source(options, local)
-    partitions = [TopicPartition(*each) for each in partitions_of(local, list(options.topics))]
-    shared = existing(source, partitions)
-    for key in partitions:
-        if key not in shared:
+    keys = at_source(options.name, local, list(options.topics))
+    there = bounds(source, existing(source, list(keys.values())))
+    for key, other in keys.items():
+        if other not in there:
             output.warn(f"{key}: the source has no such partition")
-    here, there = bounds(local, shared), bounds(source, shared)
+    shared = {key: other for key, other in keys.items() if other in there}
+    here = bounds(local, list(shared))
     rows = []
     with output.progress(len(shared), "partitions") as bar:
-        for key in shared:
-            found = loss(local, source, key, (here[key], there[key]))
+        for key, other in shared.items():
+            found = loss(Side(local, key), Side(source, other), (here[key], there[other]))
             rows.append({"topic": key.topic, "partition": key.partition, **found._asdict()})
             bar.advance()
     columns = [

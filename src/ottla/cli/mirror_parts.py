@@ -14,7 +14,7 @@ from ottla.clients import admin as api
 from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.metadata.mirrors import MIRROR_SETTING, PREFIX_SETTING, STATE_SETTING, source_name
+from ottla.metadata.mirrors import MIRROR_SETTING, STATE_SETTING, TopicNames
 from ottla.tools.admin.mirrors import MirrorReport
 from ottla.tools.values import read_properties
 
@@ -90,16 +90,17 @@ def partitions_of(admin: api.Admin, topics: list[str]) -> list[tuple[str, int]]:
     return [(name, index) for name in topics for index in range(listed[name].partitions)]
 
 
-def prefix_of(admin: api.Admin, mirror: str) -> str:
-    """The prefix of the names of the topics that a mirror creates."""
-    return admin.describe_config(resource_of(mirror))[PREFIX_SETTING].value or ""
+def names_of(admin: api.Admin, mirror: str) -> TopicNames:
+    """The names of the topics of a mirror in both clusters."""
+    settings = admin.describe_config(resource_of(mirror))
+    return TopicNames.of({name: entry.value or "" for name, entry in settings.items()})
 
 
 def at_source(mirror: str, target: api.Admin, topics: list[str]) -> dict[TopicPartition, TopicPartition]:
     """The partitions of topics of a mirror, and their names at the source."""
-    prefix = prefix_of(target, mirror)
+    names = names_of(target, mirror)
     return {
-        TopicPartition(topic, index): TopicPartition(source_name(prefix, topic), index)
+        TopicPartition(topic, index): TopicPartition(names.at_source(topic), index)
         for topic, index in partitions_of(target, topics)
     }
 

@@ -34,11 +34,10 @@ from ottla.metadata.mirrors import (
     STATE_SETTING,
     STOPPED,
     STOPPING,
+    TopicNames,
     generation_start,
     is_read_only,
-    local_name,
     next_generation,
-    source_name,
 )
 from ottla.metadata.snapshot import partition_record
 from ottla.protocol import metadata_records as m
@@ -94,8 +93,8 @@ def check_client_change(state: State, name: str, before: Mapping[str, str], afte
         refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} and {STATE_SETTING} are set and deleted together")
     if new == FAILBACK and (MIRROR, mirror) not in state.image.configs:
         refuse(ErrorCode.INVALID_CONFIG, f"Mirror {mirror} does not exist")
-    if new == FAILBACK and _prefix(state, mirror):
-        refuse(ErrorCode.INVALID_CONFIG, f"Mirror {mirror} has a prefix: a failback needs equal names in both clusters")
+    if new == FAILBACK and not name.startswith(prefix := _names(state, mirror).prefix):
+        refuse(ErrorCode.INVALID_CONFIG, f"Topic {name} does not begin with {prefix}, the prefix of mirror {mirror}")
     if new != FAILBACK and new and before.get(MIRROR_SETTING, "") != mirror:
         refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} can only be changed together with the state {FAILBACK}")
 
@@ -111,7 +110,7 @@ def check_deletion(state: State, topic: str) -> None:
     mirror = state.image.config(TOPIC, topic).get(MIRROR_SETTING, "")
     pattern = state.image.config(MIRROR, mirror).get("topics", "") if mirror else ""
     try:
-        is_copied = bool(pattern) and re.fullmatch(pattern, source_name(_prefix(state, mirror), topic)) is not None
+        is_copied = bool(pattern) and re.fullmatch(pattern, _names(state, mirror).at_source(topic)) is not None
     except re.error:
         return  # Such a mirror does not run.
     if is_copied:
@@ -123,23 +122,22 @@ def check_deletion(state: State, topic: str) -> None:
 
 def check_prefix(state: State, mirror: str, settings: Mapping[str, str]) -> None:
     """Raise INVALID_CONFIG or POLICY_VIOLATION unless a mirror may have the prefix that is in its settings."""
-    prefix = settings.get(PREFIX_SETTING, "")
-    if re.fullmatch("[a-zA-Z0-9._-]*", prefix) is None:
-        refuse(
-            ErrorCode.INVALID_CONFIG, f"{PREFIX_SETTING} is {prefix!r}: topics have letters, digits, '.', '_' and '-'"
-        )
-    if prefix == _prefix(state, mirror):
+    names = TopicNames.of(settings)
+    for prefix in names:
+        if re.fullmatch("[a-zA-Z0-9._-]*", prefix) is None:
+            refuse(ErrorCode.INVALID_CONFIG, f"The prefix {prefix!r} has other characters than names of topics have")
+    if names == _names(state, mirror):
         return
     for (kind, topic), own in state.image.configs.items():
         if kind == TOPIC and own.get(MIRROR_SETTING) == mirror:
             refuse(
                 ErrorCode.POLICY_VIOLATION,
-                f"{PREFIX_SETTING} of mirror {mirror} cannot change, since it has topic {topic}: create another mirror",
+                f"The prefix of mirror {mirror} cannot change, since it has topic {topic}: create another mirror",
             )
 
 
-def _prefix(state: State, mirror: str) -> str:
-    return state.image.config(MIRROR, mirror).get(PREFIX_SETTING, "")
+def _names(state: State, mirror: str) -> TopicNames:
+    return TopicNames.of(state.image.config(MIRROR, mirror))
 
 
 def follow(
@@ -152,12 +150,15 @@ def follow(
     """
     records: list[Message] = []
     problems: dict[str, str] = {}
-    prefix = _prefix(state, mirror)
+    names = _names(state, mirror)
     for at_source in topics:
         yield
-        topic = replace(at_source, name=local_name(prefix, at_source.name))
+        name = names.local(at_source.name)
+        if name is None:
+            continue
+        topic = replace(at_source, name=name)
         try:
-            if prefix and topic.name not in state.image.topics_by_name:
+            if names.prefix and name not in state.image.topics_by_name:
                 if at_source.is_read_only:
                     continue  # It is a copy, perhaps of a topic of this cluster.
                 _check_is_original(state, at_source.name)

@@ -7,12 +7,14 @@ producers of the source from the log. STOPPED is open to clients. Topics in the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 MIRROR_SETTING: Final = "ottla.mirror"
 STATE_SETTING: Final = "ottla.mirror.state"
 PREFIX_SETTING: Final = "topic.prefix"
 """The setting of a mirror: the names of its topics here begin with it."""
+SOURCE_PREFIX_SETTING: Final = "source.topic.prefix"
+"""The setting of a mirror: the names of its topics at the source begin with it."""
 COPY_SETTING: Final = "copy"
 """The setting of a mirror: what it copies besides records, settings and offsets."""
 ACLS: Final = "acls"
@@ -35,14 +37,26 @@ def is_read_only_state(state: object) -> bool:
     return state not in ("", STOPPED)
 
 
-def local_name(prefix: str, source_name: str) -> str:
-    """The name that a topic of the source has here."""
-    return prefix + source_name
+class TopicNames(NamedTuple):
+    """The names that topics of a mirror have at the source and here: one begins with a prefix, the other does not."""
 
+    prefix: str = ""
+    source_prefix: str = ""
 
-def source_name(prefix: str, local_name: str) -> str:
-    """The name that a topic of a mirror has at the source."""
-    return local_name.removeprefix(prefix)
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> TopicNames:
+        """The names by the settings of a mirror."""
+        return cls(str(settings.get(PREFIX_SETTING, "")), str(settings.get(SOURCE_PREFIX_SETTING, "")))
+
+    def local(self, source_name: str) -> str | None:
+        """The name that a topic of the source has here; None if the mirror does not copy such names."""
+        if not source_name.startswith(self.source_prefix):
+            return None
+        return self.prefix + source_name.removeprefix(self.source_prefix)
+
+    def at_source(self, local_name: str) -> str:
+        """The name that a topic of the mirror has at the source."""
+        return self.source_prefix + local_name.removeprefix(self.prefix)
 
 
 def generation_start(leader_epoch: int) -> int:

@@ -16,7 +16,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
 from ottla.common.slices import finish
 from ottla.metadata.acls import acl_of
-from ottla.metadata.mirrors import MIRRORING, STOPPED
+from ottla.metadata.mirrors import MIRRORING, STOPPED, TopicNames
 from ottla.protocol.messages.create_acls import CreateAclsRequest
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -45,7 +45,7 @@ def rule(
 
 def names(prefix: str, *rules: Acl, groups: str | None = None) -> list[str]:
     pattern = None if groups is None else re.compile(groups)
-    found = list(rules_here(rules, ["apples", "orders", "orders.eu", "payments"], pattern, prefix))
+    found = list(rules_here(rules, ["apples", "orders", "orders.eu", "payments"], pattern, TopicNames(prefix)))
     assert all(
         each.pattern.pattern_type is PatternType.LITERAL for each in found if each.pattern.resource_type is TOPIC
     )
@@ -77,7 +77,7 @@ class Target:
         self.error = ErrorCode.NONE
         source = SimpleNamespace(ask=self._ask)
         node = SimpleNamespace(clock=self.clock, metadata=self)
-        self.copier = AclCopier(cast("AclPorts", node), cast("Source", source), re.compile(".*"), "us.")
+        self.copier = AclCopier(cast("AclPorts", node), cast("Source", source), re.compile(".*"), TopicNames("us."))
 
     async def _ask(self, request: DescribeAclsRequest) -> DescribeAclsResponse:
         self.asked += 1

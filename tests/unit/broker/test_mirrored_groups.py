@@ -14,7 +14,7 @@ from ottla.broker.mirrors.source import Source
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group import FetchOffsets
-from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED
+from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED, TopicNames
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
@@ -41,7 +41,7 @@ class Target:
     """A node with one group whose offsets are copied, and the source of its mirror."""
 
     def __init__(self, *groups: str, prefix: str = "") -> None:
-        self.prefix, self.topic = prefix, prefix + TOPIC
+        self.names, self.topic = TopicNames(prefix), prefix + TOPIC
         self.clock = ManualClock()
         self.source: dict[int, int] = {}
         self.here: dict[tuple[str, int], int] = {}
@@ -78,7 +78,7 @@ class Target:
             coordinators=SimpleNamespace(groups=groups),
         )
         source = SimpleNamespace(nodes={9: ("source", 9092)}, ask=self._ask)
-        return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"), self.prefix)
+        return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"), self.names)
 
     def copy(self) -> list[dict[int, int]]:
         """The commits of one copy."""

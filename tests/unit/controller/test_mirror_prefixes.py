@@ -18,9 +18,8 @@ from ottla.metadata.mirrors import (
     STATE_SETTING,
     STOPPED,
     STOPPING,
+    TopicNames,
     is_read_only,
-    local_name,
-    source_name,
 )
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -87,9 +86,9 @@ class Region(Cluster):
             for topic in self.controller.image.topics_by_name.values()
         ]
 
-    def follow(self, other: Region) -> dict[str, str]:
-        """One comparison of the mirror of another cluster; returns problems."""
-        return self.do(self.controller.follow_source(other.name, 1, other.sources()))
+    def follow(self, other: Region, mirror: str = "") -> dict[str, str]:
+        """One comparison of a mirror of another cluster, by default the one with its name; returns problems."""
+        return self.do(self.controller.follow_source(mirror or other.name, 1, other.sources()))
 
     @property
     def names(self) -> list[str]:
@@ -100,10 +99,13 @@ def pair() -> tuple[Region, Region]:
     return Region("eu", "us"), Region("us", "eu")
 
 
-@pytest.mark.parametrize("prefix", ["", "us.", "a-_.", "orders."])
-@pytest.mark.parametrize("name", ["orders", "us.orders", "orders.orders"])
-def test_names_map_in_both_directions(prefix: str, name: str) -> None:
-    assert source_name(prefix, local_name(prefix, name)) == name
+@pytest.mark.parametrize("prefixes", [("", ""), ("us.", ""), ("a-_.", ""), ("", "us."), ("orders.", "us.")])
+@pytest.mark.parametrize("name", ["orders", "us.orders", "us.us.orders", "orders.orders"])
+def test_names_map_in_both_directions(prefixes: tuple[str, str], name: str) -> None:
+    names = TopicNames(*prefixes)
+    local = names.local(name)
+    assert (local is None) == (not name.startswith(names.source_prefix))
+    assert local is None or names.at_source(local) == name
 
 
 def test_two_clusters_mirror_each_others_topics_and_no_copies() -> None:
@@ -124,7 +126,26 @@ def test_promoted_copy_keeps_its_name_and_is_not_copied_back() -> None:
     eu.promote("us.orders", "us")
     assert "Topic orders has the id" in us.follow(eu)["eu.us.orders"]
     assert us.names == ["orders"]
-    assert eu.move("us.orders", "us", FAILBACK) == ErrorCode.INVALID_CONFIG
+
+
+def test_original_copies_its_promoted_copy_and_both_exchange_roles_again() -> None:
+    eu, us = pair()
+    us.create("orders")
+    eu.create("orders")
+    eu.follow(us)
+    eu.promote("us.orders", "us")
+    back = us.alter(MIRROR, "back", topics="", source_topic_prefix="us.")
+    assert back.error_code == 0
+    assert us.move("orders", "back", FAILBACK) == 0
+    assert us.follow(eu, "back") == {}
+    assert us.settings("orders") == {MIRROR_SETTING: "back", STATE_SETTING: MIRRORING}
+    assert us.names == ["orders"], "topics without the prefix are not copied"
+    assert eu.move("orders", "us", FAILBACK) == ErrorCode.INVALID_CONFIG, "the prefix is missing"
+    assert eu.move("us.orders", "us", FAILBACK) == 0
+    assert "read-only mirror itself" in eu.follow(us)["us.orders"], "not before it is promoted"
+    us.promote("orders", "back")
+    assert eu.follow(us) == {}
+    assert eu.settings("us.orders")[STATE_SETTING] == MIRRORING
 
 
 def test_names_with_a_prefix_of_this_cluster_are_reported_and_not_copied() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.broker.mirrors.source import Source, awaited
 from ottla.common.errors import KafkaError, error_code
 from ottla.controller.controller import Controller
-from ottla.metadata.mirrors import is_read_only_state, local_name, source_name
+from ottla.metadata.mirrors import TopicNames, is_read_only_state
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.security.acl import WILDCARD, Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
@@ -50,11 +50,11 @@ class AclPorts(Protocol):
 class AclCopier:
     """Copies rules every minute, and at once when topics are added. Only the active controller calls `copy`."""
 
-    def __init__(self, node: AclPorts, source: Source, groups: re.Pattern[str] | None, prefix: str) -> None:
+    def __init__(self, node: AclPorts, source: Source, groups: re.Pattern[str] | None, names: TopicNames) -> None:
         self._node = node
         self._source = source
         self._groups = groups
-        self._prefix = prefix
+        self._names = names
         self._topics: list[str] = []
         self._due_ms = node.clock.monotonic_ms()
         self.problem = ""
@@ -63,7 +63,7 @@ class AclCopier:
     async def copy(self, states: Mapping[str, str]) -> None:
         """Copy the rules of topics that are read-only here. Raises NetworkError."""
         read_only = (name for name, state in states.items() if is_read_only_state(state))
-        topics = sorted(source_name(self._prefix, name) for name in read_only)
+        topics = sorted(self._names.at_source(name) for name in read_only)
         now_ms = self._node.clock.monotonic_ms()
         if not topics or (topics == self._topics and now_ms < self._due_ms):
             return
@@ -72,7 +72,7 @@ class AclCopier:
             found = await self._read(ResourceType.TOPIC)
             if self._groups is not None:
                 found += await self._read(ResourceType.GROUP)
-            wanted = list(islice(rules_here(found, topics, self._groups, self._prefix), MOST_RULES + 1))
+            wanted = list(islice(rules_here(found, topics, self._groups, self._names), MOST_RULES + 1))
             self.problem = await self._create(wanted)
         except KafkaError as error:
             self.problem = f"The access rules are not copied: {error}"
@@ -141,14 +141,14 @@ def creation_of(acl: Acl) -> AclCreation:
 
 
 def rules_here(
-    found: Iterable[Acl], topics: Sequence[str], groups: re.Pattern[str] | None, prefix: str
+    found: Iterable[Acl], topics: Sequence[str], groups: re.Pattern[str] | None, names: TopicNames
 ) -> Iterator[Acl]:
     """The rules of the source as this cluster needs them. `topics` are the sorted names of copied topics there."""
     for acl in found:
         kind, name, _ = acl.pattern
         if kind is ResourceType.TOPIC:
             for topic in _matching(acl.pattern, topics):
-                yield acl._replace(pattern=Pattern(kind, local_name(prefix, topic)))
+                yield acl._replace(pattern=Pattern(kind, names.local(topic) or topic))
         elif groups is not None and groups.fullmatch(name):
             yield acl
 

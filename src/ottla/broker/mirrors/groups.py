@@ -19,7 +19,7 @@ from ottla.common.ids import TopicPartition
 from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group import FetchOffsets
 from ottla.metadata.image import TOPIC
-from ottla.metadata.mirrors import is_read_only, is_read_only_state, local_name
+from ottla.metadata.mirrors import TopicNames, is_read_only, is_read_only_state
 from ottla.partitions.replication.mirrored import UNKNOWN
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
@@ -71,10 +71,10 @@ class _Committed(NamedTuple):
 class GroupOffsets:
     """The copied offsets of the groups that this node coordinates."""
 
-    def __init__(self, node: GroupPorts, source: Source, pattern: re.Pattern[str] | None, prefix: str) -> None:
-        """The topics have their names at the source with `prefix` here."""
+    def __init__(self, node: GroupPorts, source: Source, pattern: re.Pattern[str] | None, names: TopicNames) -> None:
+        """`names` are the names of the topics in both clusters."""
         self._node = node
-        self._prefix = prefix
+        self._names = names
         self._source = source
         self._pattern = pattern
         self._known: dict[tuple[str, TopicPartition], _Committed] = {}
@@ -257,8 +257,10 @@ class GroupOffsets:
         for topic in group.topics:
             image = by_id.get(topic.topic_id)
             # Version 10 has ids, which are the same here.
-            name = local_name(self._prefix, topic.name) if topic.name else image.name if image is not None else ""
-            for row in topic.partitions if name in topics else ():
+            name = self._names.local(topic.name) if topic.name else image.name if image is not None else None
+            if name is None or name not in topics:
+                continue
+            for row in topic.partitions:
                 if not row.error_code and row.committed_offset >= 0:
                     committed = _Committed(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
                     yield TopicPartition(name, row.partition_index), committed

@@ -29,13 +29,11 @@ from ottla.metadata.mirrors import (
     COPY_SETTING,
     MIRROR_SETTING,
     MIRRORING,
-    PREFIX_SETTING,
     RATE_SETTING,
     STATE_SETTING,
     STOPPING,
+    TopicNames,
     generation_start,
-    local_name,
-    source_name,
 )
 from ottla.network.errors import NetworkError
 from ottla.partitions.promotion import PROMOTING, forget_producers
@@ -115,8 +113,8 @@ class Mirror:
         self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
         groups = _pattern("groups", settings["groups"])
         self._copiers = Copiers(
-            GroupOffsets(node, self.source, groups, self._prefix),
-            AclCopier(node, self.source, groups, self._prefix) if ACLS in settings[COPY_SETTING] else None,
+            GroupOffsets(node, self.source, groups, self._names),
+            AclCopier(node, self.source, groups, self._names) if ACLS in settings[COPY_SETTING] else None,
         )
         self._pace = Pace(settings["refresh.interval.ms"])
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")
@@ -233,11 +231,11 @@ class Mirror:
             self._pace.completed(begun_ms)
 
     @property
-    def _prefix(self) -> str:
-        return str(self._settings[PREFIX_SETTING])
+    def _names(self) -> TopicNames:
+        return TopicNames.of(self._settings)
 
     def _at_source(self, topic: str) -> str:
-        return source_name(self._prefix, topic)
+        return self._names.at_source(topic)
 
     def _led(self, state: str) -> list[Partition]:
         """The partitions of topics in this state that this node leads."""
@@ -327,7 +325,7 @@ class Mirror:
         """Create and change the topics as the source's; this node is the active controller."""
         known = [self._at_source(name) for name, state in self._states.items() if state]
         topics, unread = await read_topics(self.source, metadata, self._pattern, known)
-        problems = {local_name(self._prefix, name): problem for name, problem in unread.items()}
+        problems = {self._names.local(name) or name: problem for name, problem in unread.items()}
         factor = self._settings["replication.factor"]
         for start in range(0, len(topics), _PARTS):
             part = topics[start : start + _PARTS]

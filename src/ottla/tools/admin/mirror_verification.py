@@ -159,17 +159,17 @@ class Loss(NamedTuple):
     last_timestamp_ms: int
 
 
-def loss(local: Admin, source: Admin, key: TopicPartition, sides: tuple[Bounds, Bounds]) -> Loss:
-    """Return what only `local` has of a partition. `sides` are the bounds in `local` and in `source`."""
-    here, there = sides
+def loss(local: Side, source: Side, both: tuple[Bounds, Bounds]) -> Loss:
+    """Return what only `local` has of a partition. `both` are the bounds in `local` and in `source`."""
+    here, there = both
 
-    def ends(admin: Admin) -> Ends:
-        return lambda epoch: admin.ends_of_epochs({key: epoch})[key]
+    def ends(side: Side) -> Ends:
+        return lambda epoch: side.admin.ends_of_epochs({side.key: epoch})[side.key]
 
     start = common_end(ends(local), ends(source), min(here.leader_epoch, there.leader_epoch))
     start = min(max(start, here.start), here.end)
     records, first_ms, last_ms = 0, UNKNOWN, UNKNOWN
-    for header in _headers(local, key, start, here.end):
+    for header in _headers(local, start, here.end):
         if not header.is_control:
             records += header.record_count
             first_ms = header.base_timestamp if first_ms == UNKNOWN else min(first_ms, header.base_timestamp)
@@ -177,6 +177,6 @@ def loss(local: Admin, source: Admin, key: TopicPartition, sides: tuple[Bounds, 
     return Loss(start, here.end, records, first_ms, last_ms)
 
 
-def _headers(admin: Admin, key: TopicPartition, start: int, end: int) -> Iterator[BatchHeader]:
-    for batch in _side("cluster", Side(admin, key)).batches(start, end):
+def _headers(side: Side, start: int, end: int) -> Iterator[BatchHeader]:
+    for batch in _side("cluster", side).batches(start, end):
         yield batch.header
