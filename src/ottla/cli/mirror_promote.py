@@ -29,7 +29,7 @@ from ottla.metadata.mirrors import MIRRORING, STOPPED, STOPPING
 from ottla.tools import values
 from ottla.tools.admin import mirror_switch
 from ottla.tools.admin.mirror_switch import PROBLEM, WARNING, Check
-from ottla.tools.admin.mirrors import behind, missing_records, named, unready, unreported
+from ottla.tools.admin.mirrors import behind, losses, named, unready, unreported
 
 _COLOURS: Final = {PROBLEM: "red", WARNING: "yellow"}
 _TIMEOUT: Final = "how long to wait for the last records, and for the end of the copy"
@@ -82,9 +82,9 @@ def _promote(options: Options) -> None:
     )
     if options.unplanned:
         copying = topics_in(admin, options.name, MIRRORING)
-        for row in report_of(admin, options.name).partitions:
-            if row["topic"] in copying and row["lag"]:
-                output.warn(f"{row['topic']}-{row['partition']}: {missing_records(row)}")
+        rows = [row for row in report_of(admin, options.name).partitions if row["topic"] in copying]
+        for subject, text in losses(rows):
+            output.warn(f"{subject}: {text}")
     _open(admin, options.name, names, deadline_s, is_planned=not options.unplanned)
     for name in names:
         output.changed(f"Promoted {name}.", {"topic": name, "promoted": True})

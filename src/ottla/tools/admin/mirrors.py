@@ -66,8 +66,22 @@ def unreported(partitions: Iterable[tuple[str, int]], rows: Iterable[Mapping[str
     return [f"{topic}-{index}" for topic, index in partitions if (topic, index) not in seen]
 
 
-def missing_records(row: Mapping[str, Any]) -> str:
-    """How much an unplanned promotion of this partition may lose."""
+def losses(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The records that an unplanned promotion loses: by partition, and together for those that had all records."""
+    found, complete = [], []
+    for row in rows:
+        if row["lag"] or row.get("age_ms", UNKNOWN) < 0:
+            found.append((f"{row['topic']}-{row['partition']}", _missing_records(row)))
+        else:
+            complete.append(row)
+    if complete:
+        age_ms = max(row["age_ms"] for row in complete)
+        count = f"{len(complete)} {'other partitions' if found else 'partitions'}"
+        found.append((count, f"no records were missing {age_ms / 1000:.1f} s ago; later ones are missing"))
+    return found
+
+
+def _missing_records(row: Mapping[str, Any]) -> str:
     age_ms = row.get("age_ms", UNKNOWN)
     if row["lag"] < 0 or age_ms < 0:
         return "the source has not answered this leader, so that the number of missing records is unknown"

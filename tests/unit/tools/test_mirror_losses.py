@@ -1,0 +1,20 @@
+"""The warnings of an unplanned promotion: the records that are missing, and the age of the source's last answers."""
+
+from __future__ import annotations
+
+from ottla.tools.admin.mirrors import losses
+
+
+def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_the_oldest_answer() -> None:
+    rows = [
+        {"topic": "orders", "partition": 0, "lag": 7, "age_ms": 1500},
+        {"topic": "orders", "partition": 1, "lag": 0, "age_ms": 2500},
+        {"topic": "orders", "partition": 2, "lag": 0, "age_ms": 40_000},
+        {"topic": "orders", "partition": 3, "lag": -1},
+        {"topic": "orders", "partition": 4, "lag": 0, "age_ms": -1},
+    ]
+    missing, unknown, unanswered, complete = losses(rows)
+    assert missing == ("orders-0", "7 records are missing, and all of the last 1.5 s")
+    assert (unknown[0], "unknown" in unknown[1]) == ("orders-3", True)
+    assert unanswered == ("orders-4", unknown[1])
+    assert complete == ("2 other partitions", "no records were missing 40.0 s ago; later ones are missing")
