@@ -364,7 +364,7 @@ complete_line "$LINE"
     ("line", "words"),
     [
         ("ottla to", ["topic", "top"]),
-        ("ottla topic d", ["describe", "delete"]),
+        ("ottla topic d", ["describe", "delete", "delete-records"]),
         ("ottla topic create x --part", ["--partitions"]),
         ("ottla cluster --only ", ["brokers", "features", "quorum", "log-dirs", "partitions", "moves"]),
         ("ottla group reset g --to-e", ["--to-earliest"]),
