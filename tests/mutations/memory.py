@@ -51,6 +51,13 @@ ROWS: tuple[Row, ...] = (
         ("tests/unit/coordinators/test_timers.py::test_cancelled_timers_do_not_stay_until_their_time",),
     ),
     (
+        "memory: a probe imports no settings of other clients",
+        "tools/client_kinds.py",
+        "from ottla.tools import late\n",
+        "from ottla.clients.producer import settings\nfrom ottla.tools import late\n",
+        ("tests/unit/cli/test_health.py::test_probe_of_life_imports_no_admin_client",),
+    ),
+    (
         "memory: the threads of a Connect worker share one arena of the allocator",
         "common/allocator.py",
         "    return set_options({ARENA_MAX: 1})\n",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any, Self
 
 import pytest
@@ -31,6 +33,9 @@ def test_only_stop_asks_the_controller(
     found: list[int] = []
     broker = api.BrokerDescription(1, "h", 9092, None, is_fenced=False)
 
+    async def only_broker(settings: object) -> int:
+        return 1
+
     async def node_of(admin: object, timeout_s: float) -> int:
         return 1
 
@@ -42,10 +47,23 @@ def test_only_stop_asks_the_controller(
         return facts  # without the quorum
 
     monkeypatch.setattr(api, "AsyncAdmin", Admin)
-    for name, replaced in (("node_of", node_of), ("read", read), ("read_for_stop", read_for_stop)):
-        monkeypatch.setattr(health, name, replaced)
+    for replaced in (only_broker, node_of, read, read_for_stop):
+        monkeypatch.setattr(health, replaced.__name__, replaced)
     assert health.run(options_of("health", level, "-b", "127.0.0.1:1", "--node", "1")) == exit_code
     assert found == asked
+
+
+def test_probe_of_life_imports_no_admin_client() -> None:
+    """Each probe is a process, and imports are most of its CPU time."""
+    code = (
+        "import sys\nfrom ottla.cli.main import main\n"
+        "status = main(['health', 'live', '-b', '127.0.0.1:1', '--timeout', '100ms'])\n"
+        "needless = ('clients.admin.asynchronous', 'clients.admin.model', 'clients.producer.settings',"
+        " 'clients.consumer.settings', 'registry_client.settings')\n"
+        "print(status, [name for name in needless if f'ottla.{name}' in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout.splitlines() == ["node ?: silent; no answer within 100ms", "1 []"]
 
 
 def test_node_of_a_cluster_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
