@@ -42,6 +42,7 @@ class Part(threading.Thread, ABC):
         self.failures = 0
         self.bug: str | None = None
         self._stopping = threading.Event()
+        self._due_s = 0.0
 
     def stop(self) -> None:
         """Let it end; `join` waits for that."""
@@ -50,6 +51,15 @@ class Part(threading.Thread, ABC):
     def stopped(self, pause_s: float = 0.0) -> bool:
         """Wait, and return whether to stop."""
         return self._stopping.wait(pause_s)
+
+    def due(self, every_s: float) -> bool:
+        """Wait until `every_s` after the previous time; return False to stop. Missed times are skipped.
+
+        The rate does not depend on the latency: a machine that becomes faster must not fill disk and caches.
+        """
+        now_s = time.monotonic()
+        self._due_s = max(self._due_s + every_s, now_s)
+        return not self.stopped(self._due_s - now_s)
 
     def run(self) -> None:
         while not self.stopped():
@@ -101,7 +111,7 @@ class Idempotent(Writing):
     def work(self) -> None:
         """Send until stopped."""
         with Producer(bootstrap_servers=self.bootstrap, acks="all", enable_idempotence=True) as producer:
-            while not self.stopped(PAUSE_S):
+            while self.due(PAUSE_S):
                 with self.numbers() as numbers:
                     begun_s = time.perf_counter()
                     sent = [producer.send(TOPIC, self.value(n), partition=n % PARTITIONS) for n in numbers]
@@ -124,7 +134,7 @@ class Transactional(Writing):
         chance = random.Random(1)
         with Producer({"transactional.id": self.ledger.name}, bootstrap_servers=self.bootstrap) as producer:
             producer.init_transactions(TIMEOUT_S)
-            while not self.stopped(0.5):
+            while self.due(0.5):
                 with self.numbers() as numbers:
                     producer.begin_transaction()
                     for number in numbers:
@@ -143,7 +153,7 @@ class JobSender(Writing):
     def work(self) -> None:
         """Send until stopped."""
         with Producer(bootstrap_servers=self.bootstrap) as producer:
-            while not self.stopped(2 * PAUSE_S):
+            while self.due(2 * PAUSE_S):
                 with self.numbers() as numbers:
                     for record in [producer.send(JOBS, self.value(number)) for number in numbers]:
                         record.result(TIMEOUT_S)
