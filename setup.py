@@ -13,6 +13,7 @@ without more.
 
 import gzip
 import os
+import sys
 import tarfile
 from pathlib import Path
 
@@ -123,7 +124,8 @@ def extensions() -> list[Extension]:
 
 if __name__ == "__main__":  # the processes that translate may import this file
     setup(
-        ext_modules=extensions(),
+        # A source archive has no translations.
+        ext_modules=[] if "sdist" in sys.argv else extensions(),
         cmdclass={"build_ext": BuildAllOrNone, "sdist": ReproducibleArchive},
         options={"build_ext": {"parallel": JOBS}},
     )

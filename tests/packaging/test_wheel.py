@@ -70,11 +70,12 @@ print(json.dumps({
 
 EPOCH_S = "1700000000"
 
-pytestmark = pytest.mark.xdist_group("packaging")
+# A build takes a minute of a processor.
+pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.timeout(300)]
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:
-    """Standard output of a command that must succeed within a minute."""
+    """Standard output of a command that must succeed within three minutes."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=180, check=False
     )
