@@ -193,7 +193,6 @@ COMMAND.verb(
 
 
 COMMAND.verb("reassign", *topic_leaders.REASSIGN, examples=topic_leaders.REASSIGN_EXAMPLES)(topic_leaders.reassign)
-COMMAND.verb("delete-records", *topic_records.DELETE, examples=topic_records.EXAMPLES)(topic_records.delete)
 COMMAND.verb("elect-leaders", *topic_leaders.ELECT, examples=topic_leaders.ELECT_EXAMPLES)(topic_leaders.elect)
 
 
@@ -268,6 +267,9 @@ def _delete(options: Options) -> None:
             errors |= outcomes(admin.delete_topics, part)[1]
             bar.advance(len(part))
     report_deletions(output, "topic", names, errors)
+
+
+COMMAND.verb("delete-records", *topic_records.DELETE, examples=topic_records.EXAMPLES)(topic_records.delete)
 
 
 @COMMAND.verb(
