@@ -58,6 +58,13 @@ ROWS: tuple[Row, ...] = (
         ("tests/unit/cli/test_health.py::test_probe_of_life_imports_no_admin_client",),
     ),
     (
+        "memory: an error that each poll raises does not grow by the frames of each",
+        "clients/consumer/delivery.py",
+        "                raise state.lookup.error.with_traceback(None)\n",
+        "                raise state.lookup.error\n",
+        ("tests/unit/clients/test_consumer_core.py::test_error_that_each_poll_raises_does_not_grow",),
+    ),
+    (
         "memory: the threads of a Connect worker share one arena of the allocator",
         "common/allocator.py",
         "    return set_options({ARENA_MAX: 1})\n",

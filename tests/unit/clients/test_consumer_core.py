@@ -317,6 +317,22 @@ def test_offset_out_of_range_resets_or_raises() -> None:
             none.poll()
 
 
+def test_error_that_each_poll_raises_does_not_grow() -> None:
+    """Python appends the frames of each raise to the traceback of an exception."""
+    world = World({"t": 1})
+    consumer = Simulated(world, auto_offset_reset="none")
+    consumer.core.assign([T0])
+    consumer.core.fetch.seek(T0, 50)
+    consumer.poll()
+    world.run(1_000)
+    frames = set()
+    for _ in range(5):
+        with pytest.raises(OffsetOutOfRange) as raised:
+            consumer.poll()
+        frames.add(len(raised.traceback))
+    assert len(frames) == 1
+
+
 def test_full_buffer_stops_fetching() -> None:
     world = World({"t": 1})
     for _ in range(20):

@@ -235,7 +235,7 @@ class ConsumerClient(ReaderClient[ConsumerCore]):
         with self.runner.lock:
             state = self.core.fetch.positions.of(tp)
             if state.lookup.error is not None:
-                raise state.lookup.error
+                raise state.lookup.error.with_traceback(None)  # as in Delivery
             return state.offset if state.phase is Phase.FETCH else None
 
     async def close(self, timeout_s: float) -> None:

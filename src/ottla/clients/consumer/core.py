@@ -176,7 +176,7 @@ class ConsumerCore:
         if error is None and self.membership is not None:
             error = self.membership.error
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # each poll raises the membership's
 
     @property
     def is_ready(self) -> bool:

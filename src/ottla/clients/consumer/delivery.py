@@ -76,7 +76,8 @@ class Delivery:
             if state.lookup.error is not None:
                 if len(collector):
                     break
-                raise state.lookup.error
+                # Each poll raises it; without this, its traceback would grow by the frames of each.
+                raise state.lookup.error.with_traceback(None)
             if state.buffer.parts:
                 count = len(collector)
                 try:

@@ -126,7 +126,7 @@ class ShareCore:
         error, self.outbox.poll_error = self.outbox.poll_error, None
         error = error or self.membership.error
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # each poll raises the membership's
 
     @property
     def is_ready(self) -> bool:
