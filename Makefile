@@ -68,7 +68,8 @@ soak: dev-environment ## Hours of light load with kills: is anything lost, does 
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),120) $(PIPELINE) $(OPTIONS)
 
 fuzz: dev-environment ## Spoil requests of every API and version with new seeds, and draw many examples: make fuzz MINUTES=30
-	@OTTLA_DRAWN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis tests/unit tests/storage $(PYTEST)
+	@OTTLA_DRAWN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -n $(WORKERS) -o timeout=1800 -m hypothesis tests/unit tests/storage $(PYTEST)
+	@OTTLA_STREAM_EXAMPLES=$(or $(STREAM_EXAMPLES),30) $(BIN)/python -m pytest tests/streams/test_operations_random.py $(PYTEST)
 	@OTTLA_FUZZ_MINUTES=$(or $(MINUTES),10) OTTLA_FUZZ_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest tests/fuzz -rP $(PYTEST)
 
 mutations: dev-environment ## Take each protection out of a copy of the source: its test must fail. make mutations ONLY="clock"
