@@ -18,6 +18,13 @@ JSON = "tests/unit/connect/worker/test_json_converter.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a connector's user need not create the worker's topic of offsets",
+        "connect/worker/offset_store.py",
+        "            if self.topic != worker.offsets_topic:\n",
+        "            if self.topic:\n",
+        ("tests/connect/secured/test_secured_workers.py::test_connectors_log_in_as_other_users_by_overrides",),
+    ),
+    (
         "each user of the brokers reads source offsets with its own rights",
         "connect/worker/offset_store.py",
         "        key = clients.reader(), topic\n",

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.model import NewTopic, OffsetSpec
 from ottla.clients.consumer.blocking import Consumer
+from ottla.clients.errors import NotAuthorized
 from ottla.common.ids import TopicPartition
 from ottla.connect.api import SourceOffset
 from ottla.connect.cluster.offset_records import OffsetState
@@ -58,13 +59,9 @@ class OffsetStore:
     def _open(self) -> tuple[Consumer[Any, Any], Admin]:
         if self._consumer is not None and self._admin is not None:
             return self._consumer, self._admin
-        worker = self._clients.worker
         if self._admin is None:
             self._admin = self._clients.admin()
-        settings = {"cleanup.policy": "compact"}
-        create_missing(
-            self._admin, NewTopic(self.topic, worker.offsets_partitions, worker.offsets_replication_factor, settings)
-        )
+        self._create(self._admin)
         consumer = self._clients.consumer(
             group_id=None,
             enable_auto_commit=False,
@@ -76,6 +73,20 @@ class OffsetStore:
         consumer.assign(self._partitions)
         self._consumer = consumer
         return consumer, self._admin
+
+    def _create(self, admin: Admin) -> None:
+        """Create the topic unless it exists. Raises ClientError."""
+        worker = self._clients.worker
+        settings = {"cleanup.policy": "compact"}
+        wanted = NewTopic(self.topic, worker.offsets_partitions, worker.offsets_replication_factor, settings)
+        try:
+            create_missing(admin, wanted)
+        except NotAuthorized:
+            if self.topic != worker.offsets_topic:
+                raise
+            # The worker's own topic: the user of a connector needs only to read and write it.
+            with Clients(worker).admin() as own:
+                create_missing(own, wanted)
 
     def get(self, connector: str, partition: Position) -> Position | None:
         """Return the offset of a source partition."""
