@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import confluent_kafka
 import pytest
@@ -25,6 +26,7 @@ from .support import unique, wait_until
 
 INTERVAL_MS = 200
 TOPIC = "pushed"
+ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     try:
         with Admin(bootstrap_servers=process.bootstrap) as admin:
             admin.create_topic(TOPIC)
-            resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
-            admin.alter_configs({resource: {"metrics": "*", "interval.ms": str(INTERVAL_MS)}})
+            admin.alter_configs({ALL: {"metrics": "*", "interval.ms": str(INTERVAL_MS)}})
         yield Receiver(process)
         process.assert_no_traceback()
     finally:
@@ -114,6 +115,16 @@ def test_times_are_pushed_while_records_are_sent_read_and_committed(receiver: Re
         wait_until(lambda: has_pushed(reader, *names), "the times of the consumer")
 
 
+@contextmanager
+def pushing_every(receiver: Receiver, interval_ms: int) -> Iterator[None]:
+    with Admin(bootstrap_servers=receiver.bootstrap) as admin:
+        admin.alter_configs({ALL: {"interval.ms": str(interval_ms)}})
+        try:
+            yield
+        finally:
+            admin.alter_configs({ALL: {"interval.ms": str(INTERVAL_MS)}})
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_rebalances_and_idle_polls_are_pushed(receiver: Receiver, protocol: str) -> None:
     client_id = unique("rebalanced")
@@ -121,16 +132,16 @@ def test_rebalances_and_idle_polls_are_pushed(receiver: Receiver, protocol: str)
     start = "kafka_client_consumer_"
     wanted = {f"{start}poll_idle_ratio_avg", *(f"{start}coordinator_rebalance_latency_{end}" for end in ("avg", "max"))}
     seen: dict[str, float] = {}
-    with Consumer({**settings, "group.protocol": protocol}) as consumer:
+    # A push has the rebalances since the previous one. The endpoint shows the last push, and is read once a second.
+    with pushing_every(receiver, 2_000), Consumer({**settings, "group.protocol": protocol}) as consumer:
 
-        def has_pushed() -> bool:
-            # Each push has the rebalances since the previous one.
-            consumer.unsubscribe() if consumer.assignment() else consumer.subscribe([TOPIC])
-            consumer.poll(0.5) if consumer.subscription() else None
+        def has_seen() -> bool:
+            consumer.poll(0.1)
             seen.update(receiver.series(client_id))
             return wanted <= seen.keys()
 
-        wait_until(has_pushed, "the times of rebalances and polls")
+        consumer.subscribe([TOPIC])
+        wait_until(has_seen, "the times of rebalances and polls")
     assert 0 < seen[f"{start}poll_idle_ratio_avg"] <= 1
     assert 0 < seen[f"{start}coordinator_rebalance_latency_max"] < 60_000
 

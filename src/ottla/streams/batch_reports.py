@@ -94,10 +94,9 @@ def _offsets(source: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, 
 
     Names that no topic can have are not offsets: `#idle` is the time of an idle stream.
     """
-    found = source.get(name)
-    if not isinstance(found, dict) or not all(_are_positions(each) for each in found.values()):
-        return {}
-    return {topic: offsets for topic, offsets in found.items() if not topic.startswith("#")}
+    given = source.get(name)
+    found = {topic: each for topic, each in given.items() if topic[:1] != "#"} if isinstance(given, dict) else {}
+    return found if all(map(_are_positions, found.values())) else {}
 
 
 def _are_positions(offsets: object) -> bool:

@@ -249,4 +249,4 @@ def test_close_logs_an_unhandled_error_of_the_last_push(caplog: pytest.LogCaptur
             await pusher.close()
 
     asyncio.run(run())
-    assert [record.message for record in caplog.records] == ["Unhandled error in the last push of metrics"]
+    assert [record.getMessage() for record in caplog.records] == ["Unhandled error in the last push of metrics"]
