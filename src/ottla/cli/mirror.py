@@ -39,7 +39,7 @@ from ottla.metadata.mirrors import (
 )
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
-from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted, loss, row_of
+from ottla.tools.admin.mirror_verification import Side, bounds, comparison, existing, loss, ranges_of, row_of
 from ottla.tools.admin.mirrors import explain
 from ottla.tools.values import read_properties
 
@@ -324,14 +324,11 @@ def _verify(options: Options) -> int:
         check_exists(name, all_topics(target), "topic")
     source = connect_to_source(options, target)
     keys = at_source(options.name, target, names)
-    theirs, ours = bounds(source, existing(source, list(keys.values()))), bounds(target, list(keys))
-    ranges = {key: Range.of(theirs.get(other), ours[key]) for key, other in keys.items()}
+    ranges = ranges_of(source, target, keys)
     rows = []
     with output.progress(sum(each.end - each.start for each in ranges.values()), "offsets") as bar:
         for key, compared in ranges.items():
-            sides = Side(source, keys[key]), Side(target, key)
-            compacted = is_compacted(sides if keys[key] in theirs else sides[1:])
-            found = comparison(*sides, compacted=compacted)
+            found = comparison(Side(source, keys[key]), Side(target, key), compared)
             found.run(compared.start, compared.end, bar.advance)
             rows.append(row_of(key, compared, found))
     columns = [

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ottla.clients.admin import Admin, GroupListing, GroupState, OffsetSpec
 from ottla.common.failure import Failure
 from ottla.common.ids import TopicPartition
-from ottla.tools.admin.mirror_verification import Range, Side, bounds, comparison, existing, is_compacted
+from ottla.tools.admin.mirror_verification import Side, comparison, ranges_of
 from ottla.tools.admin.mirrors import STALE_MS, UNKNOWN, MirrorReport, named, unreported
 
 OK: Final = "ok"
@@ -86,11 +86,9 @@ def check_last_records(
 
     `keys` are the partitions of the target with their names at the source.
     """
-    theirs, ours = bounds(source, existing(source, list(keys.values()))), bounds(target, list(keys))
     different, size = [], 0
-    for key, other in keys.items():
-        both, sides = Range.of(theirs.get(other), ours[key]), (Side(source, other), Side(target, key))
-        compared = comparison(*sides, compacted=is_compacted(sides if other in theirs else sides[1:]))
+    for key, both in ranges_of(source, target, keys).items():
+        compared = comparison(Side(source, keys[key]), Side(target, key), both)
         compared.run(max(both.start, both.end - count), both.end, lambda _offsets, _bytes: None)
         size += compared.size
         if compared.differing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.clients.admin import Admin, ConfigResource, EpochEnd, FetchedBatches, OffsetAt, OffsetSpec, ResourceType
@@ -68,19 +68,27 @@ def existing(admin: Admin, partitions: Sequence[TopicPartition]) -> list[TopicPa
     return [key for key in partitions if key.partition < counts.get(key.topic, 0)]
 
 
-def is_compacted(sides: Iterable[Side]) -> bool:
-    """Whether one of the clusters compacts a topic."""
+def ranges_of(
+    source: Admin, target: Admin, keys: Mapping[TopicPartition, TopicPartition]
+) -> dict[TopicPartition, Range]:
+    """The range to compare of each partition. `keys` are the partitions of the target with their names at the source.
 
-    def policy(side: Side) -> str:
-        resource = ConfigResource(ResourceType.TOPIC, side.key.topic)
-        return side.admin.describe_config(resource)["cleanup.policy"].value or ""
+    Raises the exceptions of an admin client.
+    """
+    theirs, ours = bounds(source, existing(source, list(keys.values()))), bounds(target, list(keys))
+    return {key: Range.of(theirs.get(other), ours[key]) for key, other in keys.items()}
 
-    return any("compact" in policy(each) for each in sides)
+
+def comparison(source: Side, target: Side, compared: Range) -> Comparison:
+    """Prepare the comparison of a partition. Raises the exceptions of an admin client."""
+    # Without a common offset, the source may not even have the topic.
+    is_compacted = compared.end > compared.start and (_is_compacted(source) or _is_compacted(target))
+    return Comparison(_side("source", source), _side("target", target), is_compacted=is_compacted)
 
 
-def comparison(source: Side, target: Side, *, compacted: bool) -> Comparison:
-    """Prepare the comparison of a partition."""
-    return Comparison(_side("source", source), _side("target", target), is_compacted=compacted)
+def _is_compacted(side: Side) -> bool:
+    resource = ConfigResource(ResourceType.TOPIC, side.key.topic)
+    return "compact" in (side.admin.describe_config(resource)["cleanup.policy"].value or "")
 
 
 def row_of(key: TopicPartition, compared: Range, found: Comparison) -> dict[str, Any]:
