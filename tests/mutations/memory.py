@@ -44,6 +44,16 @@ ROWS: tuple[Row, ...] = (
         (f"{GARBAGE}::test_repeated_query_leaves_no_garbage",),
     ),
     (
+        "memory: a failed completion is freed at once, with the frames of its callbacks",
+        "common/completion.py",
+        "        if isinstance(self.error, ExpectedError):\n",
+        "        if False:\n",
+        (
+            "tests/unit/common/test_completion.py",
+            "tests/unit/network/test_node_channel.py::test_refused_requests_leave_no_garbage",
+        ),
+    ),
+    (
         "memory: the timers of members that have left do not stay until their time",
         "coordinators/timers.py",
         "        if len(self._heap) > max(_REBUILT_FROM, _MOST_ENTRIES * len(self._deadlines)):\n",

@@ -10,7 +10,7 @@ Every waiter gets an answer: `complete_with` turns any exception into the error 
 from collections.abc import Callable, Sequence
 from typing import Generic, ParamSpec, TypeVar
 
-from ottla.common.errors import KafkaError
+from ottla.common.errors import ExpectedError, KafkaError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -90,6 +90,7 @@ class Completion(Generic[T]):
         """Call `callback(self)` when done, or now if it is done already."""
         if self.done:
             callback(self)
+            self._free_frames()
         elif self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -117,8 +118,20 @@ class Completion(Generic[T]):
     def _finish(self) -> None:
         self.done = True
         callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback(self)
+        if callbacks is not None:
+            for callback in callbacks:
+                callback(self)
+            self._free_frames()
+
+    def _free_frames(self) -> None:
+        """Remove the traceback of an expected error, after the callbacks.
+
+        `result` raises the error in a callback. The traceback refers to the frames of the callback, which refer to
+        this object and so to the error: a cycle that only a garbage collection frees. A broker without its neighbour
+        makes many of them each second.
+        """
+        if isinstance(self.error, ExpectedError):
+            self.error.__traceback__ = None
 
 
 DONE: Completion[None] = Completion.of(None)

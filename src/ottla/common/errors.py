@@ -202,7 +202,11 @@ def error_code(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class KafkaError(Exception):
+class ExpectedError(Exception):
+    """An error of normal operation, such as a refused request or a lost connection: no log shows its traceback."""
+
+
+class KafkaError(ExpectedError):
     """A failure with an error code of the protocol; `message` has the problem and the remedy."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

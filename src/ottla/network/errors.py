@@ -9,8 +9,10 @@ import socket
 import ssl
 from typing import Final
 
+from ottla.common.errors import ExpectedError
 
-class NetworkError(Exception):
+
+class NetworkError(ExpectedError):
     """An error between a client and one broker; the message names the broker."""
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
+
 import pytest
 
 from ottla.common.completion import Completion, gather
 from ottla.common.errors import ErrorCode, KafkaError
+from tests.garbage import garbage_of
 
 
 def test_first_result_counts_and_callbacks_run_at_once() -> None:
@@ -110,3 +114,41 @@ def test_failed_part_fails_the_gathered_completion() -> None:
     parts[0].fail(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         whole.result()
+
+
+def refuse() -> int:
+    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def take_result(done: Completion[int]) -> None:
+    try:
+        done.result()
+    except KafkaError:
+        return
+
+
+def fail_before(completion: Completion[int]) -> None:
+    completion.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    completion.on_done(take_result)
+
+
+def fail_after(completion: Completion[int]) -> None:
+    completion.on_done(take_result)
+    completion.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def fail_with_function(completion: Completion[int]) -> None:
+    completion.then(lambda number: number + 1).on_done(take_result)
+    completion.complete_with(refuse)
+
+
+@pytest.mark.parametrize("story", [fail_before, fail_after, fail_with_function])
+def test_failed_completions_are_freed_without_a_garbage_collection(story: Callable[[Completion[int]], None]) -> None:
+    assert garbage_of(lambda: story(Completion()), "ottla.common", __name__) == []
+
+
+def test_unexpected_error_keeps_its_traceback_for_the_log() -> None:
+    completion: Completion[float] = Completion.of(0).then(lambda number: 1 / number)
+    completion.on_done(lambda done: None)
+    assert completion.error is not None
+    assert [frame.line for frame in traceback.extract_tb(completion.error.__traceback__)][-1:] != []

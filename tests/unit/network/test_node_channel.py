@@ -17,6 +17,7 @@ from ottla.protocol.frames import RequestHeader
 from ottla.protocol.message import Message
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.vote import VoteRequest
+from tests.garbage import garbage_of
 from tests.unit.clients.fake_broker import Answer, FakeBroker, api_versions
 
 TIMEOUT_S = 5.0
@@ -202,3 +203,28 @@ def test_pool_replaces_the_channel_of_a_node_that_moved(run: Run) -> None:
             await second.wait_closed(1.0)
 
     run(story())
+
+
+def test_refused_requests_leave_no_garbage() -> None:
+    """A broker whose neighbour is away sends hundreds of requests in vain in each minute."""
+
+    def take(done: Completion[Message]) -> None:
+        try:
+            done.result()
+        except ConnectFailed:
+            return
+
+    async def story() -> None:
+        channel = NodeChannel(HOST, 1, client_id="raft-client-1", options=ChannelOptions(backoff_s=0.2))
+        answer = channel.send(beat(), timeout_s=TIMEOUT_S)
+        answer.on_done(take)
+        await until(lambda: answer.done)
+        for _ in range(3):  # during the backoff
+            channel.send(beat(), timeout_s=TIMEOUT_S).on_done(take)
+        channel.close()
+
+    def work() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(story(), 20))
+
+    assert garbage_of(work, "ottla.", __name__) == []
