@@ -23,6 +23,7 @@ import hypothesis
 import pytest
 
 from ottla.common.log_lines import LimitedHandler
+from tests.cluster.previous_release import previous
 from tests.ottla_process import OttlaProcess
 
 from .peers.cache import in_ci, missing_for_jvm
@@ -160,6 +161,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background processes, and their children, ignore Ctrl-C, which some tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_header() -> str:
+    return f"previous release of the upgrade test: {previous().reason}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

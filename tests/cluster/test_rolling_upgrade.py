@@ -1,37 +1,23 @@
 """A rolling upgrade of three nodes from the previous release to this source, under load, and one node back.
 
-The previous release is the newest tag `v*`, or the commit that OTTLA_PREVIOUS names. Its source runs as it is, with
-kernels in plain Python. Producers and groups of both protocols run the whole time: nothing acknowledged is lost,
-repeated or out of order, transactions stay whole, no committed offset goes back, and no feature is finalized by itself.
+`previous_release` chooses the previous release. Its source runs as it is, with kernels in plain Python. Producers and
+groups of both protocols run the whole time: nothing acknowledged is lost, repeated or out of order, transactions stay
+whole, no committed offset goes back, and no feature is finalized by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.migration import SETTINGS, Migration
+from tests.cluster.previous_release import previous, unpack
 from tests.cluster.processes import Cluster, Place
-
-ROOT = Path(__file__).parents[2]
-
-
-def previous() -> str | None:
-    """The commit or tag of the previous release."""
-    if named := os.environ.get("OTTLA_PREVIOUS"):
-        return named
-    tags = subprocess.run(
-        ["git", "tag", "--list", "v*", "--sort=-version:refname", "--no-contains", "HEAD"],
-        cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-    return next(iter(tags.stdout.split()), None)
 
 
 class PreviousRelease:
@@ -71,14 +57,10 @@ class PreviousRelease:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    name = previous()
-    if name is None:
-        pytest.skip("there is no previous release: no tag v*, and OTTLA_PREVIOUS names no commit")
-    directory = tmp_path_factory.mktemp("previous")
-    archive = subprocess.run(["git", "archive", name, "src"], cwd=ROOT, capture_output=True, timeout=60, check=True)
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(directory, filter="data")
-    return directory / "src"
+    commit, reason = previous()
+    if commit is None:
+        pytest.skip(f"there is no previous release: {reason}")
+    return unpack(commit, tmp_path_factory.mktemp("previous"))
 
 
 @pytest.mark.timeout(600)
