@@ -1,4 +1,4 @@
-"""Mirrors against MirrorMaker 2: python -m benchmarks.mirror [--megabytes N] [--rate MB/S] [--seconds N]
+"""Mirrors against MirrorMaker 2.
 
 The source is one Ottla broker; each contender copies from it into an Ottla broker of its own. A mirror of Ottla is part
 of the target's broker; MirrorMaker 2 is a process beside it, with its defaults, a heap of 1 GiB and G1.
@@ -10,42 +10,30 @@ of the target's broker; MirrorMaker 2 is a process beside it, with its defaults,
 
 Counted is the CPU time of the target's broker and of MirrorMaker in that time, with the JVM's compilation. The source's
 CPU time has a row of its own. The consumers' fetches cost the same for both.
-
-Nothing here is a test: figures depend on the machine, ratios less.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
-import struct
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import confluent_kafka
 from tests.ottla_process import OttlaProcess
-from tests.peers.cache import CONNECT, KAFKA, missing_for_connect
+from tests.peers.cache import CONNECT, KAFKA
 from tests.peers.kafka import FULL_SPEED, java, stop_process
 
 from benchmarks.brokers import cpu_times
-from ottla.clients.admin import Admin, ConfigResource, OffsetSpec, ResourceType
-from ottla.common.ids import TopicPartition
+from benchmarks.mirror.load import PARTITIONS, SIZE, LagReader, Load, records, start_mirror, until
+from ottla.clients.admin import Admin
 
-DEADLINE_S = 600.0
-PARTITIONS = 6
-SIZE = 1000
 BACKLOG, STEADY = "backlog", "steady"
-SLICE_S = 0.02
 WARM_UP_S = 5.0
-_SENT_AT = struct.Struct(">d")
 SMALL_TOPICS = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage")
 
 
@@ -95,9 +83,7 @@ def ottla(source: str, directory: Path) -> Iterator[Contender]:
     with OttlaProcess(directory / "target") as target:
 
         def create() -> None:
-            with Admin(target.bootstrap) as admin:
-                settings = {"bootstrap.servers": source, "topics": f"{BACKLOG}|{STEADY}"}
-                admin.alter_config(ConfigResource(ResourceType.MIRROR, "race"), settings)
+            start_mirror(target.bootstrap, source, f"{BACKLOG}|{STEADY}")
 
         yield Contender(target.bootstrap, "", (target.pid,), lambda: None, create)
 
@@ -132,93 +118,6 @@ def mirror_maker(source: str, directory: Path) -> Iterator[Contender]:
             yield Contender(target.bootstrap, "source.", (target.pid, process.pid), wait, lambda: None)
         finally:
             stop_process(process)
-
-
-class Load:
-    """Records of SIZE bytes, each of which begins with the time of its send."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000, "log_level": 2}
-        )
-        self._rest = os.urandom(SIZE - _SENT_AT.size)
-        self._sent = 0
-
-    def send(self, topic: str, count: int) -> None:
-        """Send records, spread evenly over the partitions."""
-        value = _SENT_AT.pack(time.monotonic()) + self._rest
-        for _ in range(count):
-            while True:
-                try:
-                    self._producer.produce(topic, value, partition=self._sent % PARTITIONS)
-                    break
-                except BufferError:
-                    self._producer.poll(0.05)
-            self._sent += 1
-        self._producer.poll(0)
-
-    def finish(self) -> None:
-        """Wait until all are acknowledged."""
-        if self._producer.flush(DEADLINE_S):
-            raise TimeoutError("the source does not acknowledge the records")
-
-    def steady(self, topic: str, rate: float, seconds: float) -> None:
-        """Send at a rate in records per second."""
-        begin, sent = time.monotonic(), 0
-        while (passed := time.monotonic() - begin) < seconds:
-            due = int(passed * rate)
-            self.send(topic, due - sent)
-            sent = due
-            time.sleep(SLICE_S)
-        self.finish()
-
-
-class LagReader(threading.Thread):
-    """Notes when each record of partition 0 was sent, and when it arrives at a consumer, in seconds."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__(daemon=True)
-        self._times: list[tuple[float, float]] = []
-        self._finished = threading.Event()
-        self._consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "lag", "fetch.wait.max.ms": 100, "enable.auto.commit": False}
-        )
-        self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        self.start()
-
-    def run(self) -> None:
-        """Read until it is finished."""
-        while not self._finished.is_set():
-            for message in self._consumer.consume(500, 0.01):
-                value = message.value()
-                if message.error() is None and isinstance(value, bytes):
-                    self._times.append((_SENT_AT.unpack_from(value)[0], time.monotonic()))
-        self._consumer.close()
-
-    def finish(self, count: int) -> list[tuple[float, float]]:
-        """Return the times of `count` records."""
-        until(lambda: len(self._times) >= count)
-        self._finished.set()
-        self.join(30)
-        return self._times
-
-
-def records(bootstrap: str, topic: str) -> int:
-    """Return the end offsets of a topic, added up; 0 without it."""
-    with Admin(bootstrap) as admin:
-        if topic not in {each.name for each in admin.list_topics()}:
-            return 0
-        keys = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        return sum(each.offset for each in admin.list_offsets(dict.fromkeys(keys, OffsetSpec.LATEST)).values())
-
-
-def until(done: Callable[[], bool], pause_s: float = 0.05) -> None:
-    """Wait for something."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        if time.monotonic() > deadline:
-            raise TimeoutError("no progress")
-        time.sleep(pause_s)
 
 
 def race(contender: Contender, source: OttlaProcess, megabytes: int, rate: float, seconds: float) -> Figures:
@@ -264,43 +163,33 @@ def race(contender: Contender, source: OttlaProcess, megabytes: int, rate: float
     return found
 
 
-def main() -> int:
-    """Run the races and print ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--rate", type=float, default=10.0)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args()
-    missing = missing_for_connect()
-    if missing is not None:
-        print(missing, file=sys.stderr)
-        return 1
+def run(megabytes: int, rate: float, seconds: float) -> None:
+    """Run the races with both contenders, and print ratios."""
     results: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="ottla-mirror-") as folder, OttlaProcess(Path(folder) / "source") as source:
         with Admin(source.bootstrap) as admin:
             for topic in (BACKLOG, STEADY):
                 admin.create_topic(topic, partitions=PARTITIONS)
         load = Load(source.bootstrap)
-        load.send(BACKLOG, options.megabytes * 1_000_000 // SIZE)
+        load.send(BACKLOG, megabytes * 1_000_000 // SIZE)
         load.send(STEADY, PARTITIONS)
         load.finish()
         for name, start in (("Ottla", ottla), ("MirrorMaker", mirror_maker)):
             directory = Path(folder) / name
             directory.mkdir()
             with start(source.bootstrap, directory) as contender:
-                results[name] = race(contender, source, options.megabytes, options.rate, options.seconds)
+                results[name] = race(contender, source, megabytes, rate, seconds)
             print(f"{name}: {results[name]}", flush=True)
-    report(results, options)
-    return 0
+    _report(results, f"catch-up of {megabytes} MB, then {rate:g} MB/s for {seconds:g} s")
 
 
-def report(results: Mapping[str, Figures], options: argparse.Namespace) -> None:
+def _report(results: Mapping[str, Figures], conditions: str) -> None:
     """Print conditions and ratios."""
     own, their = results["Ottla"], results["MirrorMaker"]
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     print(
-        f"catch-up of {options.megabytes} MB, then {options.rate:g} MB/s for {options.seconds:g} s; records of {SIZE} "
-        f"bytes, {PARTITIONS} partitions, no compression, {os.cpu_count()} cores, load {load}"
+        f"{conditions}; records of {SIZE} bytes, {PARTITIONS} partitions, no compression, {os.cpu_count()} cores, "
+        f"load {load}"
     )
     for name, figure in (
         ("catch-up, MB/s", "catch_up_mb_s"),
@@ -315,7 +204,3 @@ def report(results: Mapping[str, Figures], options: argparse.Namespace) -> None:
     ):
         a, b = getattr(own, figure), getattr(their, figure)
         print(f"{name:32} Ottla {a:10,.2f}   MirrorMaker {b:10,.2f}   Ottla / MirrorMaker {a / b:6.3f}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
