@@ -17,6 +17,7 @@ GROUPS = "tests/unit/broker/test_mirrored_groups.py"
 SWITCH = "tests/unit/tools/test_mirror_switch.py"
 SCHEMAS = "tests/registry/test_mirrored_schemas.py"
 PACE = "tests/unit/broker/test_mirror_pace.py"
+CAUSES = "tests/unit/tools/test_mirror_causes.py"
 COMPARISON = "tests/unit/tools/test_log_comparison.py"
 
 SITES = "tests/chaos/test_mirror_sites.py"
@@ -560,6 +561,20 @@ ROWS: tuple[Row, ...] = (
         "            max_bytes=min(settings.response_max_bytes, most_bytes),\n",
         "            max_bytes=settings.response_max_bytes,\n",
         (f"{LIMIT}::test_rate_is_exact_and_without_bursts",),
+    ),
+    (
+        "a limit is named as the cause of a lag only while it delays",
+        "partitions/replication/quotas.py",
+        "is_delaying = self._delayed_ms is not None and now_ms - self._delayed_ms < self._REPORTED_MS\n",
+        "is_delaying = self._delayed_ms is not None\n",
+        (f"{LIMIT}::test_limit_reports_its_rate_and_whether_it_delays",),
+    ),
+    (
+        "a limit is not named as a cause for a complete copy",
+        "tools/admin/mirrors.py",
+        '        if each["is_delaying"] and missing:\n',
+        '        if each["is_delaying"]:\n',
+        (f"{CAUSES}::test_limit_is_not_the_cause_for_a_complete_copy_or_one_that_it_does_not_delay",),
     ),
     (
         "a mirror keeps its counts when its rate changes",

@@ -35,7 +35,9 @@ def test_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
 def test_tests_and_benchmarks_that_a_page_names_exist(name: str) -> None:
     text = (ROOT / "docs" / f"{name}.md").read_text()
     files = set(re.findall(r"\b(?:tests|benchmarks|tools|examples)/[\w/.-]+\.(?:py|json|svg)", text))
-    files |= {f"benchmarks/{module}.py" for module in re.findall(r"python -m benchmarks\.(\w+)", text)}
+    modules = set(re.findall(r"python -m benchmarks\.(\w+)", text))
+    packages = {module for module in modules if (ROOT / "benchmarks" / module / "__main__.py").exists()}
+    files |= {f"benchmarks/{module}.py" for module in modules - packages}
     files |= {
         f"tests/simulation/{test}" for test in re.findall(r"(?<![\w/])test_\w+\.py", text) if name == "simulation"
     }

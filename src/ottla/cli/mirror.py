@@ -198,7 +198,7 @@ def _status(options: Options) -> None:
 def _why(options: Options) -> None:
     """Explain why a mirror makes no progress, and which records it has dropped. It changes nothing."""
     output, admin = Output(options), connect(options)
-    rows = [finding._asdict() for finding in explain(report_of(admin, options.name))]
+    rows = [finding._asdict() for finding in explain(report_of(admin, options.name), options.name)]
     columns = [Column("subject", narrow=True), Column("text"), Column("next_step")]
     output.table(columns, rows, empty="No cause of trouble was found.")
 

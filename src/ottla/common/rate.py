@@ -61,6 +61,13 @@ class SampledRate:
             return 0
         return min(math.ceil(total / limit) - passed_ms, LONGEST_WAIT_MS) if limit else LONGEST_WAIT_MS
 
+    def per_second(self, now_ms: int) -> float:
+        """The rate per second, over the time since the oldest sample, which is at least one sample."""
+        self._expire(now_ms)
+        if not self._samples:
+            return 0.0
+        return self._sum * 1000 / max(now_ms - self._samples[0][0], self._sample_ms)
+
     def is_idle(self, now_ms: int) -> bool:
         """Whether the rate is the same as one that was never recorded."""
         self._expire(now_ms)

@@ -45,6 +45,7 @@ class Source:
         self.limit = LIMIT
         self.batch_size = 1
         self.received: list[tuple[int, int]] = []
+        self.fetch_limit = FetchLimit(self.loop, lambda: self.limit)
         context = FetcherContext(
             cluster=cast("Any", type("View", (), {"node_id": -1, "broker_epoch": -1})()),
             logs=cast("Any", None),
@@ -56,7 +57,7 @@ class Source:
             connect=lambda leader, _: cast("Any", Channel(self, leader)),
             on_lost=lambda _: None,
             on_answer=lambda _: None,
-            limit=FetchLimit(self.loop, lambda: self.limit),
+            limit=self.fetch_limit,
         )
         self.fetchers = ReplicaFetchers(context, lambda: 1)
         for leader in range(leaders):
@@ -124,6 +125,20 @@ def test_batch_above_the_limit_is_followed_by_a_pause() -> None:
     source.batch_size = 5 * LIMIT
     source.loop.advance(60_000)
     assert source.bytes_between(0, 60_000) == pytest.approx(60 * LIMIT, rel=0.1)
+
+
+def test_limit_reports_its_rate_and_whether_it_delays() -> None:
+    source = Source(1, 10)
+    source.loop.advance(30_000)
+    throttling = source.fetch_limit.throttling()
+    assert throttling is not None
+    assert (throttling.limit, throttling.is_delaying) == (LIMIT, True)
+    assert throttling.rate == pytest.approx(LIMIT, rel=0.15)
+    source.begins_ms = source.loop.monotonic_ms() + 60_000
+    source.loop.advance(30_000)
+    assert source.fetch_limit.throttling() == (LIMIT, 0, False)
+    source.limit = UNLIMITED
+    assert source.fetch_limit.throttling() is None
 
 
 class RunningMirror:

@@ -121,3 +121,13 @@ def test_bucket_admits_a_burst_and_then_its_rate() -> None:
     assert bucket.wait_ms(5, 1_002_000) == 0
     assert not bucket.is_idle(5, 1_011_000)
     assert bucket.is_idle(5, 1_012_000)
+
+
+def test_rate_per_second_is_of_the_last_samples() -> None:
+    rate = SampledRate(samples=10, sample_ms=1000)
+    assert rate.per_second(0) == 0
+    for now_ms in range(0, 20_000, 500):
+        rate.record(50, now_ms)
+    # The last ten seconds, which end 500 ms after the last record.
+    assert 90 <= rate.per_second(20_000) <= 110
+    assert rate.per_second(40_000) == 0

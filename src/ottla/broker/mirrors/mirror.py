@@ -344,6 +344,7 @@ class Mirror:
     def status(self) -> dict[str, object]:
         """The state of the mirror on this node: its problem, the problems of topics, and the led partitions."""
         groups, acls = self._copiers
+        throttling = self._fetchers.throttling()
         rows: list[dict[str, object]] = []
         for state in (MIRRORING, STOPPING):
             rows += [self._row(partition, state) for partition in self._led(state)]
@@ -353,6 +354,7 @@ class Mirror:
             "groups_age_ms": self._age_ms(groups.copied_ms),
             "group_errors": dict(groups.errors),
             "acls": "" if acls is None else acls.problem,
+            "throttling": None if throttling is None else throttling._asdict(),
             "partitions": rows,
         }
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.common.ids import TopicPartition
     from ottla.partitions.partition import Partition
     from ottla.partitions.replication.followed import FollowingPartition
+    from ottla.partitions.replication.quotas import Throttling
 
 NO_LEADER = -1
 # Partitions that a fetcher takes from the spare one before a fetch.
@@ -39,6 +40,10 @@ class ReplicaFetchers:
         """See `ReplicaFetcher.answered_ms`."""
         known = self._followed.get(partition.log.topic_partition)
         return known[1].answered_ms(partition) if known is not None and known[0] is partition else -1
+
+    def throttling(self) -> Throttling | None:
+        """The effect of the limit of these fetchers; None without one."""
+        return None if self._context.limit is None else self._context.limit.throttling()
 
     def leading(self, partition: Partition) -> None:
         """Nothing is fetched: `unfollowed` was called before."""

@@ -8,7 +8,7 @@ Those that are in sync count, but never wait: they would leave the in-sync repli
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.common.rate import UNLIMITED, SampledRate, TokenBucket
 from ottla.metadata.image import TOPIC
@@ -53,6 +53,15 @@ class ReplicationQuota:
         return min(self._rate.wait_ms(self._limit(), self._clock.monotonic_ms()), self._sample_ms)
 
 
+class Throttling(NamedTuple):
+    """The effect of a limit: the limit and the rate of the last seconds, in bytes per second."""
+
+    limit: int
+    rate: int
+    is_delaying: bool
+    """Whether a fetch had to wait in the last seconds."""
+
+
 class FetchLimit:
     """The limit of the bytes that the fetchers of one mirror receive together.
 
@@ -67,11 +76,17 @@ class FetchLimit:
     # A changed limit has an effect after this time.
     _MOST_WAIT_MS: Final = 1000
 
-    __slots__ = ("_bucket", "_clock", "_fetchers", "_limit")
+    # The rate that is reported is of this time.
+    _REPORTED_MS: Final = 10_000
+
+    __slots__ = ("_bucket", "_clock", "_delayed_ms", "_fetchers", "_limit", "_rate")
 
     def __init__(self, clock: Clock, limit: Callable[[], int]) -> None:
         """`limit` returns the present limit, in bytes per second."""
         self._bucket = TokenBucket(self._BURST_S)
+        self._rate = SampledRate(10, self._REPORTED_MS // 10)
+        # When a fetch last had to wait, by the monotonic clock.
+        self._delayed_ms: int | None = None
         self._clock = clock
         self._limit = limit
         self._fetchers: set[object] = set()
@@ -83,11 +98,25 @@ class FetchLimit:
 
     def record(self, size: int) -> None:
         """Count `size` received bytes."""
-        self._bucket.take(size, self._limit(), self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        self._bucket.take(size, self._limit(), now_ms)
+        self._rate.record(size, now_ms)
 
     def wait_ms(self) -> int:
         """How long nothing may be fetched; 0 if something may."""
-        return min(self._bucket.wait_ms(self._limit(), self._clock.monotonic_ms()), self._MOST_WAIT_MS)
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = min(self._bucket.wait_ms(self._limit(), now_ms), self._MOST_WAIT_MS)
+        if wait_ms:
+            self._delayed_ms = now_ms
+        return wait_ms
+
+    def throttling(self) -> Throttling | None:
+        """The effect of the limit now; None without a limit."""
+        if not self.is_set:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        is_delaying = self._delayed_ms is not None and now_ms - self._delayed_ms < self._REPORTED_MS
+        return Throttling(self._limit(), int(self._rate.per_second(now_ms)), is_delaying)
 
     def fetch_bytes(self, fetcher: object) -> int:
         """The most bytes of the next fetch of a fetcher, which shares them with all others until `leave`."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+
+from ottla.common import units
 
 UNKNOWN: Final = -1
 STALE_MS: Final = 30_000
@@ -29,6 +32,8 @@ class MirrorReport(NamedTuple):
     """Why access rules are not copied, by broker."""
     groups_age_ms: int
     """How long ago the slowest broker had copied the offsets of its groups; -1 if one of them has not yet."""
+    throttling: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
+    """The limit of each broker that has one, its rate, and whether it delays fetches."""
 
     @classmethod
     def of(cls, statuses: Mapping[int, Mapping[str, Any]]) -> MirrorReport:
@@ -42,6 +47,7 @@ class MirrorReport(NamedTuple):
             {name: text for each in statuses.values() for name, text in each.get("group_errors", {}).items()},
             {node: each["acls"] for node, each in statuses.items() if each.get("acls")},
             UNKNOWN if UNKNOWN in ages else max(ages, default=UNKNOWN),
+            {node: each["throttling"] for node, each in statuses.items() if each.get("throttling")},
         )
 
 
@@ -88,8 +94,8 @@ def _missing_records(row: Mapping[str, Any]) -> str:
     return f"{row['lag']} records are missing, and all of the last {age_ms / 1000:.1f} s"
 
 
-def explain(report: MirrorReport) -> list[Finding]:
-    """Return why the mirror makes no progress; empty if it does."""
+def explain(report: MirrorReport, mirror: str) -> list[Finding]:
+    """Return why the mirror of this name makes no progress; empty if it does."""
     found = [
         Finding(f"broker {node}", text, "Check bootstrap.servers, the security settings, and the rights at the source")
         for node, text in report.problems.items()
@@ -110,6 +116,7 @@ def explain(report: MirrorReport) -> list[Finding]:
         Finding("access rules", text, "The user of the mirror needs DESCRIBE on the source's cluster")
         for text in report.acls.values()
     ]
+    found += _throttled(report, mirror)
     for row in report.partitions:
         subject = f"{row['topic']}-{row['partition']}"
         if row["problem"]:
@@ -124,3 +131,17 @@ def explain(report: MirrorReport) -> list[Finding]:
             text = f"{row['skipped']} offsets were skipped: the source had deleted them before they were copied"
             found.append(Finding(subject, text, "Raise the retention of the source"))
     return found
+
+
+def _throttled(report: MirrorReport, mirror: str) -> Iterator[Finding]:
+    """The brokers whose limit is a cause of their lag."""
+    for node, each in report.throttling.items():
+        missing = sum(max(row["lag"], 0) for row in report.partitions if row.get("leader") == node)
+        if each["is_delaying"] and missing:
+            yield Finding(
+                f"broker {node}",
+                f"{missing} records behind, throttled: it fetches {units.size(each['rate'])}/s of at most "
+                f"{units.size(each['limit'])}/s",
+                f"`ottla mirror alter {mirror} --throttle RATE` raises the limit of each broker, "
+                "`--throttle none` removes it",
+            )
