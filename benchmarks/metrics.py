@@ -1,8 +1,9 @@
 """The cost of metrics: `python -m benchmarks.metrics [--rounds N] [--partitions N]`.
 
-1. Small Produce and Fetch requests through the dispatcher, with and without a meter, in blocks that
-   alternate within one process. CPU time per request, medians.
-2. The CPU time of two whole brokers, with and without metrics, for small Produce requests in rounds that alternate.
+1. The CPU time of a whole broker per small Produce and Fetch request over a socket, without metrics.
+2. The same requests through one dispatcher, with and without a meter, in short blocks that alternate within one
+   process: two dispatchers differ by their places in memory. CPU time of the thread per request, medians; its share of
+   1. is the cost of metrics. The dispatcher without a meter is measured twice, which shows the precision.
 3. A scrape of a broker with many partitions: CPU time of all slices together, and of the longest slice.
 """
 
@@ -30,12 +31,16 @@ from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
 from ottla.broker.metrics.requests import RequestTimes
+from ottla.common.kernels import is_compiled
 from ottla.metrics.exposition import PROMETHEUS
 from ottla.protocol import frames
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-BLOCK = 200
+BLOCK = 100
+VERSION = 12
+BUSY = 300_000
+"""How many requests an API had in this minute: the first ones are measured more often. A busy broker has as many."""
 
 
 class Stopped:
@@ -63,49 +68,67 @@ def frame_of(request: Any, version: int) -> Callable[[], memoryview]:
     return lambda: memoryview(bytearray(encoded))
 
 
-def block_us(dispatch: Callable[[Any, memoryview], Any], connection: Any, make: Callable[[], memoryview]) -> float:
+def block_us(dispatch: Dispatcher, meter: Meter | None, connection: Any, make: Callable[[], memoryview]) -> float:
     """Return the CPU time per request of one block, in microseconds."""
     made = [make() for _ in range(BLOCK)]
-    began_ns = time.process_time_ns()
+    dispatch._meter = meter  # noqa: SLF001 - the only difference between two blocks
+    began_ns = time.thread_time_ns()
     for frame in made:
         dispatch(connection, frame)
-    return (time.process_time_ns() - began_ns) / BLOCK / 1000
+    return (time.thread_time_ns() - began_ns) / BLOCK / 1000
 
 
-def deeper(frames_below: int, work: Callable[[], tuple[float, float]]) -> tuple[float, float]:
+def deeper(frames_below: int, work: Callable[[], None]) -> None:
     """Run `work` below more frames.
 
     Python allocates its stack in pieces of 16 KiB. At the depth at which a call needs a new piece, each call costs
     microseconds more; other depths show the usual cost.
     """
-    return work() if not frames_below else deeper(frames_below - 1, work)
+    if frames_below:
+        deeper(frames_below - 1, work)
+    else:
+        work()
 
 
-def requests(harness: BrokerHarness, rounds: int) -> None:
-    """Print the cost of the meter."""
-    harness.create("t", 1)
-    produce = produce_request(("t", {0: batch(b"x" * 30)}), acks=1)
+def small_requests() -> dict[str, Any]:
+    """Return a Produce of one record and a Fetch of it, without a session."""
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=100)])]
-    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics)
-    measured = Dispatcher(harness.broker, meter=meter()).__call__
-    plain = harness.dispatch.__call__
-    for name, request, version in (("Produce", produce, 12), ("Fetch", fetch, 12)):
-        make = frame_of(request, version)
-        offs, ons = [], []
+    return {
+        "Produce": produce_request(("t", {0: batch(b"x" * 30)}), acks=1),
+        "Fetch": FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics),
+    }
 
-        def compared(make: Callable[[], memoryview] = make) -> tuple[float, float]:
-            # In the order off, on, on, off: a drift of the machine costs both the same.
-            first = block_us(plain, harness.client, make)  # type: ignore[arg-type]
-            second, third = (block_us(measured, harness.client, make) for _ in range(2))
-            last = block_us(plain, harness.client, make)  # type: ignore[arg-type]
-            return (first + last) / 2, (second + third) / 2
+
+def requests(harness: BrokerHarness, rounds: int, whole_us: dict[str, float]) -> None:
+    """Print the cost of the meter, also as a share of the CPU time `whole_us` of the broker."""
+    harness.create("t", 1)
+    measured = meter()
+    print(f"Kernels of the meter compiled: {is_compiled('ottla.broker.metrics._request_counter')}; {rounds} rounds")
+    for name, request in small_requests().items():
+        make, key = frame_of(request, VERSION), request.API_KEY
+        found: dict[str, list[float]] = {"off": [], "again": [], "on": []}
+        meters = {"off": None, "again": None, "on": measured}
+
+        def compared(
+            make: Callable[[], memoryview] = make,
+            key: int = key,
+            found: dict[str, list[float]] = found,
+            meters: dict[str, Meter | None] = meters,
+        ) -> None:
+            # There and back: a drift of the machine costs all of them the same.
+            for each in (*meters, *reversed(meters)):
+                measured.times.counts[key] = BUSY
+                found[each].append(block_us(harness.dispatch, meters[each], harness.client, make))
 
         for number in range(rounds):
-            off, on = deeper(number % 50, compared)
-            offs.append(off)
-            ons.append(on)
-        difference = statistics.median(on - off for on, off in zip(ons, offs, strict=True))
-        print(f"{name}: {statistics.median(offs):.2f} us, with metrics {difference:+.2f} us")
+            deeper(number % 50, compared)
+        off, again = (statistics.median(found[each]) for each in ("off", "again"))
+        cost = statistics.median(on - off for on, off in zip(found["on"], found["off"], strict=True))
+        print(
+            f"{name}: {off:.2f} us in the dispatcher (the same again: {again - off:+.2f} us), with metrics"
+            f" {cost:+.2f} us: {cost / off:.1%} of it, {cost / whole_us[name]:.1%} of the broker's"
+            f" {whole_us[name]:.1f} us"
+        )
 
 
 def scrape(harness: BrokerHarness, partitions: int, rounds: int) -> None:
@@ -145,68 +168,52 @@ def receive(sock: socket.socket) -> None:
     sock.recv(struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))[0], socket.MSG_WAITALL)
 
 
-def pair(directory: Path, names: tuple[str, str], rounds: int, count: int) -> dict[str, float]:
-    """Return the CPU time per small Produce request of two brokers that were started in this order, in microseconds."""
+def whole_broker_us(rounds: int, count: int = 1_000) -> dict[str, float]:
+    """Return the CPU time of a broker per small request over a socket, one at a time, in microseconds.
+
+    Two brokers with the same settings differ by up to 8 %, so that a broker with metrics is not compared with another.
+    """
     topic = CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)])
     created = b"".join(map(bytes, frames.encode_request(topic, 7, 1, "bench")))
-    produce = produce_request(("t", {0: batch(b"x" * 30)}), acks=1)
-    produced = b"".join(map(bytes, frames.encode_request(produce, 12, 2, "bench")))
-    brokers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
-    used: dict[str, list[float]] = {name: [] for name in names}
-    try:
-        for name in names:
-            options = ["-X", "ottla.metrics.listener=127.0.0.1:0"] if name == "on" else []
-            command = [sys.executable, "-m", "ottla", "up", "--data", str(directory / name), "--listen", "0", *options]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    found = {}
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "ottla", "up", "--data", directory, "--listen", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
             assert process.stdout is not None
             host, _, port = process.stdout.readline().decode().strip().removeprefix("bootstrap=").rpartition(":")
-            sock = socket.create_connection((host, int(port)))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            brokers[name] = process, sock
-            sock.sendall(created)
-            receive(sock)
-        for number in range(rounds):
-            for name in names if number % 2 else reversed(names):
-                process, sock = brokers[name]
-                began_s = cpu_s(process)
-                for _ in range(count):
-                    sock.sendall(produced)
-                    receive(sock)
-                used[name].append((cpu_s(process) - began_s) / count * 1e6)
-    finally:
-        for process, sock in brokers.values():
-            sock.close()
+            with socket.create_connection((host, int(port))) as sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.sendall(created)
+                receive(sock)
+                for name, request in small_requests().items():
+                    encoded = b"".join(map(bytes, frames.encode_request(request, VERSION, 2, "bench")))
+                    used = []
+                    for _ in range(rounds):
+                        began_s = cpu_s(process)
+                        for _ in range(count):
+                            sock.sendall(encoded)
+                            receive(sock)
+                        used.append((cpu_s(process) - began_s) / count * 1e6)
+                    found[name] = statistics.median(used)
+        finally:
             process.terminate()
             process.wait()
-    return {name: statistics.median(values) for name, values in used.items()}
-
-
-def processes(pairs: int, rounds: int = 8, count: int = 2_000) -> None:
-    """Print the CPU time of whole brokers with and without metrics.
-
-    Two brokers with the same settings differ by up to 8 %, so that several pairs are needed, in both orders.
-    """
-    found = []
-    for number in range(pairs):
-        with tempfile.TemporaryDirectory() as directory:
-            found.append(pair(Path(directory), ("off", "on") if number % 2 else ("on", "off"), rounds, count))
-    off, on = (statistics.median(each[name] for each in found) for name in ("off", "on"))
-    ratios = ", ".join(f"{each['on'] / each['off'] - 1:+.1%}" for each in found)
-    print(f"Broker, one small Produce at a time: {off:.1f} us of CPU, with metrics {on:.1f} us; pairs: {ratios}")
+    return found
 
 
 def main() -> None:
-    """Run both."""
+    """Run all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--partitions", type=int, default=10_000)
     arguments = parser.parse_args()
+    whole_us = whole_broker_us(max(arguments.rounds // 20, 3))
     with tempfile.TemporaryDirectory() as directory, open_harness(Path(directory)) as harness:
         gc.disable()
-        requests(harness, arguments.rounds)
+        requests(harness, arguments.rounds, whole_us)
         gc.enable()
-        scrape(harness, arguments.partitions, max(arguments.rounds // 10, 3))
-    processes(max(arguments.rounds // 10, 2))
+        scrape(harness, arguments.partitions, max(arguments.rounds // 30, 3))
 
 
 if __name__ == "__main__":

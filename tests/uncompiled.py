@@ -40,3 +40,8 @@ def record_kernels() -> dict[str, ModuleType]:
 def codecs() -> dict[str, ModuleType]:
     """The codecs of `ottla.protocol`, uncompiled."""
     return _load("ottla.protocol", ("_shapes", "_decoding", "_encoding"))
+
+
+def request_counter() -> ModuleType:
+    """The kernel of `ottla.broker.metrics`, uncompiled."""
+    return _load("ottla.broker.metrics", ("_request_counter",))["_request_counter"]

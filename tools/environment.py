@@ -33,6 +33,7 @@ INPUTS = (
     "src/ottla/*/*.pxd",
     "src/ottla/*/_[a-z]*.py",
     "src/ottla/clients/producer/_[a-z]*.p*",
+    "src/ottla/broker/metrics/_[a-z]*.p*",
 )
 # pyspark has no wheel. Compressing one, only to unpack it again, would take a third of the time of its installation.
 SPARK_OPTIONS = ("--use-pep517", "--no-deps", "--config-settings=--build-option=--compression=stored")

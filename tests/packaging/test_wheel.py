@@ -34,6 +34,7 @@ EXTENSIONS = {
     "ottla/protocol/_decoding",
     "ottla/protocol/_encoding",
     "ottla/clients/producer/_encoder",
+    "ottla/broker/metrics/_request_counter",
     *(f"ottla/serde/{path.stem}" for path in (ROOT / "src/ottla/serde").glob("_*.pxd")),
 }
 STORY = """

@@ -11,7 +11,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder,
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = tuple(Path(__file__).parents[1] / name for name in ("records", "protocol", "serde", "clients/producer"))
+_NAMES = ("records", "protocol", "serde", "clients/producer", "broker/metrics")
+PACKAGES = tuple(Path(__file__).parents[1] / name for name in _NAMES)
 
 
 def is_compiled(name: str) -> bool:

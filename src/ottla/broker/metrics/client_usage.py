@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.metrics._request_counter import Traffic
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -41,15 +43,15 @@ class Rates(NamedTuple):
     pause_ms: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-class ClientUsage:
+class ClientUsage(Traffic):
     """The counters of one client since the start of the node."""
 
-    __slots__ = ("_before", "connections", "fetched_bytes", "name", "pauses", "produced_bytes", "rates", "request_ns")
+    __slots__ = ("_before", "connections", "name", "pauses", "rates")
 
     def __init__(self, user: str, client_id: str) -> None:
+        super().__init__()
         self.name = user, client_id
         self.connections = 0
-        self.produced_bytes = self.fetched_bytes = self.request_ns = 0
         self.pauses = (Pauses(), Pauses(), Pauses())
         """In the order of `KINDS`."""
         self.rates = Rates()

@@ -15,8 +15,8 @@ QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 # Times of 64 ns and more, in buckets that divide each power of two by 4.
 _OCTAVES: Final = 40
 _BUCKETS: Final = _OCTAVES * 4
-EXACT: Final = 1_000
-SAMPLED: Final = 32
+EXACT: Final = 1_024
+"""The requests of an API that are measured in a window before only a part of them is."""
 FETCH: Final = 1
 FOLLOWER_FETCH: Final = 256
 """In place of an API key: fetches of replicas, of which Kafka has metrics of their own. `FETCH` has the others."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import re
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.metrics import _request_counter
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.families import FAMILIES
 from ottla.broker.metrics.meter import Meter
@@ -19,7 +21,6 @@ from ottla.broker.metrics.requests import (
     FETCH,
     FOLLOWER_FETCH,
     QUANTILES,
-    SAMPLED,
     RequestTimes,
     Times,
     quantiles,
@@ -30,6 +31,7 @@ from ottla.common.slices import finish
 from ottla.metrics.exposition import Samples
 from ottla.network.connection import FETCHED_BY_REPLICA, MutingResponse
 from ottla.protocol import frames, registry
+from tests.uncompiled import request_counter
 from tests.unit.broker.harness import BrokerHarness, Connection
 
 PRODUCE, JOIN_GROUP = 0, 11
@@ -110,13 +112,48 @@ def test_requests_that_did_not_wait_pull_the_quantiles_of_the_remote_time_down()
 
 def test_busy_api_is_sampled_and_every_request_is_counted(answers: Answers) -> None:
     times, connection = answers.times, Connection()
-    for _ in range(EXACT + 8 * SAMPLED):
+    for _ in range(EXACT + 16):
         answers.ask(PRODUCE, response(PRODUCE), connection)
-    assert times.count(PRODUCE) == times.of(PRODUCE).at_once.count == EXACT + 8 * SAMPLED
+    at_once = times.of(PRODUCE).at_once
+    assert times.count(PRODUCE) == at_once.count == EXACT + 16
+    times.counts[PRODUCE] = 64 * EXACT
+    for _ in range(256):
+        answers.ask(PRODUCE, response(PRODUCE), connection)
+    assert at_once.count == EXACT + 16 + 256
+    assert sum(times.counts) == 64 * EXACT + 256
     times.rotate()
     answers.ask(PRODUCE, response(PRODUCE), connection)
-    assert times.count(PRODUCE) == times.of(PRODUCE).at_once.count == EXACT + 8 * SAMPLED + 1
     assert times.of(PRODUCE).at_once.now.count(1) == 1
+
+
+@pytest.mark.parametrize("kernel", [_request_counter, request_counter()], ids=["built", "source"])
+def test_measured_requests_stand_for_all_and_for_few_each(kernel: Any) -> None:
+    client, replicas = kernel.Traffic(), kernel.Traffic()
+    connection: Any = SimpleNamespace(state={})
+    followed: list[Any] = []
+
+    def bind(bound: Any, client_id: str | None) -> Any:
+        bound.state[kernel.USAGE] = client
+        return client if client_id == "c" else None
+
+    counts = [0] * (FOLLOWER_FETCH + 1)
+    counter = kernel.RequestCounter(counts, 8, replicas, bind, followed.append)
+    weights = [counter.due(connection, PRODUCE, "c", 10) for _ in range(1_024)]
+    assert weights[:16] == [1] * 8 + [0, 2] * 4
+    assert [weights.count(weight) for weight in (1, 2, 4, 128, 256)] == [8, 4, 4, 4, 0]
+    assert sum(weights) == counts[PRODUCE] == 1_024
+    assert client.produced_bytes == 10_240
+    counter.due(connection, FETCH, "c", 10)
+    for answer in ([b"12", memoryview(b"345")], MutingResponse([b"6"], 0.1), None):
+        counter.fetched(connection, answer)
+    assert (client.produced_bytes, client.fetched_bytes, counts[FETCH]) == (10_240, 6, 1)
+    connection.state[FETCHED_BY_REPLICA] = True
+    counter.fetched(connection, [b"1"])
+    assert followed == [connection]
+    connection.state[kernel.USAGE] = replicas
+    counter.fetched(connection, [b"1"])
+    counter.due(connection, FETCH, "c", 10)
+    assert (len(followed), client.fetched_bytes, counts[FETCH], counts[FOLLOWER_FETCH]) == (1, 6, 1, 1)
 
 
 def test_response_that_comes_at_once_is_counted(answers: Answers) -> None:
@@ -227,7 +264,7 @@ def test_fetches_of_consumers_and_followers_are_also_counted_apart(answers: Answ
         return response(FETCH)
 
     consumer, follower = Connection(), Connection()
-    followed = EXACT + 2 * SAMPLED
+    followed = EXACT + 2
     for _ in range(followed):
         answers.ask(FETCH, fetch_as_replica, follower)
     waiting: Completion[Any] = Completion()
