@@ -54,6 +54,20 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     (
+        "memory: a lost connection of a client is freed at once, with its reader and its transport",
+        "network/connection.py",
+        "        self._transport = None  # it refers to this object\n",
+        "",
+        ("tests/unit/network/test_server.py::test_lost_connections_leave_no_garbage",),
+    ),
+    (
+        "memory: a lost connection of a client does not stay because of its reader",
+        "network/frame_reader.py",
+        "        del self._owner\n",
+        "",
+        ("tests/unit/network/test_server.py::test_lost_connections_leave_no_garbage",),
+    ),
+    (
         "memory: the timers of members that have left do not stay until their time",
         "coordinators/timers.py",
         "        if len(self._heap) > max(_REBUILT_FROM, _MOST_ENTRIES * len(self._deadlines)):\n",

@@ -133,8 +133,9 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(self._pending, Pause):
             self._pending.cancel()
         self._writes.clear()
-        self._reader.clear()
+        self._reader.close()
         self._shared.forget(self)
+        self._transport = None  # it refers to this object
         callbacks, self._close_callbacks = self._close_callbacks, None
         for callback in callbacks or ():
             callback()

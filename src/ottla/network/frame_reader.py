@@ -171,6 +171,11 @@ class FrameReader:
         self._position = self._end
         self.retain(0)
 
+    def close(self) -> None:
+        """Drop all received bytes, and the owner, which refers to this object: without the cycle both are freed."""
+        self.clear()
+        del self._owner
+
     def _first_frame_bytes(self) -> int:
         """Bytes of the first frame, its size included."""
         if self._end < SIZE_BYTES:

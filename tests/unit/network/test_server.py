@@ -24,6 +24,7 @@ from ottla.network.descriptors import WORKING, cached_segments, reserved
 from ottla.network.limits import Limits
 from ottla.network.listener_tls import ListenerTls
 from ottla.network.server import Server
+from tests.garbage import garbage_of
 from tests.peers.secured import Certificates
 from tests.unit.network.tls_support import client_context, listener_tls
 
@@ -417,6 +418,22 @@ def test_lost_connection_runs_its_close_callbacks_during_a_wait(run: Run) -> Non
 
 
 # -- trouble ---------------------------------------------------------------------------------------------------
+
+
+def test_lost_connections_leave_no_garbage(run: Run) -> None:
+    """Each command and probe opens a connection: their buffers must not wait for a garbage collection."""
+
+    async def story() -> None:
+        async with serving() as broker:
+            client = await broker.connect()
+            await client.send(framed(b"whole") + framed(b"cut")[:-1])
+            assert await client.receive() == b"whole"
+            client.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+            await until(lambda: not broker.server.connections)
+
+    assert garbage_of(lambda: run(story()), "ottla.network.connection", "ottla.network.frame_reader") == []
 
 
 @pytest.mark.parametrize("later", [False, True])
