@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
         "        if isinstance(self.error, ExpectedError):\n",
         "        if False:\n",
         (
-            "tests/unit/common/test_completion.py",
+            "tests/unit/common/test_completion.py::test_failed_completions_are_freed_without_a_garbage_collection",
             "tests/unit/network/test_node_channel.py::test_refused_requests_leave_no_garbage",
         ),
     ),
