@@ -4,7 +4,8 @@
 #     layout.sh ROOT [PYTHON]
 #
 # The Dockerfile calls it with /, a test with a directory of its own. All programs are one line that calls
-# `python -m ottla.launch.container`. `configure` must not replace the shell: testcontainers appends lines to it.
+# `python -m ottla.launch.container` or `container_probe`. `configure` must not replace the shell: testcontainers appends
+# lines to it.
 set -eu
 root=${1%/}
 python=${2:-python}
@@ -23,7 +24,7 @@ for vendor in kafka confluent; do
     program $docker/ensure ":"
     program $docker/bash-config "set -o nounset -o errexit"
 done
-program /etc/kafka/docker/health "exec $python -m ottla.launch.container health"
+program /etc/kafka/docker/health "exec $python -m ottla.launch.container_probe"
 for tool in kafka-broker-api-versions kafka-server-start kafka-storage kafka-topics; do
     program /opt/kafka/bin/$tool.sh "exec $python -m ottla.launch.container tool $tool \"\$@\""
     mkdir -p "$root/usr/local/bin"

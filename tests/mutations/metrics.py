@@ -8,6 +8,7 @@ TESTS = "tests/unit/broker/metrics"
 HTTP = "tests/unit/metrics/test_http.py"
 NODE, SCRAPE = f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
 CLIENTS = f"{TESTS}/test_clients.py"
+PROBES = "tests/unit/broker/test_health.py"
 STREAMS = "tests/unit/streams/test_metrics.py"
 
 ROWS: tuple[Row, ...] = (
@@ -111,6 +112,34 @@ ROWS: tuple[Row, ...] = (
         "        if len(self._received) > MOST_HEADER_BYTES:",
         "        if len(self._received) < 0:",
         (f"{HTTP}::test_other_requests_are_refused_and_end_the_connection",),
+    ),
+    (
+        "Idle connections do not keep scrapes and probes away",
+        "metrics/http.py",
+        "next((each for each in self.connections if each.is_waiting), None)",
+        "None",
+        (f"{HTTP}::test_connection_above_the_limit_replaces_the_oldest_that_waits_for_a_request",),
+    ),
+    (
+        "A response in progress does not make room for another connection",
+        "metrics/http.py",
+        "if each.is_waiting), None)",
+        "), None)",
+        (f"{HTTP}::test_connection_above_the_limit_is_closed_while_all_are_being_answered",),
+    ),
+    (
+        "Probes of one second share a scan of the metadata",
+        "broker/health.py",
+        "if self._latest is None or now_s - self._latest[0] >= FRESH_S:",
+        "if self._latest is None or now_s >= 0:",
+        (f"{PROBES}::test_probes_of_one_second_share_a_scan_of_the_metadata",),
+    ),
+    (
+        "A node that stops is not ready",
+        "broker/health.py",
+        'state = self.phase if self.phase != "running" else self._health().state',
+        "state = self._health().state",
+        (f"{PROBES}::test_node_is_live_once_it_has_started_and_until_its_end",),
     ),
     (
         "A client that does not read its scrape is disconnected",

@@ -66,9 +66,7 @@ ROWS: tuple[Row, ...] = (
         "launch/container.py",
         "    if plain:\n",
         "    if True:\n",
-        (
-            "tests/unit/launch/test_container.py::test_health_check_connects_to_a_secured_or_a_controllers_listener[broker]",
-        ),
+        ("tests/unit/launch/test_container.py::test_health_check_connects_to_a_controllers_listener",),
     ),
     (
         "the removal of the service outlasts the stop of its broker",

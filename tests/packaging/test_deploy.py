@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from ottla.broker.health import HealthPages
+from ottla.common.health import Health
+
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 COMPOSE = ROOT / "deploy" / "container" / "compose.yaml"
@@ -79,17 +82,32 @@ def test_manifests_agree_with_each_other(kind: str) -> None:
     assert "PROBE://127.0.0.1:" in values["KAFKA_LISTENERS"]
 
 
-@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe", "preStop"])
-def test_probes_are_valid_commands(probe: str) -> None:
+@pytest.mark.parametrize("kind", ["base", "tls"])
+def test_probes_are_pages_of_the_endpoint_that_the_pod_opens(kind: str) -> None:
+    found = with_tls() if kind == "tls" else manifests("base")
+    (stateful,) = (each for each in found if each["kind"] == "StatefulSet")
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    ports = {row["name"]: row["containerPort"] for row in container["ports"]}
+    values = {row["name"]: row.get("value") for row in container["env"]}
+    host, _, port = values["KAFKA_OTTLA_HEALTH_LISTENER"].rpartition(":")
+    # The kubelet asks the address of the pod.
+    assert (host, int(port)) == ("0.0.0.0", ports["health"])
+    levels = {"startupProbe": "live", "livenessProbe": "live", "readinessProbe": "ready"}
+    pages = HealthPages(lambda: Health(1, "ready"), lambda: 0.0)
+    for probe, level in levels.items():
+        # Without `scheme`: the endpoint has no TLS, whatever the other listeners have.
+        assert container[probe]["httpGet"] == {"path": f"/health/{level}", "port": "health"}
+        assert pages.answer(container[probe]["httpGet"]["path"], {}) is not None
+
+
+def test_pre_stop_is_a_valid_command() -> None:
     from tests.cli.commands import options_of
 
     (stateful,) = (each for each in manifests("base") if each["kind"] == "StatefulSet")
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
-    handler = container["lifecycle"][probe] if probe == "preStop" else container[probe]
-    program, command, *words = handler["exec"]["command"]
+    program, command, *words = container["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "ottla"
-    levels = {"readinessProbe": "ready", "preStop": "stop"}
-    assert options_of(command, *words).level == levels.get(probe, "live")
+    assert options_of(command, *words).level == "stop"
 
 
 def test_node_that_recovers_or_waits_for_a_quorum_for_hours_is_not_killed() -> None:

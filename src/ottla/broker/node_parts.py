@@ -13,8 +13,11 @@ from ottla.log import Files, LogManager
 from ottla.partitions.replication.replication import Replication
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.health import NodeProbes
     from ottla.broker.metrics.meter import Meter
     from ottla.broker.metrics.node import NodeMetrics
+    from ottla.network.server import Server
 
 
 @dataclass(slots=True)
@@ -34,16 +37,40 @@ class Stopping:
 
 @dataclass(slots=True)
 class Background:
-    """Measurements, metrics, membership in a cluster, replication, periodic tasks; each is None before it starts."""
+    """Measurements, endpoints, membership in a cluster, replication, periodic tasks; each is None before it starts."""
 
     meter: Meter | None = None
     metrics: NodeMetrics | None = None
+    probes: NodeProbes | None = None
     membership: Membership | None = None
     replication: Replication | None = None
     maintenance: MaintenanceTasks | None = None
 
+    def open_endpoints(self, broker: Broker) -> None:
+        """Answer scrapes and probes."""
+        if self.metrics is not None:
+            self.metrics.open(broker)
+        if self.probes is not None:
+            self.probes.open(broker)
+
+    def report_started(self, network: Server | None) -> None:
+        """Let scrapes and probes report the node as running, with its connections."""
+        if self.metrics is not None:
+            self.metrics.started(network)
+        if self.probes is not None:
+            self.probes.enter("running")
+
+    def report_stopping(self) -> None:
+        """Let scrapes and probes report the node as stopping."""
+        if self.metrics is not None:
+            self.metrics.stopping()
+        if self.probes is not None:
+            self.probes.enter("stopping")
+
     async def close(self, timeout_s: float) -> None:
         """Stop in the reverse order of the start; each part gets `timeout_s` seconds."""
+        if self.probes is not None:
+            await self.probes.close()
         if self.metrics is not None:
             await self.metrics.close()
         if self.replication is not None:

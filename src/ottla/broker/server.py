@@ -45,7 +45,7 @@ from ottla.common.clock import Clock, SystemClock
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.work import Worker
 from ottla.config import BrokerConfig
-from ottla.config.metrics_rows import LISTENER, SLOW_REQUEST_MS
+from ottla.config.metrics_rows import HEALTH_LISTENER, LISTENER, SLOW_REQUEST_MS
 from ottla.log import DirectoryInfo, Files, LogConfig, LogManager, StorageError
 from ottla.log.creation import removed_if_refused
 from ottla.metadata.image import MetadataImage
@@ -140,8 +140,7 @@ class Node:
         metadata = self._metadata.open(node, controllers, self._schedulers, lambda error: self._give_up(str(error)))
         self.broker = create_broker(config, node, metadata, logs, self.clock, self._schedulers)
         self.broker.endpoints.controllers = controllers
-        if self._background.metrics is not None:
-            self._background.metrics.open(self.broker)
+        self._background.open_endpoints(self.broker)
         self._watch_certificates()
         if self._metadata.quorum is not None or config.controller_listeners:
             self._background.membership = create_membership(self.broker, self._give_up)
@@ -159,8 +158,7 @@ class Node:
             self._open_controllers()  # the other voters have to reach this one before there is a leader
             await self._join(logs, metadata)
         self._listeners.open_clients(self.broker, self._server)
-        if self._background.metrics is not None:
-            self._background.metrics.started(self.network)
+        self._background.report_started(self.network)
         if is_alone:
             # Kafka's modules of testcontainers wait for this line, and others for the last one.
             text = "[BrokerLifecycleManager id=%d] %s Transitioning from RECOVERY to RUNNING."
@@ -198,6 +196,8 @@ class Node:
                 meter = self._background.meter = late.create_meter(config, self._loop)
                 if config.text(LISTENER) is not None:
                     self._background.metrics = late.NodeMetrics(config, self._loop, meter)
+            if config.text(HEALTH_LISTENER) is not None:
+                self._background.probes = late.NodeProbes(config, self._loop)
             refused.pop_all()
         return logs, cluster_id
 
@@ -346,6 +346,12 @@ class Node:
         metrics = self._background.metrics
         return None if metrics is None else metrics.address
 
+    @property
+    def probes_address(self) -> tuple[str, int] | None:
+        """The bound address of the probes; None without `ottla.health.listener`."""
+        probes = self._background.probes
+        return None if probes is None else probes.address
+
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
         self.broker.coordinators.clock_moved()
@@ -408,8 +414,7 @@ class Node:
         """
         node_id = self.config.node_id
         logger.info("[%s id=%d] Transition from STARTED to SHUTTING_DOWN", self._kind, node_id)
-        if self._background.metrics is not None:
-            self._background.metrics.stopping()
+        self._background.report_stopping()
         # A node whose disk failed cannot follow the metadata, so that it would never hear that others lead.
         if clean and self.stopping.leaves and self.stopping.failure is None:
             await self._leave()

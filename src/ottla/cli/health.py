@@ -22,8 +22,9 @@ from ottla.clients import admin as api
 from ottla.clients.errors import ClientError
 from ottla.common import units
 from ottla.common.failure import Failure
+from ottla.common.health import Health
 from ottla.tools import values
-from ottla.tools.health import Health, node_of, obstacles, only_broker, read, read_for_stop, readiness
+from ottla.tools.health import node_of, obstacles, only_broker, read, read_for_stop, readiness
 
 LEVELS = ("live", "ready", "stop")
 _PAUSE_S = 1.0

@@ -367,12 +367,12 @@ class BrokerConfig:
         except ValueError as error:
             raise ConfigError(str(error)) from error
         self._check_mechanisms()
-        metrics = self.text(metrics_rows.LISTENER)
-        if metrics is not None:
-            try:
-                parse_address(metrics)
-            except ValueError as error:
-                raise ConfigError(f"{metrics_rows.LISTENER}: {error}") from error
+        for name in (metrics_rows.LISTENER, metrics_rows.HEALTH_LISTENER):
+            if (address := self.text(name)) is not None:
+                try:
+                    parse_address(address)
+                except ValueError as error:
+                    raise ConfigError(f"{name}: {error}") from error
         problem = violation(self._values) or unknown_directories(self.items("cordoned.log.dirs"), self.log_dirs)
         if problem:
             raise ConfigError(problem)

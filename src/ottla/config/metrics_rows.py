@@ -1,4 +1,4 @@
-"""Ottla's own settings of a node's metrics and request log. Kafka has no equivalent, and ignores them."""
+"""Ottla's own settings of a node's metrics, probes and request log. Kafka has no equivalent, and ignores them."""
 
 from ottla.config.server_setting import (
     LONG,
@@ -19,6 +19,8 @@ KEYSTORE = "ottla.metrics.ssl.keystore.location"
 KEY_PASSWORD = "ottla.metrics.ssl.key.password"  # noqa: S105 - the name of a setting
 TRUSTSTORE = "ottla.metrics.ssl.truststore.location"
 CLIENT_AUTH = "ottla.metrics.ssl.client.auth"
+
+HEALTH_LISTENER = "ottla.health.listener"
 
 SLOW_REQUEST_MS = "ottla.request.log.slow.ms"
 
@@ -42,6 +44,10 @@ ROWS = (
         MEDIUM, WORKS, READ_ONLY),
     ServerSetting(TOKEN, PASSWORD, None,
         "The token that a scrape has to present, as `Authorization: Bearer TOKEN`; none if not set.",
+        MEDIUM, WORKS, READ_ONLY),
+    ServerSetting(HEALTH_LISTENER, STRING, None,
+        "The HTTP endpoint of this node's probes, as `host:port` (operations.md): /health/live and /health/ready, "
+        "without authentication and without names of topics; none if not set.",
         MEDIUM, WORKS, READ_ONLY),
     ServerSetting(SLOW_REQUEST_MS, LONG, -1,
         "The node logs each request that took this many milliseconds or longer (logging.md); -1: none.",

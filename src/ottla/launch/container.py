@@ -6,17 +6,16 @@ Compose files and testcontainers' modules of Kafka start Ottla with another imag
     configure    write server.properties from mounted files and variables
     launch       format the storage at the first start, and replace this process by the broker
     run          both; arguments NAME=VALUE are variables
-    health       check whether the node is alive, at a listener of the server.properties that `configure` wrote
     tool NAME    run an `ottla` command in place of a Kafka tool that health checks and scripts call
 
 KIP-975. Rules: `KAFKA_A_B` is `a.b`, two underscores are one underscore, three are a dash. A mounted
 server.properties is the beginning of the file; variables are appended to it and win. Not supported: settings of the JVM
-and of log4j.
+and of log4j. The health check is a program of its own (`container_probe`), whose address `launch` writes.
 """
 
+import contextlib
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -24,8 +23,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ottla.common.failure import Failure
-from ottla.config import INSECURE, BrokerConfig, ConfigError
+from ottla.config import INSECURE, BrokerConfig, ConfigError, parse_address
 from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.config.metrics_rows import HEALTH_LISTENER
+from ottla.launch import container_probe
 from ottla.launch.container_tools import ottla_words
 from ottla.tools.values import read_properties
 
@@ -68,7 +69,6 @@ _WITHOUT_EFFECT: Final = {
     ),
 }
 _SERVER_PROPERTIES: Final = "server.properties"
-_CONNECT_TIMEOUT_S: Final = 5.0
 _HOST: Final = re.compile(r"://[^:]*:")
 
 
@@ -201,6 +201,9 @@ def broker_words(environment: Mapping[str, str], properties: Path) -> list[str]:
 def launch(environment: Mapping[str, str]) -> int:
     """Format the storage, then become the broker. Returns the exit code if formatting fails."""
     properties = Directories.of(environment).final / _SERVER_PROPERTIES
+    target = properties.with_name(container_probe.TARGET)
+    with contextlib.suppress(ConfigError):  # `format` reports it
+        target.write_text(" ".join(health_target(BrokerConfig(read_properties(str(properties))))), encoding="utf-8")
     done = subprocess.run(ottla(format_words(environment, properties)), env=dict(environment), check=False)  # noqa: S603 - our own command
     if done.returncode == 0:
         become(broker_words(environment, properties), environment)
@@ -228,36 +231,24 @@ def tool(words: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
-def health(environment: Mapping[str, str]) -> int:
-    """Check whether the node is alive, and return the exit code. Raises Failure if it is not, or cannot be asked.
+def health_target(config: BrokerConfig) -> tuple[str, str, str]:
+    """Return what the health check asks: a kind of `container_probe`, a host and a port.
 
-    Without server.properties the container runs another command, with the address of `ottla up` by default.
+    The endpoint of the probes, else the first listener without encryption and login, else it only connects: the check
+    has no certificate and no password, and a controller alone does not answer clients.
     """
-    properties = Directories.of(environment).final / _SERVER_PROPERTIES
-    if not properties.exists():
-        become(["health", "live"], environment)
-    try:
-        config = BrokerConfig(read_properties(str(properties)))
-    except ConfigError as error:
-        raise Failure(f"{properties}: {error}") from error
-    every = (*config.listeners, *config.controller_listeners)
+    if (address := config.text(HEALTH_LISTENER)) is not None:
+        return container_probe.HTTP, *_own_address(Listener("HEALTH", *parse_address(address)))
     plain = [each for each in config.listeners if each.protocol is SecurityProtocol.PLAINTEXT]
-    listener = (plain or every)[0]
-    host, port = _own_address(listener)
     if plain:
-        become(["health", "live", "-b", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"], environment)
-    # The check has no certificate and no password, and a controller alone does not answer clients.
-    try:
-        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise Failure(f"{listener}: {error.strerror or error}") from error
-    return 0
+        return container_probe.KAFKA, *_own_address(plain[0])
+    return container_probe.CONNECT, *_own_address((*config.listeners, *config.controller_listeners)[0])
 
 
-def _own_address(listener: Listener) -> tuple[str, int]:
+def _own_address(listener: Listener) -> tuple[str, str]:
     """Return where this machine reaches its own listener."""
     loopback = "::1" if listener.host == "::" else "127.0.0.1"
-    return (loopback if listener.is_wildcard else listener.host), listener.port
+    return (loopback if listener.is_wildcard else listener.host), str(listener.port)
 
 
 def main(words: Sequence[str]) -> int:
@@ -267,8 +258,6 @@ def main(words: Sequence[str]) -> int:
     try:
         if step == "tool":
             return tool(arguments, environment)
-        if step == "health":
-            return health(environment)
         if step == "run":
             environment |= dict(argument.split("=", 1) for argument in arguments if "=" in argument)
         if step in {"run", "configure"}:

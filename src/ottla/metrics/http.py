@@ -1,10 +1,11 @@
-"""The HTTP endpoint of the metrics: GET /metrics, in the event loop of the caller.
+"""A small HTTP server in the event loop of the caller: GET of a few pages, such as /metrics.
 
-A small server of its own, because the base install has no HTTP library, and a scrape needs one method, one path and two
-headers. Its limits protect the process:
+The base install has no HTTP library, and a scrape or a probe needs one method, one path and two headers. Its limits
+protect the process:
 
 - A request has at most `MOST_HEADER_BYTES`, and arrives within `HEADER_S`; an idle connection is closed after `IDLE_S`.
-- There are at most `MOST_CONNECTIONS` connections. More are closed at once.
+- There are at most `MOST_CONNECTIONS` connections. One more replaces the oldest that waits for a request, so that idle
+  connections cannot keep scrapes and probes away. While all are being answered, it is closed at once.
 - All scrapes of `FRESH_S` share one body, and scrapes at the same time share one collection. A client that scrapes in a
   loop therefore costs no more than one scrape per second.
 - A client that does not read its response loses its connection after `SEND_S`.
@@ -16,7 +17,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from ottla.common.completion import Completion
 from ottla.metrics.exposition import content_type
@@ -38,9 +39,28 @@ _REASONS: Final = {
     405: "Method Not Allowed",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    503: "Service Unavailable",
 }
+PLAIN: Final = "text/plain; charset=utf-8"
 
 Body = list[bytes]
+
+
+class Answer(NamedTuple):
+    """A response: its status, the type of its contents, and the contents."""
+
+    status: int
+    content_type: str
+    body: Body
+
+
+class Pages(Protocol):
+    """The pages of an endpoint. `hint` is the body of the response to another path."""
+
+    hint: bytes
+
+    def answer(self, path: str, headers: Mapping[str, str]) -> Completion[Answer] | None:
+        """Return the response to a GET or HEAD; None if there is no such page."""
 
 
 class _Request(NamedTuple):
@@ -74,12 +94,21 @@ def _parsed(head: bytes) -> _Request | None:
 
 
 class Scrapes:
-    """The shared bodies: `make` begins a collection in a format."""
+    """The page /metrics with shared bodies: `make` begins a collection in a format."""
+
+    hint = b"The metrics are at /metrics.\n"
 
     def __init__(self, make: Callable[[str], Completion[Body]], now_s: Callable[[], float]) -> None:
         self._make = make
         self._now_s = now_s
         self._latest: dict[str, tuple[float, Completion[Body]]] = {}
+
+    def answer(self, path: str, headers: Mapping[str, str]) -> Completion[Answer] | None:
+        """Return the response to a scrape."""
+        if path != "/metrics":
+            return None
+        chosen = content_type(headers)
+        return self.body(chosen).then(lambda body: Answer(200, chosen, body))
 
     def body(self, chosen: str) -> Completion[Body]:
         """Return a body of this format that is at most `FRESH_S` old, or is collected now."""
@@ -95,21 +124,33 @@ class Scrapes:
 class Endpoint:
     """The connections of the endpoint. With a token, each request needs it in the header Authorization."""
 
-    def __init__(self, scrapes: Scrapes, loop: asyncio.AbstractEventLoop, token: str | None = None) -> None:
-        self.scrapes = scrapes
+    def __init__(self, pages: Pages, loop: asyncio.AbstractEventLoop, token: str | None = None) -> None:
+        self.pages = pages
         self.loop = loop
         self._authorization = None if token is None else f"Bearer {token}".encode()
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}
+        """The oldest first."""
 
     def connection(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
         return _Connection(self)
 
     def allows(self, headers: Mapping[str, str]) -> bool:
-        """Whether the client may scrape."""
+        """Whether the client may read the pages."""
         if self._authorization is None:
             return True
         return hmac.compare_digest(headers.get("authorization", "").encode("latin-1"), self._authorization)
+
+    def admit(self, connection: _Connection) -> bool:
+        """Whether the connection may stay; the oldest one that waits for a request makes room for it."""
+        if len(self.connections) >= MOST_CONNECTIONS:
+            waiting = next((each for each in self.connections if each.is_waiting), None)
+            if waiting is None:
+                return False
+            del self.connections[waiting]
+            waiting.abort()
+        self.connections[connection] = None
+        return True
 
     def close(self) -> None:
         """Close all connections at once."""
@@ -127,16 +168,21 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._endpoint.connections) >= MOST_CONNECTIONS:
+        if self._endpoint.admit(self):
+            self._close_after(HEADER_S)
+        else:
             self._transport.abort()
-            return
-        self._endpoint.connections.add(self)
-        self._close_after(HEADER_S)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self._endpoint.connections.discard(self)
+        self._endpoint.connections.pop(self, None)
         self._transport = None
         self._cancel_timer()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a request, with no response in progress."""
+        transport = self._transport
+        return not self._is_answering and (transport is None or not transport.get_write_buffer_size())
 
     def abort(self) -> None:
         """Close at once."""
@@ -173,33 +219,36 @@ class _Connection(asyncio.Protocol):
             self._refuse(405)
         elif not self._endpoint.allows(request.headers):
             self._refuse(401)
-        elif request.path != "/metrics":
-            self._respond(request, 404, "text/plain; charset=utf-8", [b"The metrics are at /metrics.\n"])
         else:
-            self._scrape(request)
+            self._answer(request)
 
-    def _scrape(self, request: _Request) -> None:
+    def _answer(self, request: _Request) -> None:
+        pages = self._endpoint.pages
+        answer = pages.answer(request.path, request.headers)
+        if answer is None:
+            self._respond(request, Answer(404, PLAIN, [pages.hint]))
+            return
         self._is_answering = True
         self._cancel_timer()
-        chosen = content_type(request.headers)
-        self._endpoint.scrapes.body(chosen).on_done(lambda done: self._scraped(request, chosen, done))
+        answer.on_done(lambda done: self._answered(request, done))
 
-    def _scraped(self, request: _Request, chosen: str, done: Completion[Body]) -> None:
+    def _answered(self, request: _Request, done: Completion[Answer]) -> None:
         self._is_answering = False
         if done.error is not None:
-            logger.error("A scrape of the metrics failed", exc_info=done.error)
+            logger.error("A request for %s failed", request.path, exc_info=done.error)
             self._refuse(500)
         else:
-            self._respond(request, 200, chosen, done.result())
+            self._respond(request, done.result())
 
     def _refuse(self, status: int) -> None:
         self._received.clear()
-        self._respond(None, status, "text/plain; charset=utf-8", [f"{_REASONS[status]}\n".encode()])
+        self._respond(None, Answer(status, PLAIN, [f"{_REASONS[status]}\n".encode()]))
 
-    def _respond(self, request: _Request | None, status: int, kind: str, body: Body) -> None:
+    def _respond(self, request: _Request | None, answer: Answer) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        status, kind, body = answer
         keeps_alive = request is not None and request.keeps_alive
         lines = [f"HTTP/1.1 {status} {_REASONS[status]}", f"Content-Type: {kind}"]
         lines += [f"Content-Length: {sum(map(len, body))}", f"Connection: {'keep-alive' if keeps_alive else 'close'}"]

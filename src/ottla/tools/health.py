@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final
 
 from ottla.clients import admin as api
 from ottla.clients.admin.settings import read_settings
 from ottla.clients.errors import UnknownTopicOrPartition, UnsupportedByBroker
-from ottla.common import units
+from ottla.common import health
+from ottla.common.health import Health, Standing, some
 from ottla.common.ids import METADATA_TOPIC, TopicPartition
 from ottla.tools import late
 
-State = Literal["starting", "catching_up", "broken", "ready"]
 MIN_ISR: Final = "min.insync.replicas"
 CAUGHT_UP_WITHIN_MS: Final = 10_000
 """A voter that was at the end of the metadata log within this time can take part in the next election."""
@@ -43,15 +43,6 @@ class Facts:
     def own(self) -> Iterator[tuple[TopicPartition, api.PartitionDescription]]:
         """Yield the partitions that have a replica on this node."""
         return ((name, each) for name, each in self.partitions.items() if self.node in each.replicas)
-
-
-@dataclass(frozen=True)
-class Health:
-    """The state of a node, with the reasons why it is not ready, or may not stop."""
-
-    node: int
-    state: State
-    reasons: tuple[str, ...] = ()
 
 
 async def only_broker(settings: Mapping[str, object]) -> int | None:
@@ -114,25 +105,14 @@ async def _cluster(admin: api.AsyncAdmin, timeout_s: float) -> api.ClusterDescri
 
 def _why_not_serving(facts: Facts) -> str:
     """Return why the node is not a broker that serves clients: not registered, or fenced; "" if it is one."""
-    registered = {each.node_id: each.is_fenced for each in facts.cluster.brokers}
-    if facts.node not in registered:
-        return "is not registered"
-    return "is fenced" if registered[facts.node] else ""
+    return health.why_not_serving({each.node_id: each.is_fenced for each in facts.cluster.brokers}.get(facts.node))
 
 
 def readiness(facts: Facts) -> Health:
     """Return the state of the node: ready if it is unfenced, all its disks work and all its replicas are in sync."""
-    if known := _why_not_serving(facts):
-        return Health(facts.node, "starting", (f"the node {known}: it catches up with the metadata",))
-    failed = [each.error for each in facts.directories if each.error]
-    if failed:
-        return Health(
-            facts.node, "broken", (f"{units.plural(len(failed), 'log directory', 'log directories')} failed",)
-        )
+    failed = sum(bool(each.error) for each in facts.directories)
     behind = [name for name, each in facts.own() if facts.node not in each.isr]
-    if behind:
-        return Health(facts.node, "catching_up", (_some("replicas of this node are not in sync", behind),))
-    return Health(facts.node, "ready")
+    return health.readiness(Standing(facts.node, _why_not_serving(facts), failed, behind))
 
 
 def obstacles(facts: Facts) -> tuple[str, ...]:
@@ -157,11 +137,11 @@ def obstacles(facts: Facts) -> tuple[str, ...]:
     found = []
     stored = {name for each in facts.directories for name in each.replicas if name.topic != METADATA_TOPIC}
     if hidden := sorted(stored - facts.partitions.keys()):
-        found.append(_some("replicas of this node are not visible to this user, who needs the right Describe", hidden))
+        found.append(some("replicas of this node are not visible to this user, who needs the right Describe", hidden))
     if behind:
-        found.append(_some("partitions with a replica on this node are under-replicated", behind))
+        found.append(some("partitions with a replica on this node are under-replicated", behind))
     if unwritable:
-        found.append(_some("partitions would have too few in-sync replicas", unwritable))
+        found.append(some("partitions would have too few in-sync replicas", unwritable))
     return (*found, *_quorum_obstacles(facts))
 
 
@@ -185,8 +165,3 @@ def _quorum_obstacles(facts: Facts) -> Iterator[str]:
     if len(current - {facts.node}) < needed:
         behind = ", ".join(str(each.node_id) for each in quorum.voters if each.node_id not in current)
         yield f"the metadata quorum needs {needed} other voters, and these are not caught up: {behind}"
-
-
-def _some(what: str, names: list[TopicPartition]) -> str:
-    shown = ", ".join(f"{each.topic}-{each.partition}" for each in names[:3])
-    return f"{len(names)} {what}: {shown}{', ...' if len(names) > 3 else ''}"

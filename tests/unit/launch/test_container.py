@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from ottla.common.failure import Failure
-from ottla.launch import container
+from ottla.config import BrokerConfig
+from ottla.launch import container, container_probe
 from ottla.launch.container import Directories
 from ottla.launch.container_tools import ottla_words
+from tests.deadlines import in_threads, results
 
 
 @pytest.fixture
@@ -138,31 +143,12 @@ def test_tools_of_kafka_are_ottla_commands() -> None:
     assert failure.value.exit_code == 127
 
 
-class Became(Exception):
-    """The words after `ottla` of the command that replaces this process."""
+def target(environment: dict[str, str], directories: Directories) -> tuple[str, str, str]:
+    return container.health_target(BrokerConfig(configured(environment, directories)))
 
 
-@pytest.fixture
-def _no_exec(monkeypatch: pytest.MonkeyPatch) -> None:
-    def become(words: list[str], environment: dict[str, str]) -> NoReturn:
-        raise Became(*words)
-
-    monkeypatch.setattr(container, "become", become)
-
-
-@pytest.mark.usefixtures("_no_exec")
-@pytest.mark.parametrize(
-    ("listeners", "address"),
-    [
-        ("PLAINTEXT://:19092,CONTROLLER://:9093", "127.0.0.1:19092"),
-        ("SECURE://:9094,INSIDE://[::]:9095,CONTROLLER://:9093", "[::1]:9095"),
-        ("PLAINTEXT://node:9092,CONTROLLER://:9093", "node:9092"),
-    ],
-)
-def test_health_check_asks_a_listener_without_encryption(
-    directories: Directories, listeners: str, address: str
-) -> None:
-    environment = {
+def environment_of(listeners: str, **variables: str) -> dict[str, str]:
+    return {
         "KAFKA_PROCESS_ROLES": "broker,controller",
         "KAFKA_NODE_ID": "1",
         "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
@@ -171,34 +157,89 @@ def test_health_check_asks_a_listener_without_encryption(
         "KAFKA_ADVERTISED_LISTENERS": listeners.partition(",CONTROLLER")[0].replace("[::]", "a").replace("//:", "//a:"),
         "KAFKA_INTER_BROKER_LISTENER_NAME": listeners.partition(":")[0],
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:SSL,SECURE:SASL_SSL,INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        **variables,
     }
-    configured(environment, directories)
-    with pytest.raises(Became) as became:
-        container.health(environment)
-    assert became.value.args == ("health", "live", "-b", address)
 
 
-@pytest.mark.usefixtures("_no_exec")
-@pytest.mark.parametrize("roles", ["broker", "controller"])
-def test_health_check_connects_to_a_secured_or_a_controllers_listener(directories: Directories, roles: str) -> None:
+@pytest.mark.parametrize(
+    ("listeners", "asked"),
+    [
+        ("PLAINTEXT://:19092,CONTROLLER://:9093", ("kafka", "127.0.0.1", "19092")),
+        ("SECURE://:9094,INSIDE://[::]:9095,CONTROLLER://:9093", ("kafka", "::1", "9095")),
+        ("PLAINTEXT://node:9092,CONTROLLER://:9093", ("kafka", "node", "9092")),
+        ("SECURE://:9094,CONTROLLER://:9093", ("connect", "127.0.0.1", "9094")),
+    ],
+)
+def test_health_check_asks_a_listener_without_encryption(
+    directories: Directories, listeners: str, asked: tuple[str, str, str]
+) -> None:
+    assert target(environment_of(listeners), directories) == asked
+
+
+def test_health_check_connects_to_a_controllers_listener(directories: Directories) -> None:
+    environment = environment_of("CONTROLLER://:9093", KAFKA_PROCESS_ROLES="controller")
+    del environment["KAFKA_ADVERTISED_LISTENERS"], environment["KAFKA_INTER_BROKER_LISTENER_NAME"]
+    assert target(environment, directories) == ("connect", "127.0.0.1", "9093")
+
+
+@pytest.mark.parametrize(("address", "host"), [("0.0.0.0:9405", "127.0.0.1"), ("[::]:9405", "::1")])
+def test_health_check_asks_the_endpoint_of_probes_if_there_is_one(
+    directories: Directories, address: str, host: str
+) -> None:
+    environment = environment_of("PLAINTEXT://:9092,CONTROLLER://:9093", KAFKA_OTTLA_HEALTH_LISTENER=address)
+    assert target(environment, directories) == ("http", host, "9405")
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "problem"),
+    [
+        ("kafka", b"\0\0\1\0\0\0\0\1...", ""),
+        ("kafka", b"HTTP/1.1 400 Bad Request", "no answer of a Kafka broker"),
+        ("kafka", b"", "no answer of a Kafka broker"),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\nlive\n", ""),
+        ("http", b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "HTTP/1.1 503"),
+        ("connect", b"", ""),
+    ],
+)
+def test_health_check_reads_the_answer(kind: str, answer: bytes, problem: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        environment = {
-            "KAFKA_PROCESS_ROLES": roles,
-            "KAFKA_NODE_ID": "1",
-            "KAFKA_CONTROLLER_QUORUM_VOTERS": f"{'1' if roles == 'controller' else '2'}@localhost:9093",
-            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER" if roles == "controller" else "OTHER",
-            "KAFKA_LISTENERS": f"CONTROLLER://127.0.0.1:{server.getsockname()[1]}",
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "CONTROLLER" if roles == "broker" else "PLAINTEXT",
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:SSL,OTHER:SSL,PLAINTEXT:PLAINTEXT",
-        }
-        configured(environment, directories)
-        assert container.health(environment) == 0
-    with pytest.raises(Failure, match=r"CONTROLLER://127.0.0.1:\d+: Connection refused"):
-        container.health(environment)
+        host, port = server.getsockname()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                if kind != "connect":
+                    assert connection.recv(100)
+                connection.sendall(answer)
+
+        (answered,) = in_threads([serve], "server")
+        found = container_probe.check(kind, host, port)
+        results([answered], "the answer")
+    assert found.endswith(problem) if problem else found == ""
+    assert container_probe.check(kind, host, port) == f"{host}:{port}: Connection refused"
 
 
-@pytest.mark.usefixtures("_no_exec")
-def test_health_check_of_another_command_uses_the_default_address(directories: Directories) -> None:
+def test_health_check_imports_neither_settings_nor_clients() -> None:
+    """It is a process each ten seconds, and imports would be most of its CPU time."""
+    code = (
+        "import sys, ottla.launch.container_probe; print(*(each for each in sys.modules if each.startswith('ottla')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["ottla", "ottla.launch", "ottla.launch.container_probe"]
+
+
+class Became(Exception):
+    """The words of the command that replaces this process."""
+
+
+def test_health_check_of_another_command_uses_the_default_address(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execv(program: str, words: list[str]) -> NoReturn:
+        raise Became(*words[1:])
+
+    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setenv("OTTLA_CONTAINER_ROOT", str(directories.final.parents[2]))
     with pytest.raises(Became) as became:
-        container.health({"OTTLA_CONTAINER_ROOT": str(directories.final.parents[2])})
-    assert became.value.args == ("health", "live")
+        container_probe.main()
+    assert became.value.args == ("-m", "ottla", "health", "live")

@@ -154,16 +154,38 @@ def test_failed_scrape_is_an_error_and_the_next_one_is_collected() -> None:
     assert second.startswith(b"HTTP/1.1 200 ")
 
 
-def test_connections_above_the_limit_are_closed() -> None:
-    async def scenario() -> bytes:
+def test_connection_above_the_limit_replaces_the_oldest_that_waits_for_a_request() -> None:
+    async def scenario() -> None:
         async with served() as it:
             idle = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(http.MOST_CONNECTIONS)]
-            refused = await it.ask(CLOSE)
+            assert (await it.ask(CLOSE)).startswith(b"HTTP/1.1 200 ")
+            (oldest, _), (next_oldest, writer) = idle[:2]
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(oldest.read(), 10) == b""
+            writer.write(CLOSE)
+            assert (await asyncio.wait_for(next_oldest.read(), 10)).startswith(b"HTTP/1.1 200 ")
             for _, writer in idle:
                 writer.close()
-            return refused
 
-    assert asyncio.run(scenario()) == b""
+    asyncio.run(scenario())
+
+
+def test_connection_above_the_limit_is_closed_while_all_are_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
+
+    async def scenario() -> tuple[bytes, list[bytes]]:
+        async with served() as it:
+            it.held = Completion()
+            asked = [asyncio.create_task(it.ask(CLOSE)) for _ in range(2)]
+            while sum(not each.is_waiting for each in it.endpoint.connections) < 2:
+                await asyncio.sleep(0.01)
+            refused = await it.ask(CLOSE)
+            it.held.complete([b"body\n"])
+            return refused, await asyncio.gather(*asked)
+
+    refused, answered = asyncio.run(scenario())
+    assert refused == b""
+    assert all(each.endswith(b"body\n") for each in answered)
 
 
 def test_client_that_sends_no_complete_header_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:

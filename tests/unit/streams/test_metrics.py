@@ -183,7 +183,7 @@ def test_scrape_that_fails_is_an_error_for_its_client_only(
         server.offer(STATUS)
         with pytest.raises(HTTPError, match="500"):
             scrape(server)
-        assert "A scrape of the metrics failed" in caplog.text
+        assert "A request for /metrics failed" in caplog.text
 
 
 def test_unusable_address_is_one_warning_and_no_wait(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.http_listener import HttpListener
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
 from ottla.broker.metrics.endpoint_tls import endpoint_tls
@@ -21,14 +22,10 @@ from ottla.broker.metrics.requests import RequestTimes
 from ottla.broker.metrics.slow_requests import SlowRequests
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.config import Listener, parse_address
 from ottla.config.metrics_rows import CLIENT_AUTH, KEYSTORE, LISTENER, SLOW_REQUEST_MS, TOKEN
 from ottla.metrics.http import Endpoint, Scrapes
-from ottla.network.sockets import bind, is_loopback
 
 if TYPE_CHECKING:
-    import socket
-
     from ottla.broker.broker import Broker
     from ottla.config import BrokerConfig
     from ottla.network.server import Server
@@ -39,7 +36,6 @@ logger = logging.getLogger(__name__)
 WINDOW_S: Final = 60.0
 # The rates of clients are averages of the last full interval.
 RATES_S: Final = 10.0
-_BACKLOG: Final = 32
 
 
 def create_meter(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> Meter:
@@ -60,32 +56,29 @@ class NodeMetrics:
         self._loop = loop
         self._token = config.text(TOKEN)
         self.tls = endpoint_tls(config)
-        host, port = parse_address(config.text(LISTENER) or "")
-        self._sockets: list[socket.socket] = bind(Listener("METRICS", host, port), config)
-        self.address: tuple[str, int] = self._sockets[0].getsockname()[:2]
+        self._listener = HttpListener(config, "METRICS", LISTENER)
+        self.address = self._listener.address
         """The bound address of the endpoint."""
+        given = config.text(LISTENER)
         authenticates = self._token is not None or config.text(CLIENT_AUTH) == "required"
-        is_reachable = not all(map(is_loopback, self._sockets))
+        is_reachable = self._listener.is_reachable
         if is_reachable and not authenticates and not config.is_insecure:
-            self.close_sockets()
+            self._listener.close()
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"{LISTENER}={host}:{port} would be open to other machines without authentication: set {TOKEN} or"
+                f"{LISTENER}={given} would be open to other machines without authentication: set {TOKEN} or"
                 f" {CLIENT_AUTH}=required, listen on 127.0.0.1, or start with --insecure (ottla.insecure=true)",
             )
         if is_reachable and self._token is not None and self.tls is None:
             logger.warning(
-                "Serving metrics at %s:%d, which other machines can reach, without encryption: %s can be read on the"
+                "Serving metrics at %s, which other machines can reach, without encryption: %s can be read on the"
                 " network. Set %s",
-                host,
-                port,
+                given,
                 TOKEN,
                 KEYSTORE,
             )
         self._meter = meter
         self._loop_delay = LoopDelay(loop)
-        self._servers: list[asyncio.Server] = []
-        self._endpoint: Endpoint | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._sources: Sources | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -98,20 +91,16 @@ class NodeMetrics:
         def make(content_type: str) -> Completion[list[bytes]]:
             return worker.submit(collect(sources, content_type))
 
-        self._endpoint = Endpoint(Scrapes(make, self._loop.time), self._loop, self._token)
+        endpoint = Endpoint(Scrapes(make, self._loop.time), self._loop, self._token)
         self._loop_delay.start()
         self._every(WINDOW_S, self._rotate)
         self._every(RATES_S, self._meter.clients.roll)
-        self._opening = self._loop.create_task(self._listen(self._endpoint))
+        self._opening = self._loop.create_task(self._listen(endpoint))
 
     async def _listen(self, endpoint: Endpoint) -> None:
         tls, protocol = self.tls, endpoint.connection
-        accept = protocol if tls is None else lambda: tls.protocol(protocol())
-        for sock in self._sockets:
-            self._servers.append(await self._loop.create_server(accept, sock=sock, backlog=_BACKLOG))
-        host, port = self.address
-        scheme = "http" if self.tls is None else "https"
-        logger.info("Serving metrics at %s://%s:%d/metrics", scheme, f"[{host}]" if ":" in host else host, port)
+        await self._listener.open(endpoint, None if tls is None else lambda: tls.protocol(protocol()))
+        logger.info("Serving metrics at %s/metrics", self._listener.url("http" if tls is None else "https"))
 
     def started(self, network: Server | None) -> None:
         """Report the node as running, with its connections."""
@@ -133,11 +122,6 @@ class NodeMetrics:
         work()
         self._timers[work] = self._loop.call_later(seconds, self._every, seconds, work)
 
-    def close_sockets(self) -> None:
-        """Close the sockets that are bound."""
-        for sock in self._sockets:
-            sock.close()
-
     async def close(self) -> None:
         """Stop: close the listener and all connections."""
         for timer in self._timers.values():
@@ -145,8 +129,4 @@ class NodeMetrics:
         self._loop_delay.stop()
         if self._opening is not None:
             await self._opening
-        for server in self._servers:
-            server.close()
-        if self._endpoint is not None:
-            self._endpoint.close()
-        self.close_sockets()
+        self._listener.close()
