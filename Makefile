@@ -14,7 +14,7 @@ install = @trap : INT; \
 	{ python=$$($(SHELL) tools/find-python.sh $(PYTHON)) && "$$python" tools/environment.py $(1) $(PYTHON); } $(OR_INTERRUPT)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo-environment dev-environment run test test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels sbom image deb clean
+.PHONY: help demo-environment dev-environment run test test-long test-kafka test-failed check format simulate scenarios chaos soak fuzz mutations corpus bench peers spark-versions docs site wheels sbom image deb clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,10 +28,14 @@ dev-environment:
 run: demo-environment ## A year of real flights through a broker and a pipeline on Spark, checked against pandas
 	@trap : INT; $(BIN)/python examples/flights.py $(OR_INTERRUPT)
 
-test: dev-environment peers ## Run the tests, with real clients in several languages
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm" $(PYTEST)
+# Each test belongs to exactly one of the next three, which tests/unit/test_suites.py proves: `jvm` decides first, then `long`.
+test: dev-environment peers ## Run the tests, with real clients in several languages: 15 minutes on two cores
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm and not long" $(PYTEST)
 
-test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka, or that use its tools and clients
+test-long: dev-environment peers ## Run the other tests of this code alone: long faults, Spark started often, wheels: 10 minutes
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not jvm and long" $(PYTEST)
+
+test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka, or that use its tools and clients: 15 minutes
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m jvm $(PYTEST)
 
 test-failed: dev-environment peers ## Run the tests that failed last time once more, one at a time

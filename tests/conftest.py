@@ -15,7 +15,7 @@ import importlib
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -67,6 +67,9 @@ HERE = Path(__file__).parent
 # Beginnings of node ids: a path of each of thousands of tests would cost a second in each worker.
 WITHOUT_JAVA = ("fuzz", "packaging", "protocol", "rest", "scenarios", "simulation", "testing", "unit")
 """Directories without tests that are marked `jvm`: `make test-kafka` does not collect them, in each of its workers."""
+ONLY_JVM, ONLY_LONG = "jvm", "not jvm and long"
+"""The expressions of `make test-kafka` and `make test-long`."""
+LONG_MARK = "pytest.mark.long"
 FOREIGN_CLIENTS = ("tests/interop/", *(f"tests/clients/test_{name}.py" for name in (
     "aiokafka", "confluent", "confluent_admin", "confluent_groups", "kafka_python", "kcat",
 )))  # fmt: skip
@@ -168,10 +171,13 @@ def pytest_report_header() -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore what has no test for stock Kafka if only such tests were asked for."""
-    if config.getoption("markexpr") != "jvm" or collection_path.parent != HERE:
-        return None
-    return True if collection_path.name in WITHOUT_JAVA else None
+    """Ignore what has no test of `make test-kafka` or `make test-long` if only their tests were asked for."""
+    expression = config.getoption("markexpr")
+    if expression == ONLY_JVM and collection_path.parent == HERE and collection_path.name in WITHOUT_JAVA:
+        return True
+    if expression == ONLY_LONG and collection_path.match("test_*.py") and LONG_MARK not in collection_path.read_text():
+        return True
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -204,6 +210,7 @@ def _import_by_turns(config: pytest.Config) -> None:
         for file in HERE.rglob("test_*.py")
         if any(file.is_relative_to(directory) for directory in directories)
         and not pytest_ignore_collect(HERE / file.relative_to(HERE).parts[0], config)
+        and not pytest_ignore_collect(file, config)
     )
     first = int(worker["workerid"].removeprefix("gw")) * len(names) // worker["workercount"]
     for name in names[first:] + names[:first]:
@@ -241,15 +248,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
+def refuse_uncollected(items: Iterable[pytest.Item]) -> None:
+    """Raise pytest.UsageError for a test whose target does not collect its file: no target would run it."""
+    without_java = tuple(f"tests/{name}/" for name in WITHOUT_JAVA)
+    for item in items:
+        if item.get_closest_marker("jvm") is not None:
+            if item.nodeid.startswith(without_java):
+                raise pytest.UsageError(f"{item.nodeid} is not collected by `make test-kafka`: see WITHOUT_JAVA")
+        elif item.get_closest_marker("long") is not None and LONG_MARK not in item.path.read_text():
+            raise pytest.UsageError(f"{item.nodeid} is not collected by `make test-long`: mark it in its own file")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Rerun failed tests of third-party clients once; pytest lists them as RERUN. Their timing cannot be fixed here.
 
     Tests of Ottla's own clients, broker and tools must pass the first time.
     """
-    without_java = tuple(f"tests/{name}/" for name in WITHOUT_JAVA)
+    refuse_uncollected(items)
     for item in items:
-        if item.nodeid.startswith(without_java) and item.get_closest_marker("jvm") is not None:
-            raise pytest.UsageError(f"{item.nodeid} is not collected by `make test-kafka`: see WITHOUT_JAVA")
         if item.nodeid.startswith(FOREIGN_CLIENTS):
             # pytest-timeout sets its alarm once for both runs: the second one would have no deadline.
             item.add_marker(pytest.mark.flaky(reruns=1, rerun_except="from pytest-timeout"))

@@ -7,8 +7,8 @@ processes that plan batches, and the broker. Some workers are cut off from Spark
 In the end a reader with read_committed must see each number once, and in order what one task has written.
 
 Only in `make chaos`: `OTTLA_CHAOS_MINUTES` sets the duration, `OTTLA_CHAOS_SEED` the choice of kills, and
-`OTTLA_TEST_BROKERS=kafka` starts stock Kafka instead, which is not killed. `make test` kills queries at chosen points
-(tests/spark/test_sink_faults.py).
+`OTTLA_TEST_BROKERS=kafka` starts stock Kafka instead, which is not killed. `make test-long` kills queries at chosen
+points (tests/spark/test_sink_faults.py).
 """
 
 from __future__ import annotations

@@ -257,6 +257,7 @@ def no_sockets_left_behind() -> Iterator[None]:
 
 
 # kafka-python leaves sockets to the garbage collector when a connection is refused.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(SECONDS + 300)

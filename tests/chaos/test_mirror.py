@@ -154,6 +154,7 @@ def write_to_target(target: Cluster) -> None:
         producer.commit_transaction(TIMEOUT_S)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + 60 * MINUTES * 4)
 def test_copies_are_equal_and_promotion_loses_nothing_under_kills(tmp_path: Path) -> None:
     source, target = (Cluster(tmp_path / name, properties=SETTINGS) for name in ("source", "target"))

@@ -189,6 +189,7 @@ class Trips:
         assert self.passive.history() == self.active.history()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_round_trips_lose_exactly_the_reported_records(tmp_path: Path) -> None:
     first, second = (Site(tmp_path / name, SMALL_FETCHES) for name in ("first", "second"))

@@ -9,8 +9,8 @@ In the end a reader with read_committed must see each number once and in order, 
 once, and each invalid record once, with the headers of Kafka Connect; and the last counts and the windows equal the
 input.
 
-`make chaos` kills for `OTTLA_CHAOS_MINUTES`, chosen by `OTTLA_CHAOS_SEED`. `make test` runs the count alone, and kills
-a worker, the broker, all processes, and then some of the next start.
+`make chaos` kills for `OTTLA_CHAOS_MINUTES`, chosen by `OTTLA_CHAOS_SEED`. `make test-long` runs the count alone, and
+kills a worker, the broker, all processes, and then some of the next start.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ SPARK = (
     "--conf spark.ui.enabled=false --conf spark.log.level=ERROR pyspark-shell"
 )
 
-pytestmark = [pytest.mark.timeout(SECONDS + 3 * WAIT_S), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 3 * WAIT_S), pytest.mark.xdist_group("spark")]
 
 
 class Rows(Numbers):

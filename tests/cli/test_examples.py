@@ -224,6 +224,7 @@ def registry(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         yield
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # more than a hundred processes, one after another
 def test_all_examples_work_in_order(fresh: OttlaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0

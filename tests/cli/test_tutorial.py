@@ -71,6 +71,7 @@ class Follower:
             deadlines.kill(process)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # it starts Spark
 def test_the_tutorial_works_from_its_start_to_its_end(tmp_path: Path) -> None:
     install = commands(BLOCKS[0][1])

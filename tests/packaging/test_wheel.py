@@ -72,7 +72,7 @@ print(json.dumps({
 EPOCH_S = "1700000000"
 
 # A build takes a minute of a processor.
-pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("packaging"), pytest.mark.timeout(300)]
 
 
 def run(command: list[str], cwd: Path, **environment: str) -> str:

@@ -106,6 +106,7 @@ def test_a_program_that_fails_once_is_run_again(
     assert "Accept timed out" in caplog.text
 
 
+@pytest.mark.long
 def test_the_program_runs_its_queries(spark: SparkSession, tmp_path: Path) -> None:
     class_program.run_queries(spark, str(tmp_path))
     batches = {int(each.name) for each in (tmp_path / "counts" / "commits").iterdir() if each.name.isdigit()}

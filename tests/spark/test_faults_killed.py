@@ -129,6 +129,7 @@ class Driver:
             return sum(at.offset for at in admin.list_group_offsets(self.group).values())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_query_killed_at_any_step_neither_loses_nor_duplicates_records(
     spark: SparkSession, ottla: Ottla, tmp_path: Path

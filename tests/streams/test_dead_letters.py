@@ -81,6 +81,7 @@ def checked(numbers: Any = stream("numbers", "json", schema="x INT", bad="topic:
     return to("good", numbers.select(F.col("x").alias("value")), value="text")
 
 
+@pytest.mark.long
 def test_valid_and_invalid_records_are_written_once_in_transactions(ottla_streams: Start, ottla: Ottla) -> None:
     ottla.topic("numbers", PARTITIONS)
     ottla.topic("good", 2)

@@ -84,6 +84,7 @@ def _iso(second: int) -> str:
     return dt.datetime.fromtimestamp(second, dt.UTC).isoformat()
 
 
+@pytest.mark.long
 @pytest.mark.both
 def test_examples_write_what_a_batch_computation_gives(
     broker: RunningBroker, ottla_spark: SparkSession, pipelines: dict[str, Pipeline], tmp_path: Path

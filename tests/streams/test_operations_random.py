@@ -132,6 +132,7 @@ def with_end(windows: model.Windows, size: int) -> dict[tuple[str, int, int], To
     return {(key, start, start + size): total for (key, start), total in windows.items()}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + 60 * EXAMPLES)
 @settings(
     max_examples=EXAMPLES,

@@ -134,6 +134,7 @@ def expected(program: Pipeline, most: int) -> list[str]:
     return [str(number) for number in range(most - 1 if program in (windowed, joined) else most)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_records", [None, 100], ids=["unlimited", "limited"])
 @pytest.mark.parametrize("program", [copied, counted, windowed, checked, joined, delayed], ids=lambda each: each.name)
 def test_paced_pipeline_writes_each_result_once_also_after_a_restart(
