@@ -24,7 +24,7 @@ import pytest
 
 from ottla.common.log_lines import LimitedHandler
 from tests.cluster.previous_release import previous
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .peers.cache import in_ci, missing_for_jvm
 
@@ -86,7 +86,7 @@ class _Ottla:
     kind = OTTLA
 
     def __init__(self, directory: Path) -> None:
-        self.process = OttlaProcess(directory, TEST_PROPERTIES)
+        self.process = ForkedOttla(directory, TEST_PROPERTIES)
         self.process.start()
         self.bootstrap = self.process.bootstrap
 

@@ -7,7 +7,6 @@ Every wait has a deadline; the process's standard error is kept in `log_path`.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.testing.ports import ReservedPort
+from tests import forked
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
@@ -31,6 +31,9 @@ class BrokerDied(Exception):
 class OttlaProcess:
     """One broker in `directory` (data, standard output and log), on a loopback port that stays reserved for it."""
 
+    is_forked = False
+    """Whether it is forked from a process that has imported the broker: see tests/forked.py."""
+
     def __init__(self, directory: Path, properties: Mapping[str, object] | None = None) -> None:
         self.directory = directory
         self.data = directory / "data"
@@ -39,7 +42,7 @@ class OttlaProcess:
         self._stdout_path = directory / "stdout.log"
         self._properties = dict(properties or {})
         self._reserved: ReservedPort | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
 
     @property
     def is_running(self) -> bool:
@@ -60,11 +63,9 @@ class OttlaProcess:
         """Start the process, and return at once."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = self.command()
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        start = forked.start if self.is_forked else forked.start_really
         with self._stdout_path.open("wb") as out, self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=self.directory
-            )
+            self._process = start(command, out, log, self.directory)
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until it serves. Raises BrokerDied, and then the process has ended."""
@@ -152,3 +153,9 @@ class OttlaProcess:
                 self.stop()
         else:
             self.stop()
+
+
+class ForkedOttla(OttlaProcess):
+    """A broker that starts with little CPU time, for tests that prove something else than its start or its limits."""
+
+    is_forked = True

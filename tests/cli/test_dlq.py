@@ -17,7 +17,7 @@ from ottla.clients.admin import Acl, AclOperation, AclPermission, AclResource, A
 from ottla.config.authorization import STANDARD
 from tests.clients.support import unique
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.unit.tools.test_dead_letters import CONNECT, KNOWN, PIPELINE
 
 from .conftest import Run
@@ -403,7 +403,7 @@ def test_second_redrive_fences_the_first_one(
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
     """A broker on which only the user `admin` has rights; other users are anonymous."""
     settings = {"authorizer.class.name": STANDARD, "super.users": "User:admin"}
-    with OttlaProcess(tmp_path_factory.mktemp("guarded"), settings) as process:
+    with ForkedOttla(tmp_path_factory.mktemp("guarded"), settings) as process:
         yield process
     process.assert_no_traceback()
 
@@ -421,7 +421,7 @@ def test_user_without_rights_gets_one_line(plain: Run, guarded: OttlaProcess, wo
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
     """A broker on which all users have the rights that no rule is about."""
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "true"}
-    with OttlaProcess(tmp_path_factory.mktemp("ruled"), settings) as process:
+    with ForkedOttla(tmp_path_factory.mktemp("ruled"), settings) as process:
         yield process
     process.assert_no_traceback()
 

@@ -26,7 +26,7 @@ import pytest
 from ottla.cli.root import ROOT
 from ottla.config.authorization import STANDARD
 from tests.open_transactions import hang, open_transaction
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.registry.stand_in import StandIn
 
 from .commands import SIMPLE, all_commands, help_page, run_with_pipes
@@ -128,7 +128,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OttlaProc
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     # The examples of `ottla security acl` need an authorizer; their user may do everything.
     settings = {"authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"}
-    with OttlaProcess(tmp_path / "broker", settings) as started:
+    with ForkedOttla(tmp_path / "broker", settings) as started:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", started.bootstrap)
         yield started
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.clients import Admin, Producer
 from ottla.common.ids import TopicPartition
 from tests.cluster.processes import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Answer, Run
 
@@ -20,13 +20,13 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "source") as process:
+    with ForkedOttla(tmp_path / "source") as process:
         yield process
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "target") as process:
+    with ForkedOttla(tmp_path / "target") as process:
         yield process
 
 

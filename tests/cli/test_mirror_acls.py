@@ -10,7 +10,7 @@ import pytest
 from ottla.clients import Admin
 from ottla.clients.admin import Acl, AclOperation, AclResource
 from tests.cluster.processes import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Run
 
@@ -23,13 +23,13 @@ SETTINGS = {
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "source", SETTINGS) as process:
+    with ForkedOttla(tmp_path / "source", SETTINGS) as process:
         yield process
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "target", SETTINGS) as process:
+    with ForkedOttla(tmp_path / "target", SETTINGS) as process:
         yield process
 
 

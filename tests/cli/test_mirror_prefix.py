@@ -12,7 +12,7 @@ import pytest
 from ottla.clients import Admin, Producer
 from ottla.common.ids import TopicPartition
 from tests.cluster.processes import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Run
 
@@ -21,13 +21,13 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def us(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "us") as process:
+    with ForkedOttla(tmp_path / "us") as process:
         yield process
 
 
 @pytest.fixture
 def eu(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "eu") as process:
+    with ForkedOttla(tmp_path / "eu") as process:
         yield process
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 # Programs that the page asks the reader to write: the first line is the name of the file.
@@ -55,7 +55,7 @@ def steady(text: str) -> str:
 @pytest.fixture(autouse=True)
 def _own_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Start a new broker for the commands."""
-    with OttlaProcess(tmp_path / "broker") as broker:
+    with ForkedOttla(tmp_path / "broker") as broker:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ from ottla.clients import Admin
 from ottla.clients.admin import Acl, AclOperation, AclPermission, AclResource, AclResourceType, PatternType
 from ottla.config.authorization import STANDARD
 from ottla.tools.admin import acls
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Run
 
@@ -22,7 +22,7 @@ READ, WRITE, DESCRIBE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperat
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
     """A broker with an authorizer."""
-    with OttlaProcess(tmp_path_factory.mktemp("guarded"), SETTINGS) as process:
+    with ForkedOttla(tmp_path_factory.mktemp("guarded"), SETTINGS) as process:
         yield process
     process.assert_no_traceback()
 
@@ -143,7 +143,7 @@ def test_words_of_a_resource_are_parsed_again(resource: AclResource) -> None:
 def test_commands_say_that_a_broker_has_no_authorizer(
     plain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with OttlaProcess(tmp_path / "open") as process:
+    with ForkedOttla(tmp_path / "open") as process:
         monkeypatch.setenv("OTTLA_BOOTSTRAP", process.bootstrap)
         done = plain("security", "acl", "add", "ann", "topic:t", "--operation", "read")
         assert (done.code, "No Authorizer is configured" in done.err) == (1, True)

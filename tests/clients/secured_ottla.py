@@ -12,7 +12,7 @@ import pytest
 from ottla.config import format_properties
 from ottla.testing.ports import ReservedPort
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers.secured import SCRAM, SESSION_MS, USERS, Certificates, password_of
 
 MECHANISMS = ("PLAIN", *SCRAM)
@@ -22,7 +22,7 @@ _USERS = " ".join(f'user_{user}="{password_of(user)}"' for user in USERS)
 _JAAS = f"org.apache.kafka.common.security.plain.PlainLoginModule required {_USERS};"
 
 
-class SecuredOttla(OttlaProcess):
+class SecuredOttla(ForkedOttla):
     """A broker with the listeners PLAINTEXT, SASL_PLAINTEXT, SASL_SSL and SHORT, whose sessions last 2 s.
 
     A client of SASL_SSL may have a certificate.

@@ -17,7 +17,7 @@ from ottla.clients.admin import ConfigResource, ResourceType
 from ottla.clients.errors import ClientError, UnsupportedByBroker
 from ottla.common.ids import TopicPartition, uuid_from_text
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers import kafka
 from tests.peers.cache import in_ci, missing_for_jvm
 
@@ -31,7 +31,7 @@ ALL = ConfigResource(ResourceType.CLIENT_METRICS, "all")
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    process = OttlaProcess(tmp_path_factory.mktemp("receiver"), {"ottla.metrics.listener": "127.0.0.1:0"})
+    process = ForkedOttla(tmp_path_factory.mktemp("receiver"), {"ottla.metrics.listener": "127.0.0.1:0"})
     process.start()
     try:
         with Admin(bootstrap_servers=process.bootstrap) as admin:

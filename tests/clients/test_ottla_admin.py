@@ -44,7 +44,7 @@ from ottla.clients.admin import (
 )
 from ottla.common.errors import ErrorCode
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .support import FIRST_TIMESTAMP, WAIT_S, sample_records, unique, wait_until
 from .test_confluent import consumer, producer, send
@@ -414,7 +414,7 @@ def test_unreachable_broker_is_reported_within_the_deadline() -> None:
 
 
 def test_call_is_retried_until_its_killed_broker_is_restarted(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as process, Admin(process.bootstrap) as admin:
+    with ForkedOttla(tmp_path) as process, Admin(process.bootstrap) as admin:
         admin.create_topic("before", partitions=3)
         process.kill()
         with pytest.raises((BrokerUnavailable, RequestTimedOut)):

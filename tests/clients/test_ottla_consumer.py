@@ -24,7 +24,7 @@ from ottla.clients.errors import (
     UnknownTopicOrPartition,
 )
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import FIRST_TIMESTAMP, WAIT_S, Member, Sent, rebalance_story, sample_records, unique, wait_until
@@ -582,7 +582,7 @@ class TestRestart:
     pytestmark: ClassVar[list[Any]] = []
 
     def test_restart_of_a_killed_broker_loses_no_record(self, tmp_path: Path) -> None:
-        broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
+        broker = ForkedOttla(tmp_path, {"group.initial.rebalance.delay.ms": 0})
         broker.start()
         topic, group = unique("restart"), unique("group")
         try:

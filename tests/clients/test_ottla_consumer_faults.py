@@ -14,7 +14,7 @@ from ottla.clients.consumer import Record
 from ottla.clients.errors import ClientError, IllegalGeneration
 from ottla.common.errors import ErrorCode
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .proxy import Proxy
@@ -177,7 +177,7 @@ class TestOnDisk:
     pytestmark: ClassVar[list[Any]] = []
 
     def test_flipped_bit_on_disk_is_one_error_and_other_batches_are_read(self, tmp_path: Path) -> None:
-        with OttlaProcess(tmp_path) as broker:
+        with ForkedOttla(tmp_path) as broker:
             topic = unique("disk")
             with Admin(bootstrap_servers=broker.bootstrap) as admin:
                 admin.create_topics([topic])
@@ -203,7 +203,7 @@ class TestOnDisk:
                     row.end_offset = 2
             return response
 
-        with OttlaProcess(tmp_path) as broker, Proxy(broker.bootstrap) as proxy:
+        with ForkedOttla(tmp_path) as broker, Proxy(broker.bootstrap) as proxy:
             topic = unique("epoch")
             with Admin(bootstrap_servers=broker.bootstrap) as admin:
                 admin.create_topics([topic])

@@ -30,7 +30,7 @@ from ottla.clients.admin import NewTopic
 from ottla.clients.consumer import OffsetAndMetadata, Record
 from ottla.clients.errors import ClientError
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import FIRST_TIMESTAMP, WAIT_S, Sent, unique, wait_until
@@ -330,7 +330,7 @@ class TestRestart:
 
     def test_group_continues_after_its_broker_was_killed(self, tmp_path: Path) -> None:
         """Kill the broker three times. No record is lost; one may be read twice, because its commit may be lost."""
-        broker = OttlaProcess(tmp_path, {"group.initial.rebalance.delay.ms": 0})
+        broker = ForkedOttla(tmp_path, {"group.initial.rebalance.delay.ms": 0})
         broker.start()
         topic, group = unique("restart"), unique("group")
         members: list[OurMember] = []

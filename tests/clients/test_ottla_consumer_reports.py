@@ -27,7 +27,7 @@ from ottla.clients.consumer.record import TimestampType
 from ottla.clients.events import Connected, Event, Problem, Rebalanced, StatisticsReported
 from tests import deadlines
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import WAIT_S, unique, wait_until
@@ -101,10 +101,10 @@ def test_partition_that_does_not_exist_is_reported(
 
 def test_unreachable_coordinator_is_reported_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The broker advertises an address that the client cannot reach, which is common with containers."""
-    broker = OttlaProcess(tmp_path)
+    broker = ForkedOttla(tmp_path)
     with broker:
         address = broker.bootstrap
-    wrong = OttlaProcess(tmp_path, {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
+    wrong = ForkedOttla(tmp_path, {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
     wrong.bootstrap = address
     with wrong, Consumer(bootstrap_servers=address, group_id="g", on_problem="raise") as consumer:
         consumer.subscribe("t")

@@ -33,7 +33,7 @@ from ottla.clients.errors import (
 from ottla.records import partition_for_key
 from tests import deadlines
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import WAIT_S, Sent, sample_records, wait_until
@@ -215,7 +215,7 @@ def test_topic_name_that_cannot_be_encoded_does_not_affect_other_topics(
 
 
 def test_header_that_cannot_be_encoded_leaves_no_batch_behind(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as broker:
+    with ForkedOttla(tmp_path) as broker:
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
             producer.send("t", b"first").result(WAIT_S)
             broker.kill()  # so that flush would wait for a leftover batch
@@ -359,7 +359,7 @@ def test_unknown_host_raises_immediately() -> None:
 
 
 def test_full_buffer_memory_blocks_and_then_raises(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as broker:
+    with ForkedOttla(tmp_path) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap, buffer_memory=20_000, max_block_ms=500)
         producer.send("t", b"first").result(WAIT_S)
         broker.kill()
@@ -383,7 +383,7 @@ def test_interrupted_close_fails_the_records_that_other_threads_wait_for(tmp_pat
         raise KeyboardInterrupt
 
     ends: list[Exception | None] = []
-    with OttlaProcess(tmp_path) as broker:
+    with ForkedOttla(tmp_path) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap)
         producer.send("t", b"first").result(WAIT_S)
         broker.kill()
@@ -404,7 +404,7 @@ def test_interrupted_close_fails_the_records_that_other_threads_wait_for(tmp_pat
 
 
 def test_killed_broker_is_a_retriable_error_without_idempotence_and_retries(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as broker:
+    with ForkedOttla(tmp_path) as broker:
         with Producer(bootstrap_servers=broker.bootstrap, retries=0) as producer:
             producer.send("t", b"first").result(WAIT_S)
             broker.kill()
@@ -417,7 +417,7 @@ def test_killed_broker_is_a_retriable_error_without_idempotence_and_retries(tmp_
 def test_acknowledged_records_survive_kills_once_and_in_order(tmp_path: Path) -> None:
     """Sends 200,000 records and kills and restarts the broker twice."""
     count, partitions, topic = 200_000, 3, "chaos"
-    with OttlaProcess(tmp_path, {"num.partitions": partitions}) as broker:
+    with ForkedOttla(tmp_path, {"num.partitions": partitions}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap, batch_size=16_384) as producer:
             deliveries = []
             restart = threading.Thread()

@@ -24,7 +24,7 @@ from confluent_kafka import Producer as Librdkafka
 
 from ottla.clients import AsyncDelivery, AsyncProducer, ClientError, InvalidTopic, MessageTooLarge, Producer, Purged
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import WAIT_S, wait_until
@@ -238,7 +238,7 @@ def test_pandas_data_frames_are_sent_without_their_index(broker: RunningBroker, 
 
 def test_purged_records_fail_and_the_next_ones_are_written(tmp_path: Path) -> None:
     with (
-        OttlaProcess(tmp_path) as broker,
+        ForkedOttla(tmp_path) as broker,
         Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000) as producer,
     ):
         assert [info.leader for info in producer.partitions_for("purged")] == [1]

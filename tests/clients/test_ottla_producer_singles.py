@@ -14,7 +14,7 @@ from ottla.clients import Producer
 from ottla.clients.errors import RequestTimedOut
 from tests import deadlines
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .conftest import MakeTopic
 from .support import WAIT_S
@@ -86,7 +86,7 @@ def test_threads_that_wait_can_share_a_producer(broker: RunningBroker, make_topi
 
 
 def test_waited_record_is_written_once_if_its_broker_is_suspended(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap, acks=1) as producer:
+    with ForkedOttla(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap, acks=1) as producer:
         send_singles(producer, "t")
         os.kill(broker.pid, signal.SIGSTOP)
         go_on = threading.Timer(0.8, os.kill, (broker.pid, signal.SIGCONT))
@@ -101,7 +101,7 @@ def test_waited_record_is_written_once_if_its_broker_is_suspended(tmp_path: Path
 
 
 def test_producer_reconnects_to_a_broker_killed_between_waited_records(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
+    with ForkedOttla(tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap) as producer:
         assert send_singles(producer, "t") == list(range(SINGLES))
         broker.kill()
         restart = threading.Timer(0.2, broker.start)

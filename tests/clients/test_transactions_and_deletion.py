@@ -17,7 +17,7 @@ from ottla.clients.admin import ConfigResource, OffsetSpec, TransactionState
 from ottla.common.ids import TopicPartition
 from ottla.records import iter_batches
 from tests.conftest import KAFKA
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.peers.kafka import StockKafka
 
 from .support import WAIT_S, unique, wait_until
@@ -60,7 +60,7 @@ class Offsets(NamedTuple):
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     directory = tmp_path_factory.mktemp("deletion")
     is_stock = request.config.getoption("--brokers") == KAFKA
-    process = StockKafka(directory, overrides=SETTINGS) if is_stock else OttlaProcess(directory, SETTINGS)
+    process = StockKafka(directory, overrides=SETTINGS) if is_stock else ForkedOttla(directory, SETTINGS)
     with process, Admin(process.bootstrap) as admin:
         yield Node(process, admin)
     if isinstance(process, OttlaProcess):

@@ -12,7 +12,7 @@ import pytest
 from ottla.config import format_properties
 from ottla.testing.ports import ReservedPort
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers.secured import Certificates, password_of
 
 PROTOCOLS = {
@@ -27,7 +27,7 @@ PROTOCOLS = {
 _JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
-class TlsOttla(OttlaProcess):
+class TlsOttla(ForkedOttla):
     """A broker with the listeners of `PROTOCOLS`.
 
     SSL requests no certificate, MTLS requires one, RELOADED reads `store`, which a test may replace.

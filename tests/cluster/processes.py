@@ -29,7 +29,7 @@ from ottla.clients import Admin
 from ottla.clients.errors import ClientError
 from ottla.common.ids import uuid_to_text
 from ottla.testing.ports import ReservedPort
-from tests.ottla_process import BrokerDied, OttlaProcess
+from tests.ottla_process import BrokerDied, ForkedOttla
 
 READY_TIMEOUT_S = 30.0
 FIRST_SEPARATE_CONTROLLER = 101
@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> None:
     raise TimeoutError(f"the condition is not true after {timeout_s} s; last error: {problem}")
 
 
-class ClusterNode(OttlaProcess):
+class ClusterNode(ForkedOttla):
     """One node: `ottla up --config server.properties` in its directory."""
 
     def __init__(

@@ -30,7 +30,7 @@ from tests.mirrors import (
     values,
     wait_until_copied,
 )
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .conftest import Clusters
 from .processes import wait_until
@@ -38,13 +38,13 @@ from .processes import wait_until
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "source") as process:
+    with ForkedOttla(tmp_path / "source") as process:
         yield process
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "target") as process:
+    with ForkedOttla(tmp_path / "target") as process:
         yield process
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .registry import HttpRegistry
 
@@ -28,7 +28,7 @@ def validating(tmp_path: Path, registry: HttpRegistry) -> Iterator[OttlaProcess]
         "confluent.basic.auth.user.info": "broker:secret",
         "ottla.schema.validation.timeout.ms": 2_000,
     }
-    process = OttlaProcess(tmp_path / "broker", TEST_PROPERTIES | settings)
+    process = ForkedOttla(tmp_path / "broker", TEST_PROPERTIES | settings)
     process.start()
     try:
         yield process

@@ -17,7 +17,7 @@ from ottla.cli.main import main
 from ottla.clients import Admin, Consumer, Producer
 from ottla.clients.errors import InvalidRecord
 from tests.interop.conftest import Tools
-from tests.ottla_process import BrokerDied, OttlaProcess
+from tests.ottla_process import BrokerDied, ForkedOttla, OttlaProcess
 from tests.peers.cache import in_ci, missing_for_jvm
 
 from .registry import HttpRegistry
@@ -183,7 +183,7 @@ def test_dead_letters_have_headers_and_the_producer_is_acknowledged(
 
 def test_broker_with_a_wrong_setting_of_the_registry_does_not_start(tmp_path: Any) -> None:
 
-    process = OttlaProcess(tmp_path / "wrong", {"confluent.schema.registry.url": "registry:8081"})
+    process = ForkedOttla(tmp_path / "wrong", {"confluent.schema.registry.url": "registry:8081"})
     with pytest.raises(BrokerDied, match="confluent"):
         process.start()
 

@@ -16,7 +16,7 @@ from ottla.clients.serializers import AvroDeserializer, AvroSerializer
 from ottla.registry_client import RegistryClient, RegistryUnavailable
 from ottla.testing import Ottla, RegistryThread
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.peers.secured import Certificates
 
 from .registry import HttpRegistry
@@ -69,7 +69,7 @@ def test_broker_checks_values_with_a_registry_over_tls(
     files = {"truststore": certificates.ca, **({"keystore": certificates.client} if mutual else {})}
     with HttpRegistry(server_context(certificates, mutual=mutual)) as registry:
         settings = TEST_PROPERTIES | broker_settings(registry.url, **files)
-        with OttlaProcess(tmp_path / "broker", settings) as broker:
+        with ForkedOttla(tmp_path / "broker", settings) as broker:
             produce(broker, registry)
             assert TOKEN not in broker.log_tail()
         assert registry.authorizations == {f"Bearer {TOKEN}"}
@@ -85,7 +85,7 @@ def test_broker_sends_no_token_to_a_registry_that_it_does_not_trust(
     truststore = certificates.other_ca if wrong == "authority" else certificates.ca
     with HttpRegistry(context) as registry:
         settings = TEST_PROPERTIES | broker_settings(registry.url, truststore=truststore)
-        with OttlaProcess(tmp_path / "broker", settings) as broker, pytest.raises(ClientError):
+        with ForkedOttla(tmp_path / "broker", settings) as broker, pytest.raises(ClientError):
             produce(broker, registry)
         assert registry.authorizations == set()
 

@@ -13,7 +13,7 @@ from ottla.clients import Admin, Consumer, Producer, ShareConsumer
 from ottla.clients.admin import ConfigResource
 from ottla.clients.errors import InvalidRecord
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 from .registry import HttpRegistry
 
@@ -30,7 +30,7 @@ CLEANS = {"log.cleaner.backoff.ms": 100, "log.initial.task.delay.ms": 100, "log.
 @pytest.fixture
 def broker(tmp_path: Path, registry: HttpRegistry) -> Iterator[OttlaProcess]:
     settings = TEST_PROPERTIES | CLEANS | {"confluent.schema.registry.url": registry.url}
-    process = OttlaProcess(tmp_path / "broker", settings)
+    process = ForkedOttla(tmp_path / "broker", settings)
     process.start()
     try:
         yield process

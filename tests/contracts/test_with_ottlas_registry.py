@@ -18,7 +18,7 @@ from ottla.clients import Admin, Producer
 from ottla.clients.errors import InvalidRecord
 from ottla.clients.serializers import AvroSerializer, JsonSchemaSerializer, ProtobufSerializer
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.registry_process import RegistryProcess
 
 WAIT_S = 30.0
@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[OttlaProcess, str]]:
     registry: RegistryProcess | None = None
     with contextlib.ExitStack() as stack:
         registry = RegistryProcess(tmp_path / "registry", "127.0.0.1:1")
-        broker = OttlaProcess(tmp_path / "broker", TEST_PROPERTIES | {"confluent.schema.registry.url": registry.url})
+        broker = ForkedOttla(tmp_path / "broker", TEST_PROPERTIES | {"confluent.schema.registry.url": registry.url})
         stack.enter_context(broker)
         registry._bootstrap = broker.bootstrap
         stack.enter_context(registry)

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.clients import Consumer
 from ottla.registry.records import Record
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.registry_process import RegistryProcess
 from tests.unit.registry.routes.test_outcomes import CASES, prepare
 from tests.unit.registry.support import Api, MemoryRegistry
@@ -60,7 +60,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HttpApi, Ap
     """A registry with subjects in all situations, and the routes over a copy of its records."""
     directory = tmp_path_factory.mktemp("registry")
     with (
-        OttlaProcess(directory / "broker", BROKER) as broker,
+        ForkedOttla(directory / "broker", BROKER) as broker,
         RegistryProcess(directory / "node", broker.bootstrap) as node,
         httpx.Client(base_url=node.url, timeout=20) as client,
     ):

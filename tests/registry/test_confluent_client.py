@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.registry_process import RegistryProcess
 
 with warnings.catch_warnings():
@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a registry."""
     directory = tmp_path_factory.mktemp("registry")
     with (
-        OttlaProcess(directory / "broker", BROKER) as broker,
+        ForkedOttla(directory / "broker", BROKER) as broker,
         RegistryProcess(directory / "node", broker.bootstrap) as node,
     ):
         yield node.url

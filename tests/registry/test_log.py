@@ -20,7 +20,7 @@ from ottla.registry.topic import LogSettings, TopicSettings
 from ottla.registry.writer import Build, NotPrimary
 from ottla.schemas.model import Schema, SchemaType
 from ottla.testing import Ottla
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 WITHIN_S = 30
 TOPIC = "_schemas"
@@ -214,5 +214,5 @@ def test_write_to_a_broker_that_is_down_ends_in_time(tmp_path: Path) -> None:
                     assert await log.change(registration("b")) in (1, 2)
                     return
 
-    with OttlaProcess(tmp_path) as process:
+    with ForkedOttla(tmp_path) as process:
         asyncio.run(scenario(process))

@@ -11,7 +11,7 @@ from httpx import Client, HTTPStatusError
 from ottla.cli.main import main
 from ottla.clients.admin import Admin, ConfigResource, ResourceType
 from tests.mirrors import SETTINGS
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.registry.nodes import GROUPS, NODE
 from tests.registry.registrations import http, register, schema_text, wait_until
 from tests.registry_process import RegistryProcess
@@ -22,13 +22,13 @@ BROKER = {**GROUPS, "offsets.topic.num.partitions": 1, "transaction.state.log.nu
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "source", BROKER) as broker:
+    with ForkedOttla(tmp_path / "source", BROKER) as broker:
         yield broker
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "target", BROKER) as broker:
+    with ForkedOttla(tmp_path / "target", BROKER) as broker:
         yield broker
 
 

@@ -17,7 +17,7 @@ from ottla.clients import AsyncConsumer, Producer
 from ottla.clients.serializers import ProtobufDeserializer, ProtobufSerializer
 from ottla.schemas.model import Reference, Schema, SchemaType
 from ottla.schemas.protobuf.schema import parse_protobuf
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers.cache import in_ci, missing_for_confluent
 from tests.peers.confluent_schemas import java
 from tests.registry_process import RegistryProcess
@@ -53,7 +53,7 @@ message Order { int64 id = 1; optional string note = 2; message Line { int32 n =
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     properties = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-    with OttlaProcess(tmp_path_factory.mktemp("broker"), properties) as broker:
+    with ForkedOttla(tmp_path_factory.mktemp("broker"), properties) as broker:
         yield broker.bootstrap
 
 

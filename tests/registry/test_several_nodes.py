@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.clients import Admin
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.registry.nodes import GROUPS, SESSION_MS, nodes, schemas_of
 from tests.registry.registrations import Registrations, http, register, schema_text, wait_until
 from tests.registry_process import RegistryProcess
@@ -26,7 +26,7 @@ BROKER = {
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "broker", BROKER) as broker:
+    with ForkedOttla(tmp_path / "broker", BROKER) as broker:
         yield broker
 
 

@@ -15,7 +15,7 @@ from ottla.spark.write_plan import WriteFailed
 from tests.clients.proxy import Proxy
 from tests.clients.secured import sasl
 from tests.clients.support import wait_until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.peers.secured import SecuredKafka
 
 from .tasks import Query, rows
@@ -25,7 +25,7 @@ END_TXN = 26
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[OttlaProcess]:
-    broker = OttlaProcess(tmp_path)
+    broker = ForkedOttla(tmp_path)
     broker.start()
     yield broker
     broker.stop()

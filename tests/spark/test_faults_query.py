@@ -14,7 +14,7 @@ from ottla.clients import Admin, Producer, TopicPartition
 from ottla.testing import Ottla
 from tests.clients.support import unique
 from tests.conftest import TEST_PROPERTIES
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,7 @@ def test_running_query_survives_created_and_deleted_topics_and_moving_leaders(
 
 
 def test_unavailable_broker_is_retried_and_then_named(spark: SparkSession, tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "broker", TEST_PROPERTIES) as broker:
+    with ForkedOttla(tmp_path / "broker", TEST_PROPERTIES) as broker:
         topic = unique("away")
         with Admin(broker.bootstrap) as admin:
             admin.create_topic(topic, partitions=1, replication_factor=1)

@@ -25,7 +25,7 @@ from tests import deadlines
 from tests.clients.secured import sasl
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import TEST_PROPERTIES, RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.peers.secured import SecuredKafka, password_of
 
 ALL = ReadMaxRows(OFFSET_MAX)
@@ -419,7 +419,7 @@ def test_commit_group_with_members_is_rejected_by_name(topics: Topics, stream: S
 
 
 def test_unavailable_broker_only_delays_the_trigger(tmp_path: Path) -> None:
-    process = OttlaProcess(tmp_path, TEST_PROPERTIES)
+    process = ForkedOttla(tmp_path, TEST_PROPERTIES)
     process.start()
     topics = Topics(process.bootstrap)
     topic, group = topics.make(), unique("group")

@@ -25,7 +25,7 @@ from ottla.spark.source import source_schema
 from tests.clients.proxy import Proxy
 from tests.clients.support import FIRST_TIMESTAMP, WAIT_S, Sent, sample_records, unique, wait_until
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 pytestmark = pytest.mark.both
 FETCH = 1
@@ -244,7 +244,7 @@ def test_corrupt_batch_is_an_error_with_its_offset(world: World) -> None:
 
 
 def test_stopped_broker_is_retried_and_then_named(tmp_path: Path) -> None:
-    with OttlaProcess(tmp_path / "broker") as process:
+    with ForkedOttla(tmp_path / "broker") as process:
         world = World(process.bootstrap)
         topic = world.topic()
         world.send(topic, numbered(20, 10_000), batch_size=1)

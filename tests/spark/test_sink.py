@@ -34,7 +34,7 @@ from ottla.spark.write_plan import SinkError, WriteFailed, Written
 from tests.clients.proxy import Proxy
 from tests.clients.support import FIRST_TIMESTAMP, unique
 from tests.conftest import RunningBroker
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 
 from .test_reading import World as Reads
 
@@ -196,7 +196,7 @@ class TestRows:
 
 
 def test_stopped_broker_is_retried_and_then_named(tmp_path: Path, producers: ClientPool[Producer]) -> None:
-    with OttlaProcess(tmp_path / "broker") as process:
+    with ForkedOttla(tmp_path / "broker") as process:
         world = World(process.bootstrap)
         topic = world.topic()
         world.write([{"value": b"0"}], topic=topic)

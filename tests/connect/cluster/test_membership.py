@@ -19,7 +19,7 @@ from ottla.connect.errors import NotLeaderError, RetriableError, SignatureError
 from ottla.connect.runtime import Assignment, State, Status, TaskId
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.connect.cluster.workers import BROKER
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 
 pytestmark = pytest.mark.xdist_group("connect-cluster")
 WITHIN_S = 90
@@ -28,7 +28,7 @@ SESSION_MS = 1500
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path_factory.mktemp("broker"), BROKER) as broker:
+    with ForkedOttla(tmp_path_factory.mktemp("broker"), BROKER) as broker:
         yield broker
 
 
@@ -195,7 +195,7 @@ def test_work_stops_when_the_group_is_not_reached_for_a_session_timeout(tmp_path
             broker.start()
             await until(lambda: len(worker.running) == 3)
 
-    with OttlaProcess(tmp_path / "broker", BROKER) as broker:
+    with ForkedOttla(tmp_path / "broker", BROKER) as broker:
         run(scenario(broker))
 
 
@@ -212,7 +212,7 @@ def test_a_short_restart_of_the_broker_stops_no_work(tmp_path: Path) -> None:
             await asyncio.sleep(1.0)
             assert "revoked" not in worker.events
 
-    with OttlaProcess(tmp_path / "broker", BROKER) as broker:
+    with ForkedOttla(tmp_path / "broker", BROKER) as broker:
         run(scenario(broker))
 
 

@@ -23,7 +23,7 @@ from tests.connect.cluster.workers import (
     until,
     workers,
 )
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.peers.stock_connect import RestError
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("connect-cluster")]
@@ -38,7 +38,7 @@ def counting(tasks: int, **more: str) -> dict[str, str]:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "broker", BROKER) as broker:
+    with ForkedOttla(tmp_path / "broker", BROKER) as broker:
         yield broker
 
 

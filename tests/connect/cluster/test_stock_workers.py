@@ -11,7 +11,7 @@ import pytest
 
 from ottla.clients import Admin
 from tests.connect.cluster.workers import BROKER, WorkerProcess, committed, put, running, states, until
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.peers.cache import in_ci, missing_for_connect
 from tests.peers.stock_connect import FILE_SINK, FILE_SOURCE, StockWorker
 
@@ -29,7 +29,7 @@ def _stock_connect_is_here() -> None:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "broker", BROKER) as broker:
+    with ForkedOttla(tmp_path / "broker", BROKER) as broker:
         yield broker
 
 

@@ -13,7 +13,7 @@ from ottla.testing.waiting import wait_until
 from tests.cli.commands import run_with_pipes
 from tests.connect.cluster.workers import BROKER
 from tests.connect.rest.worker_process import WorkerProcess
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla, OttlaProcess
 from tests.registry_process import RegistryProcess
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("connect-cluster")]
@@ -23,7 +23,7 @@ WORDS = ("--listen", "127.0.0.1:0", "-X", "session.timeout.ms=3000", "-X", "hear
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[OttlaProcess]:
-    with OttlaProcess(tmp_path / "broker", BROKER) as running:
+    with ForkedOttla(tmp_path / "broker", BROKER) as running:
         yield running
 
 

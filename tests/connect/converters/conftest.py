@@ -11,10 +11,10 @@ from tests.registry_process import RegistryProcess
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    from tests.ottla_process import OttlaProcess
+    from tests.ottla_process import ForkedOttla
 
     directory = tmp_path_factory.mktemp("registry")
-    with OttlaProcess(directory / "broker") as broker:
+    with ForkedOttla(directory / "broker") as broker:
         node = RegistryProcess(directory / "node", broker.bootstrap)
         node.start()
         try:

@@ -14,7 +14,7 @@ from ottla.connect.connectors.capture.topic_verification import verify_topic
 from ottla.connect.connectors.capture.verification import Converted, Rows, TableName, Tables
 from ottla.connect.connectors.mysql.settings import options_of
 from ottla.registry_client import RegistryClient
-from tests.ottla_process import OttlaProcess
+from tests.ottla_process import ForkedOttla
 from tests.registry_process import RegistryProcess
 
 KEY = data.struct({"id": data.INT64}, "p.d.t.Key")
@@ -25,7 +25,7 @@ EVENT = data.struct({"before": ROW.as_optional(), "after": ROW.as_optional(), "o
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     directory: Path = tmp_path_factory.mktemp("verification")
-    with OttlaProcess(directory / "broker") as broker:
+    with ForkedOttla(directory / "broker") as broker:
         node = RegistryProcess(directory / "node", broker.bootstrap)
         node.start()
         try:

@@ -1,0 +1,166 @@
+"""Ottla's servers as processes that are forked instead of started: without the 0.2 CPU seconds of their imports.
+
+`start(command, ...)` does what `start_really(command, ...)` does, for commands `python -m ottla.cli.main ...`. Each
+process of tests has one parent of such servers (`tests/forking_parent.py`), which has imported the broker. A forked
+process has its own process id, memory, descriptors, working directory, arguments and streams; signals reach it alone,
+and its exit status is its own. It lacks a command line of its own in /proc, and is not a child of the tests.
+
+Tests of starts, of memory, of limits, of kills in a loop and of the package use real processes. So do measurements and
+the soak, which run without pytest, and each start while something that a process inherits differs from what the forking
+parent inherited: environment, limits of resources, umask, signals, priority, process group.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+from tests.forking_parent import ANSWER_BYTES
+
+START_TIMEOUT_S = 60.0
+PROGRAM = Path(__file__).with_name("forking_parent.py")
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+OF_EACH_TEST = "PYTEST_CURRENT_TEST"
+"""A variable that pytest sets for each test. No module reads it when it is imported."""
+INHERITED = ("Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "SigBlk", "SigIgn", "CapBnd", "Cpus_allowed_list")
+LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
+
+
+class ForkedProcess:
+    """The process, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._reading = threading.Lock()
+        self.returncode: int | None = None
+        pid = self._read(START_TIMEOUT_S)
+        if pid is None:
+            os.close(pipe)
+            raise TimeoutError(f"no process was forked within {START_TIMEOUT_S:g} s")
+        self.pid = pid
+
+    def _read(self, timeout_s: float) -> int | None:
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        if not poll.poll(timeout_s * 1000):
+            return None
+        answer = os.read(self._pipe, ANSWER_BYTES)
+        if not answer:
+            raise RuntimeError("the parent of forked processes ended")
+        return int.from_bytes(answer, "little", signed=True)
+
+    def poll(self) -> int | None:
+        """The exit code, or None while the process runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the exit code. Raises subprocess.TimeoutExpired."""
+        with self._reading:
+            if self.returncode is None:
+                self.returncode = self._read(timeout)
+                if self.returncode is None:
+                    raise subprocess.TimeoutExpired("a forked process", timeout)
+                os.close(self._pipe)
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+Process = subprocess.Popen[bytes] | ForkedProcess
+
+
+def inherited() -> tuple[object, ...]:
+    """Return the state that a new process inherits from this one, except descriptors and the working directory."""
+    lines = Path("/proc/thread-self/status").read_text().splitlines()
+    return (
+        {name: value for name, value in os.environ.items() if name != OF_EACH_TEST},
+        [resource.getrlimit(each) for each in LIMITS],
+        os.getpriority(os.PRIO_PROCESS, 0),
+        os.getpgrp(),
+        [line for line in lines if line.startswith(INHERITED)],
+    )
+
+
+class _Parent:
+    """The running forking parent, and what it inherited."""
+
+    def __init__(self) -> None:
+        self.inherited = inherited()
+        self.owner = os.getpid()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **UNBUFFERED},
+            )
+
+    def fork(self, words: list[str], streams: list[int], cwd: str) -> ForkedProcess:
+        theirs, ours = os.pipe()[::-1]
+        current = {OF_EACH_TEST: os.environ[OF_EACH_TEST]} if OF_EACH_TEST in os.environ else {}
+        try:
+            socket.send_fds(self._control, [pickle.dumps((words, cwd, current))], [*streams, theirs])
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return ForkedProcess(ours)
+
+    def close(self) -> None:
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+
+
+_lock = threading.Lock()
+_parents: list[_Parent] = []
+
+
+def start_really(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path) -> Process:
+    """Start `command` with unbuffered standard output and no input."""
+    environment = {**os.environ, **UNBUFFERED}
+    return subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, cwd=cwd)
+
+
+def start(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path) -> Process:
+    """Do the same by a fork if the process would inherit the same, otherwise start it really."""
+    is_ottla = command[:3] == [sys.executable, "-m", "ottla.cli.main"]
+    if sys.platform != "linux" or not is_ottla or OF_EACH_TEST not in os.environ:
+        return start_really(command, stdout, stderr, cwd)
+    with _lock:
+        if not _parents:
+            _parents.append(_Parent())
+            atexit.register(_parents[0].close)
+    (parent,) = _parents
+    if parent.owner != os.getpid() or parent.inherited != inherited():
+        return start_really(command, stdout, stderr, cwd)
+    with Path(os.devnull).open("rb") as nothing:
+        return parent.fork(command[2:], [nothing.fileno(), stdout.fileno(), stderr.fileno()], str(cwd))
