@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.mirror_parts import move
 from ottla.clients import Admin, Producer
 from ottla.common.ids import TopicPartition
+from ottla.metadata.mirrors import FAILBACK
 from tests.cluster.processes import wait_until
 from tests.ottla_process import ForkedOttla, OttlaProcess
 
@@ -76,6 +78,20 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     assert "not promoted" in error("stop", "dr")
     assert "MIRRORING already" in error("failback", "dr", "orders")
 
+    # The copy was not promoted, so that the original stays open for writes.
+    ottla("create", "early", "--from", target.bootstrap, "--topics", "", at=source)
+    for words in ((), ("--dry-run",)):
+        refused = error("failback", "early", "orders", "--yes", *words, at=source)
+        assert "is MIRRORING, and so read-only too" in refused
+        assert "Promote it at the source first" in refused
+    assert "does not wait" in error("failback", "early", "orders", "--cancel", at=source)
+    with Admin(source.bootstrap) as admin:
+        move(admin, "early", ["orders"], FAILBACK)
+        wait_until(lambda: "--cancel" in ottla("why", "early", at=source), WAIT_S)
+        assert "open again" in ottla("failback", "early", "orders", "--cancel", at=source)
+        write(source, b"3.5")
+    ottla("stop", "early", at=source)
+
     ottla("pause", "dr")
     wait_until(lambda: [row["state"] for row in rows(plain, "dr", target)] == ["PAUSED"], WAIT_S)
     write(source, b"4")
@@ -92,10 +108,10 @@ def test_mirror_from_its_creation_to_the_failback(plain: Run, source: OttlaProce
     write(source, b"lost")
     ottla("create", "back", "--from", target.bootstrap, "--topics", "", at=source)
     differing = plain("mirror", "verify", "back", "orders", "-b", source.bootstrap)
-    assert (differing.code, "orders-0: offsets 4 to 4" in differing.err) == (1, True)
+    assert (differing.code, "orders-0: offsets 5 to 5" in differing.err) == (1, True)
     assert "1 records would be dropped" in ottla("failback", "back", "orders", "--dry-run", at=source)
     [dropped] = plain("mirror", "failback", "back", "orders", "--dry-run", "--json", "-b", source.bootstrap).objects
-    assert (dropped["records"], dropped["start"], dropped["end"]) == (1, 4, 5)
+    assert (dropped["records"], dropped["start"], dropped["end"]) == (1, 5, 6)
     assert dropped["last_timestamp_ms"] == dropped["first_timestamp_ms"] > 0
     ottla("failback", "back", "orders", "--yes", at=source)
     wait_until(lambda: [row["truncated"] for row in rows(plain, "back", source)] == [1], WAIT_S)

@@ -577,6 +577,20 @@ ROWS: tuple[Row, ...] = (
         (f"{CAUSES}::test_limit_is_not_the_cause_for_a_complete_copy_or_one_that_it_does_not_delay",),
     ),
     (
+        "a failback does not make the topic of both clusters read-only",
+        "cli/mirror_failback.py",
+        "    _check_source(options.name, admin, source, names)\n",
+        "",
+        ("tests/cli/test_mirror.py::test_mirror_from_its_creation_to_the_failback",),
+    ),
+    (
+        "a failback is refused for a topic of the source with another id",
+        "tools/admin/mirrors.py",
+        "    if source.topic_id != ours.topic_id:\n",
+        "    if False:\n",
+        (f"{CAUSES}::test_failback_is_refused_unless_the_source_has_the_same_topic_open_for_writes",),
+    ),
+    (
         "a mirror keeps its counts when its rate changes",
         "broker/mirrors/mirrors.py",
         "            if after and without_rate(after) == without_rate(settings):\n",

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.cli import mirror_promote
-from ottla.cli.commands import Argument, Group, Option, Options, quiet_option, yes_option
+from ottla.cli import mirror_failback, mirror_promote
+from ottla.cli.commands import Argument, Group, Option, Options, quiet_option
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.mirror_parts import (
     at_source,
     connect_to_source,
     mirror_names,
-    move,
-    names_of,
     report_of,
     resource_of,
-    states_of_topics,
     topics_in,
 )
-from ottla.cli.names import all_topics, check_exists, confirm, enumerated
+from ottla.cli.names import all_topics, check_exists
 from ottla.cli.output import Column, Output, number, output_options, size
 from ottla.clients import admin as api
 from ottla.common import units
@@ -29,7 +26,6 @@ from ottla.common.failure import Failure
 from ottla.common.rate import UNLIMITED
 from ottla.metadata.mirrors import (
     COPY_SETTING,
-    FAILBACK,
     MIRRORING,
     PREFIX_SETTING,
     RATE_SETTING,
@@ -39,7 +35,7 @@ from ottla.metadata.mirrors import (
 )
 from ottla.tools import values
 from ottla.tools.admin.log_comparison import MOST_DIFFERENCES
-from ottla.tools.admin.mirror_verification import Side, bounds, comparison, existing, loss, ranges_of, row_of
+from ottla.tools.admin.mirror_verification import Side, comparison, ranges_of, row_of
 from ottla.tools.admin.mirrors import explain
 from ottla.tools.values import read_properties
 
@@ -225,80 +221,7 @@ def _set_state(options: Options, state: str) -> None:
 mirror_promote.add_verbs(COMMAND, _NAME)
 
 
-@COMMAND.verb(
-    "failback",
-    _NAME,
-    Argument("topics", "TOPIC", nargs=-1, required=True, help="topics of this cluster that become copies"),
-    Option("--dry-run", "only check the topics, and show the records that would be dropped"),
-    Option("--source-config FILE", "for --dry-run: a properties file with the security settings for the source"),
-    yes_option(),
-    examples="""
-    ottla mirror create back --from ottla-1:9092 --topics ''
-    ottla mirror failback back orders --dry-run
-    ottla mirror failback back orders
-    ottla mirror create back --from eu-1:9092 --topics '' --source-prefix us.
-    """,
-)
-def _failback(options: Options) -> None:
-    """Make topics of this cluster copies of the mirror's source, which was promoted before. Records that only this
-    cluster has are dropped; `ottla mirror why` says how many."""
-    output, admin = Output(options), connect(options)
-    check_exists(options.name, mirror_names(admin), "mirror")
-    states, prefix = states_of_topics(admin), names_of(admin, options.name).prefix
-    for name in options.topics:
-        if not name.startswith(prefix):
-            raise Failure(f"topic {name!r} does not begin with {prefix}, the prefix of mirror {options.name!r}")
-        _, state = states.get(name, ("", ""))
-        if state not in ("", STOPPED):
-            raise Failure(f"topic {name!r} is {state} already")
-    if options.dry_run:
-        _show_losses(options, output, admin)
-        return
-    names = list(options.topics)
-    confirm(
-        f"Drop the records of {enumerated(names)} that the source of {options.name} does not have?",
-        "nothing was changed",
-        "--yes drops them without asking.",
-        yes=options.yes,
-    )
-    move(admin, options.name, names, FAILBACK)
-    for name in names:
-        output.changed(f"{name} becomes a copy.", {"topic": name, "failback": True})
-
-
-def _show_losses(options: Options, output: Output, local: api.Admin) -> None:
-    """Print, by partition, the records that only this cluster has."""
-    source = connect_to_source(options, local)
-    keys = at_source(options.name, local, list(options.topics))
-    there = bounds(source, existing(source, list(keys.values())))
-    for key, other in keys.items():
-        if other not in there:
-            output.warn(f"{key}: the source has no such partition")
-    shared = {key: other for key, other in keys.items() if other in there}
-    here = bounds(local, list(shared))
-    rows = []
-    with output.progress(len(shared), "partitions") as bar:
-        for key, other in shared.items():
-            found = loss(Side(local, key), Side(source, other), (here[key], there[other]))
-            rows.append({"topic": key.topic, "partition": key.partition, **found._asdict()})
-            bar.advance()
-    columns = [
-        Column("topic", narrow=True),
-        number("partition"),
-        number("records"),
-        number("start"),
-        number("end"),
-        Column("first_timestamp_ms", "FIRST", _time),
-        Column("last_timestamp_ms", "LAST", _time),
-    ]
-    for name in options.topics:
-        dropped = sum(row["records"] for row in rows if row["topic"] == name)
-        output.note(f"{name} would become a copy; {dropped} records would be dropped.")
-    output.table(columns, rows)
-
-
-def _time(timestamp_ms: int) -> str:
-    return "-" if timestamp_ms < 0 else units.moment(timestamp_ms)
+mirror_failback.add_verbs(COMMAND, _NAME)
 
 
 @COMMAND.verb(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.tools.admin.mirrors import Finding, MirrorReport, explain
+from ottla.tools.admin.mirrors import FailbackTopic, Finding, MirrorReport, explain, failback_problem
 
 MIB = 1 << 20
 
@@ -34,3 +34,28 @@ def test_limit_is_not_the_cause_for_a_complete_copy_or_one_that_it_does_not_dela
     assert found({"lag": 7}, throttling=throttling(is_delaying=False)) == []
     assert found({"lag": 7}, throttling=None) == []
     assert found({"lag": 7}) == []
+
+
+def test_paused_mirror_is_a_cause() -> None:
+    [finding] = found({"state": "PAUSED", "lag": 7}, {"state": "PAUSED", "lag": -1})
+    assert ("2 partitions" in finding.text, finding.next_step) == (True, "`ottla mirror resume dr`")
+
+
+def test_topic_that_waits_for_its_failback_is_named_once_with_the_way_out() -> None:
+    [finding] = found({"state": "FAILBACK", "lag": -1}, {"state": "FAILBACK", "lag": -1})
+    assert finding.subject == "topic orders"
+    assert "`ottla mirror failback dr orders --cancel`" in finding.next_step
+
+
+def test_failback_is_refused_unless_the_source_has_the_same_topic_open_for_writes() -> None:
+    ours = FailbackTopic("id", 2, "")
+
+    def problem(source: FailbackTopic | None) -> str:
+        return " ".join(failback_problem("us.orders", ours, source) or ())
+
+    assert problem(FailbackTopic("id", 2, "STOPPED")) == problem(FailbackTopic("id", 3, "")) == ""
+    assert "has no topic 'us.orders'" in problem(None)
+    assert "another id" in problem(FailbackTopic("other", 2, ""))
+    assert "Promote it at the source" in problem(FailbackTopic("id", 2, "MIRRORING"))
+    assert "FAILBACK, and so read-only" in problem(FailbackTopic("id", 2, "FAILBACK"))
+    assert "fewer than 2 here" in problem(FailbackTopic("id", 1, ""))

@@ -27,6 +27,7 @@ from ottla.metadata.image import TOPIC
 from ottla.metadata.mirrors import (
     ACLS,
     COPY_SETTING,
+    FAILBACK,
     MIRROR_SETTING,
     MIRRORING,
     RATE_SETTING,
@@ -346,7 +347,7 @@ class Mirror:
         groups, acls = self._copiers
         throttling = self._fetchers.throttling()
         rows: list[dict[str, object]] = []
-        for state in (MIRRORING, STOPPING):
+        for state in (FAILBACK, MIRRORING, STOPPING):
             rows += [self._row(partition, state) for partition in self._led(state)]
         return {
             "problem": self._problem,

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ottla.common import units
+from ottla.metadata.mirrors import is_read_only_state
 
 UNKNOWN: Final = -1
 STALE_MS: Final = 30_000
@@ -117,6 +118,8 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
         for text in report.acls.values()
     ]
     found += _throttled(report, mirror)
+    found += _paused(report, mirror)
+    found += _waiting_for_failback(report, mirror)
     for row in report.partitions:
         subject = f"{row['topic']}-{row['partition']}"
         if row["problem"]:
@@ -145,3 +148,51 @@ def _throttled(report: MirrorReport, mirror: str) -> Iterator[Finding]:
                 f"`ottla mirror alter {mirror} --throttle RATE` raises the limit of each broker, "
                 "`--throttle none` removes it",
             )
+
+
+def _paused(report: MirrorReport, mirror: str) -> Iterator[Finding]:
+    """The state of a mirror that was paused."""
+    count = sum(row["state"] == "PAUSED" for row in report.partitions)
+    if count:
+        text = f"it is paused, and copies nothing into {count} partitions"
+        yield Finding(f"mirror {mirror}", text, f"`ottla mirror resume {mirror}`")
+
+
+def _waiting_for_failback(report: MirrorReport, mirror: str) -> Iterator[Finding]:
+    """The topics that are read-only here and not copied yet."""
+    for topic in dict.fromkeys(row["topic"] for row in report.partitions if row["state"] == "FAILBACK"):
+        yield Finding(
+            f"topic {topic}",
+            "FAILBACK: it is read-only, and waits until the source has the same topic, open for writes",
+            f"Promote it at the source, or open it here: `ottla mirror failback {mirror} {topic} --cancel`",
+        )
+
+
+class FailbackTopic(NamedTuple):
+    """A topic of one cluster, as a failback compares it."""
+
+    topic_id: str
+    partitions: int
+    state: str
+
+
+def failback_problem(name: str, ours: FailbackTopic, source: FailbackTopic | None) -> tuple[str, str] | None:
+    """Why a topic would wait for ever in FAILBACK, and the next step; None if it would not. `name` is the source's."""
+    if source is None:
+        return f"the source has no topic {name!r}", "Check --source-prefix and the rights at the source."
+    if source.topic_id != ours.topic_id:
+        return (
+            f"topic {name!r} of the source is not a copy of it, since it has another id",
+            "Copy the topic to the source first, with a mirror there.",
+        )
+    if is_read_only_state(source.state):
+        return (
+            f"topic {name!r} of the source is {source.state}, and so read-only too",
+            "Promote it at the source first: `ottla mirror promote`.",
+        )
+    if source.partitions < ours.partitions:
+        return (
+            f"topic {name!r} of the source has {source.partitions} partitions, fewer than {ours.partitions} here",
+            "Add the partitions at the source first: `ottla topic alter`.",
+        )
+    return None
