@@ -31,7 +31,7 @@ ROWS: tuple[Row, ...] = (
     (
         "a batch for a topic with schema validation is not appended before its check",
         "broker/handlers/produce.py",
-        "            if partition.rules.contract is not None:\n",
+        "            if partition.settings.rules.contract is not None:\n",
         "            if False:\n",
         (f"{IDS}::test_batch_with_an_invalid_record_is_refused_as_a_whole[0]",),
     ),

@@ -41,7 +41,7 @@ def in_force(node: NodeOnDisk) -> dict[str, object]:
     found: dict[str, object] = {"limits": server.connections.limits, "cleaner": cleaner}
     for name in ("t", "other"):
         partition = broker.partitions.get(name, 0)
-        found[name] = (partition.log.config, partition.rules, partition.min_insync_replicas)
+        found[name] = (partition.log.config, partition.settings.rules, partition.settings.min_insync_replicas)
     return found
 
 

@@ -57,9 +57,6 @@ LONG_FILES = {
 LARGE_CLASSES = {
     # A value type: 15 are fields of its compiled base, which `send` writes and futures read; one object for each batch.
     "Batch": 26,
-    # With the counters of its topic: to look them up would cost more than an append adds to them. With the state of a
-    # truncation, which outlives the copy that made it.
-    "Partition": 17,
 }
 # Modules that import each other for type checking. Remove a circle that is cut.
 TYPE_CIRCLES: list[set[str]] = []

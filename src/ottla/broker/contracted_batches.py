@@ -61,7 +61,7 @@ def _append_checked(
     allow_zstd = context.api_version >= ZSTD_SINCE_VERSION
     partition.check_open()
     partition.check_acks(order.acks)
-    header, batch = validate_produced(data.records, partition.rules, now_ms, allow_zstd=allow_zstd)
+    header, batch = validate_produced(data.records, partition.settings.rules, now_ms, allow_zstd=allow_zstd)
     batch = yield from broker.contracts.admit(partition, header, batch)
     # This node may have waited, so that everything else is checked only now.
     if partition.closed:

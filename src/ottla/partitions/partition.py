@@ -19,6 +19,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition, Uuid
 from ottla.common.unread import Unread
 from ottla.log.follower import append_as_follower, restart_at
+from ottla.partitions.flush import Flush, FlushInThread
 from ottla.partitions.reading import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -27,10 +28,9 @@ from ottla.partitions.reading import (
     look_up,
     out_of_range,
 )
-from ottla.partitions.topic_settings import refusal_of
 from ottla.partitions.traffic import TopicTraffic
 from ottla.partitions.waits import Waits, complete_up_to
-from ottla.records import BatchHeader, Buffer, ProduceRules, read_header, validate_produced
+from ottla.records import BatchHeader, Buffer, read_header, validate_produced
 from ottla.records.batch import TRANSACTIONAL
 from ottla.replication.replica import ReplicaFetch, not_a_replica
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.log.producer_state import Origin
     from ottla.log.transaction_marker import TransactionEnd
     from ottla.metadata.image import PartitionImage
+    from ottla.partitions.topic_settings import TopicSettings
     from ottla.replication.leader import IsrDecision, IsrProposal, Leader, Next
 
 ACKS_ALL = -1
@@ -75,8 +76,7 @@ class Partition:
     """Leader of one partition on this node."""
 
     __slots__ = (
-        "_flush_in_thread",
-        "_flushing",
+        "_flush",
         "_local_end",
         "_replication",
         "_unreported_bytes",
@@ -87,9 +87,8 @@ class Partition:
         "is_truncation_synced",
         "leader_epoch",
         "log",
-        "min_insync_replicas",
         "refusal",
-        "rules",
+        "settings",
         "traffic",
         "watchers",
     )
@@ -99,18 +98,16 @@ class Partition:
         log: Log,
         *,
         leader_epoch: int,
-        rules: ProduceRules,
-        min_insync_replicas: int,
-        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+        settings: TopicSettings,
+        flush_in_thread: FlushInThread,
         replication: Replication | None = None,
     ) -> None:
         """Without `replication` there is one replica."""
         self.log = log
-        self.refusal = refusal_of(log.topic_partition.topic, {})
-        """The error for clients that write, until the settings of the topic change."""
+        self.settings = settings
+        self.refusal = settings.refusal
+        """The error for clients that write; as in the settings, or that the leader removes a source's producers."""
         self.leader_epoch = leader_epoch
-        self.rules = rules
-        self.min_insync_replicas = min_insync_replicas
         # Not used with one replica: its local end is the high watermark.
         self._local_end: int = log.log_end_offset
         # After a start, only a single replica may take all of its log as committed.
@@ -126,8 +123,7 @@ class Partition:
         self.followers: dict[FollowerWatcher, None] = {}
         """The waiting fetches of followers."""
         self._waits = Waits()
-        self._flush_in_thread = flush_in_thread
-        self._flushing = False
+        self._flush = Flush(flush_in_thread)
         # Appended since the watchers were last notified.
         self._unreported_bytes = 0
 
@@ -157,11 +153,12 @@ class Partition:
         """Raise NOT_ENOUGH_REPLICAS if acks=all is impossible now; at most all replicas are required."""
         if required_acks != ACKS_ALL or self._replication is None:
             return
-        if self.isr_size < min(self.min_insync_replicas, self.replica_count):
+        least = self.settings.min_insync_replicas
+        if self.isr_size < min(least, self.replica_count):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR of {self.topic_partition} is {self.isr_size}, "
-                f"less than min.insync.replicas {self.min_insync_replicas}",
+                f"less than min.insync.replicas {least}",
             )
 
     def append(
@@ -209,7 +206,7 @@ class Partition:
         self.check_open()
         if required_acks == ACKS_ALL:
             self.check_acks(required_acks)
-        header, batch = validate_produced(records, self.rules, now_ms, allow_zstd=allow_zstd)
+        header, batch = validate_produced(records, self.settings.rules, now_ms, allow_zstd=allow_zstd)
         if header.attributes & TRANSACTIONAL and not is_verified:
             raise not_verified()
         return self._append(batch, header, now_ms, "client")
@@ -233,7 +230,7 @@ class Partition:
         if not self.log.needs_flush(now_ms) and not self.log.durability.is_ahead_of_disk:
             # A flush that runs now syncs a rolled segment, and no request has to wait for it.
             self._advance(self.log.log_end_offset)
-        elif not self._flushing:
+        elif not self._flush.is_running:
             self._start_flush()
 
     # -- a copy of another cluster's partition -------------------------------------------------------------------
@@ -287,15 +284,15 @@ class Partition:
     def flush_if_due(self, now_ms: int) -> None:
         """Start a flush if `flush.ms` has passed, or a rolled segment was never synced; called by housekeeping."""
         log = self.log
-        if not (self._flushing or self.closed) and (log.durability.has_unsynced_segments or log.needs_flush(now_ms)):
+        if not (self._flush.is_running or self.closed) and (
+            log.durability.has_unsynced_segments or log.needs_flush(now_ms)
+        ):
             self._start_flush()
 
     def _start_flush(self) -> None:
-        self._flushing = True
-        self._flush_in_thread(self.log.flush).on_done(self._flushed)
+        self._flush.start(self.log, self._flushed)
 
     def _flushed(self, done: Completion[None]) -> None:
-        self._flushing = False
         try:
             done.result()
         except (KafkaError, OSError) as error:
@@ -362,12 +359,11 @@ class Partition:
         """The state of the followers; None with one replica."""
         return None if self._replication is None else self._replication.leader
 
-    def configure(self, rules: ProduceRules, min_insync_replicas: int) -> None:
-        """Apply changed settings of the topic."""
-        self.rules = rules
-        self.min_insync_replicas = min_insync_replicas
+    def configure(self, settings: TopicSettings) -> None:
+        """Apply changed settings of the topic, but for its log and its `refusal`."""
+        self.settings = settings
         if self._replication is not None:
-            self._replication.leader.min_insync_replicas = min_insync_replicas
+            self._replication.leader.min_insync_replicas = settings.min_insync_replicas
             self._advance(self._local_end)
 
     def on_follower_fetch(self, fetch: ReplicaFetch) -> None:

@@ -25,12 +25,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.common.clock import Clock
-from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.common.shortage import ShortageError, is_shortage
 from ottla.common.work import SLICE_MS, Worker
 from ottla.metadata.image import TOPIC
+from ottla.partitions.flush import FlushInThread
 from ottla.partitions.lost_logs import LostLogs
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.pending import PendingWork
@@ -64,7 +64,7 @@ class PartitionsPorts:
     logs: LogManager
     clock: Clock
     topic_values: TopicValues
-    flush_in_thread: Callable[[Callable[[], object]], Completion[None]]
+    flush_in_thread: FlushInThread
     worker: Worker
 
 
@@ -315,7 +315,7 @@ class Partitions:
             self._leave(topic_partition)
         elif led is not None:
             if image.leader == self._ports.node_id:
-                led.follow(self._replication(led.log, image, led.min_insync_replicas, led.replication), image)
+                led.follow(self._replication(led.log, image, led.settings.min_insync_replicas, led.replication), image)
             else:
                 self._resign(led, self._missing(topic.name, index))
                 self._follow(led.log, image, is_truncation_synced=led.is_truncation_synced)
@@ -367,8 +367,7 @@ class Partitions:
         partition = Partition(
             log,
             leader_epoch=image.leader_epoch,
-            rules=settings.rules,
-            min_insync_replicas=settings.min_insync_replicas,
+            settings=settings,
             flush_in_thread=self._ports.flush_in_thread,
             replication=self._replication(log, image, settings.min_insync_replicas),
         )
@@ -476,7 +475,7 @@ class Partitions:
             for partition in led.values():
                 partition.log.reconfigure(settings.log)
                 admit_clients(partition, settings.refusal, self._ports.worker)
-                partition.configure(settings.rules, settings.min_insync_replicas)
+                partition.configure(settings)
             for other in followed:
                 if other is not None:
                     other.log.reconfigure(settings.log)

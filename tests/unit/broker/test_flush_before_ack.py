@@ -16,6 +16,7 @@ from ottla.common.errors import ErrorCode, KafkaError
 from ottla.log import LogConfig
 from ottla.log.open_files import OpenFiles
 from ottla.partitions.partition import Partition
+from ottla.partitions.topic_settings import TopicSettings
 from ottla.records import ProduceRules
 from tests.simulation.world.disk import SimulatedDisk
 from tests.storage.helpers import batch, open_at, values
@@ -40,8 +41,7 @@ class SlowDisk:
                 open_files=OpenFiles(open_files),
             ),
             leader_epoch=0,
-            rules=RULES,
-            min_insync_replicas=1,
+            settings=TopicSettings(LogConfig(), RULES, 1, None),
             flush_in_thread=self._later,
         )
         self.acknowledged: list[bytes] = []

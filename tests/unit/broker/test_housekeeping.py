@@ -85,7 +85,7 @@ def test_changed_settings_apply_to_the_next_append(harness: BrokerHarness) -> No
     request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(2, "t", changes)])
     assert harness.ask(request).responses[0].error_code == 0
     partition = harness.partition("t")
-    assert (partition.rules.max_message_bytes, partition.log.config.segment_bytes) == (100, 1048576)
+    assert (partition.settings.rules.max_message_bytes, partition.log.config.segment_bytes) == (100, 1048576)
 
 
 def test_failed_directory_is_a_storage_error_for_waiting_and_later_requests(harness: BrokerHarness) -> None:

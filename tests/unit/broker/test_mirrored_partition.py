@@ -17,6 +17,7 @@ from ottla.common.slices import finish
 from ottla.common.work import Worker
 from ottla.config import resolve_mirror
 from ottla.log import Log
+from ottla.log.config import LogConfig
 from ottla.log.transaction_marker import TransactionEnd
 from ottla.metadata.image import TOPIC, MetadataImage, TopicImage
 from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STOPPED, STOPPING
@@ -24,7 +25,7 @@ from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.promotion import forget_producers
 from ottla.partitions.replication.followed import EARLIEST
 from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
-from ottla.partitions.topic_settings import refusal_of
+from ottla.partitions.topic_settings import TopicSettings, refusal_of
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.records import BatchProducer, Codec, ProduceRules
 from ottla.records.batch import TRANSACTIONAL
@@ -54,8 +55,7 @@ class Copy:
         self.partition = Partition(
             self.log,
             leader_epoch=GENERATION,
-            rules=ProduceRules("t"),
-            min_insync_replicas=1,
+            settings=TopicSettings(LogConfig(), ProduceRules("t"), 1, None),
             flush_in_thread=self.threads.run,
             replication=replication,
         )

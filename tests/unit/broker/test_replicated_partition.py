@@ -8,8 +8,10 @@ import pytest
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
+from ottla.log.config import LogConfig
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.reading import READ_ALL, READ_UNCOMMITTED
+from ottla.partitions.topic_settings import TopicSettings
 from ottla.records import ProduceRules
 from ottla.replication.leader import IsrDecision, IsrProposal, Leader, Next
 from ottla.replication.replica import ReplicaFetch
@@ -51,8 +53,7 @@ class Scene:
         self.partition = Partition(
             self.log,
             leader_epoch=0,
-            rules=ProduceRules("t"),
-            min_insync_replicas=min_isr,
+            settings=TopicSettings(LogConfig(), ProduceRules("t"), min_isr, None),
             flush_in_thread=self.threads.run,
             replication=self.replication(leader) if len(replicas) > 1 else None,
         )

@@ -51,7 +51,7 @@ class Contracts:
         numbers. Raises KafkaError, with which the whole batch is refused: RecordError INVALID_RECORD, or
         REQUEST_TIMED_OUT if the registry or the dead letter topic cannot be reached.
         """
-        where, rules = partition.topic_partition, partition.rules
+        where, rules = partition.topic_partition, partition.settings.rules
         contract = rules.contract
         if contract is None or _is_repeated(partition, header, batch):
             return batch

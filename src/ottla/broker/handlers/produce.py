@@ -86,7 +86,7 @@ def handle(
         is_open = (
             not is_long
             and are_in_open_transaction(batches, transactional_id, broker.transactions, adds=adds)
-            and all(partition.rules.contract is None for partition, _ in batches)
+            and all(partition.settings.rules.contract is None for partition, _ in batches)
         )
         if not is_open:
             verification = _verification_of(broker, context, transactional_id, batches)
@@ -306,7 +306,7 @@ def _append(
             if type(records) is not memoryview:
                 why = "There must be exactly one record batch per partition"
                 raise NotOneBatchError(ErrorCode.INVALID_RECORD, why)
-            if partition.rules.contract is not None:
+            if partition.settings.rules.contract is not None:
                 responses.append(append_later(order, topic, data, records))
                 continue
             is_verified = order.is_open or (verification is not None and verification.check(partition))

@@ -130,7 +130,7 @@ class _Rows:
         labels = self.add_log(partition.log)
         replicas, isr = partition.replica_count, partition.isr_size
         # A topic with fewer replicas than min.insync.replicas needs all of them, as `check_acks` does.
-        least = min(partition.min_insync_replicas, replicas)
+        least = min(partition.settings.min_insync_replicas, replicas)
         is_under_replicated, is_under_min = isr < replicas, isr < least
         is_at_min = isr == least
         counts.led += 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.log.follower import append_as_follower, restart_at
+from ottla.partitions.flush import FlushInThread
 from ottla.partitions.reading import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch, end_of_epoch, look_up
 from ottla.partitions.traffic import TopicTraffic
 from ottla.replication.follower import Step, on_leader_end, on_leader_start
@@ -90,7 +90,7 @@ class FollowedPartition:
         self,
         log: Log,
         image: PartitionImage,
-        flush_in_thread: Callable[[Callable[[], object]], Completion[None]],
+        flush_in_thread: FlushInThread,
     ) -> None:
         self.log = log
         self.topic_id = log.topic_id

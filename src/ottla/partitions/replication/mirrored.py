@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode
+from ottla.partitions.flush import FlushInThread
 from ottla.partitions.replication.followed import EARLIEST
 from ottla.replication.follower import Step, on_source_start
 
@@ -29,7 +30,7 @@ UNKNOWN: Final = -1
 class MirrorPorts(NamedTuple):
     """The parts of the node that a mirrored partition uses."""
 
-    flush_in_thread: Callable[[Callable[[], object]], Completion[None]]
+    flush_in_thread: FlushInThread
     now_ms: Callable[[], int]
     """The monotonic clock."""
     on_error: Callable[[], None]
