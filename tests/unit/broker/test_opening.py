@@ -145,8 +145,8 @@ def test_changed_settings_reach_thousands_of_topics_in_slices(harness: BrokerHar
     changes = [AlterableConfig(name="max.message.bytes", config_operation=0, value="1000")]
     resources = [AlterConfigsResource(resource_type=2, resource_name=name, configs=changes) for name in names]
     harness.ask(IncrementalAlterConfigsRequest(resources=resources))
-    changed = [sum(harness.partition(name).rules.max_message_bytes == 1000 for name in names)]
+    changed = [sum(harness.partition(name).settings.rules.max_message_bytes == 1000 for name in names)]
     while later.work:
         later.step()
-        changed.append(sum(harness.partition(name).rules.max_message_bytes == 1000 for name in names))
+        changed.append(sum(harness.partition(name).settings.rules.max_message_bytes == 1000 for name in names))
     assert changed == [64, 128, 150]
