@@ -109,6 +109,15 @@ class Target:
         return WORK / "cpython" / self.python / MACHINES[self.machine] / "bin" / f"python{self.python}"
 
 
+@dataclass(frozen=True)
+class Material:
+    """The input of all wheels: the translated source, the compiler, and the time in the archives."""
+
+    source: Path
+    zig: Path
+    epoch_s: str
+
+
 def run(command: list[str | Path], cwd: Path = ROOT, **environment: str) -> str:
     """Run a command and return its standard output. Raises StepFailed."""
     done = subprocess.run(
@@ -186,13 +195,13 @@ def source_archive(python: Path, epoch_s: str) -> Path:
     return source
 
 
-def build(target: Target, source: Path, zig: Path, output: Path) -> Path:
+def build(target: Target, material: Material, output: Path) -> Path:
     """Build a wheel in a copy of the source, and copy it into the output directory."""
     python = WORK / "environments" / f"build-{target.python}" / "bin" / "python"
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         copy = Path(directory, "source")
-        shutil.copytree(source, copy)
-        compiler = f"{zig} cc -target {target.machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} -fno-sanitize=undefined"
+        shutil.copytree(material.source, copy)
+        compiler = f"{material.zig} cc -target {target.machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} -fno-sanitize=undefined"
         pip = [
             python,
             "-m",
@@ -212,7 +221,7 @@ def build(target: Target, source: Path, zig: Path, output: Path) -> Path:
             SETUPTOOLS_EXT_SUFFIX=f".cpython-{target.tag[2:]}-{target.machine}-linux-gnu.so",
             ZIG_GLOBAL_CACHE_DIR=str(WORK / "zig"),
             ZIG_LOCAL_CACHE_DIR=str(WORK / "zig"),
-            SOURCE_DATE_EPOCH=commit_time(),
+            SOURCE_DATE_EPOCH=material.epoch_s,
         )
         (wheel,) = Path(directory).glob("*.whl")
         if not wheel.name.endswith(f"-{target.tag}-{target.tag}-{target.platform}.whl"):
@@ -220,10 +229,10 @@ def build(target: Target, source: Path, zig: Path, output: Path) -> Path:
         return Path(shutil.copy(wheel, output))
 
 
-def compare(target: Target, wheel: Path, source: Path, zig: Path) -> None:
+def compare(target: Target, wheel: Path, material: Material) -> None:
     """Build the wheel again. Raises StepFailed if it differs."""
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
-        again = build(target, source, zig, Path(directory))
+        again = build(target, material, Path(directory))
         if again.read_bytes() != wheel.read_bytes():
             members = [
                 {member.filename: (member.CRC, member.date_time) for member in zipfile.ZipFile(each).infolist()}
@@ -336,14 +345,16 @@ def main(arguments: list[str]) -> int:
             for python in sorted({target.python for target in targets})
         }
         first = next(iter(builders.values())) / "python"
-        source = source_archive(first, commit_time())
-        kernels = run([first, "-c", EXTENSIONS], source).split()
+        # Once: a commit during the build must not make the wheels differ.
+        epoch_s = commit_time()
+        material = Material(source_archive(first, epoch_s), zig, epoch_s)
+        kernels = run([first, "-c", EXTENSIONS], material.source).split()
         for target in targets:
             started = time.monotonic()
-            wheel = build(target, source, zig, DIST)
+            wheel = build(target, material, DIST)
             check(target, wheel, kernels, tools / "auditwheel")
             if TWICE in arguments:
-                compare(target, wheel, source, zig)
+                compare(target, wheel, material)
             outcome = verify(target, wheel, kernels)
             print(
                 f"{wheel.name}  {wheel.stat().st_size / 1e6:.1f} MB  {time.monotonic() - started:.0f} s  {outcome}",
