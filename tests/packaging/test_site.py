@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("mkdocs")
 
-from tools.docsite import api, hooks
+from tools.docsite import api, diagrams, hooks
 
 from ottla import clients
+from tests.peers.cache import in_ci
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)  # one build takes seconds of CPU time
@@ -24,6 +25,12 @@ pytestmark = pytest.mark.timeout(600)  # one build takes seconds of CPU time
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once for all tests."""
+    try:
+        diagrams.library()
+    except diagrams.LibraryMissing as error:
+        if in_ci():
+            raise
+        pytest.skip(str(error))
     output = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "tools.docsite", "--output", str(output)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
@@ -67,12 +74,28 @@ def test_each_public_name_of_the_clients_is_on_one_page() -> None:
 
 
 def test_pages_load_nothing_from_other_servers(site: Path) -> None:
-    """Diagrams are the exception: their library is loaded by the theme where a page has one."""
-    for name in ("", "configuration", "reference/producer"):
-        text = (site / name / "index.html").read_text()
-        loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)", text)
-        loaded += re.findall(r"<link[^>]+rel=\"(?:stylesheet|preconnect)\"[^>]+href=\"(https?:[^\"]+)", text)
-        assert loaded == []
+    foreign = {}
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        loaded = re.findall(r"<(?:script|img|iframe|source|video)[^>]+src=\"?((?:https?:)?//[^\" >]+)", text)
+        links = re.findall(r"<link[^>]*>", text)
+        loaded += [each for each in links if "canonical" not in each and re.search(r"href=\"?(?:https?:)?//", each)]
+        if loaded:
+            foreign[path.name] = loaded
+    assert foreign == {}
+    for path in site.rglob("*.css"):
+        assert re.findall(r"(?:@import|url\()[\s\"']*(?:https?:)?//[^)\s]+", path.read_text()) == [], path
+
+
+@pytest.mark.parametrize(("name", "source"), [("", "assets/"), ("ARCHITECTURE", "../assets/")])
+def test_pages_with_a_diagram_load_its_library_before_the_theme_looks_for_it(
+    site: Path, name: str, source: str
+) -> None:
+    text = (site / name / "index.html").read_text()
+    script = f'<script src="{source}mermaid.min.js"></script>'
+    assert text.index(script) < text.index("<body")
+    assert 'globalThis["mermaid"]' in (site / diagrams.IN_SITE).read_text()
+    assert "mermaid.min.js" not in (site / "configuration" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`python -m tools.docsite`: build the documentation site into build/site, or another directory: `--output DIR`.
 
-Needs no network. A broken link or anchor is an error. The exit code comes from mkdocs.
+Needs no network, but for the library of diagrams in a first build. A broken link or anchor is an error. The exit code
+comes from mkdocs.
 """
 
 from __future__ import annotations

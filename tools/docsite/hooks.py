@@ -3,7 +3,7 @@
 The pages in docs/ are written for readers of the repository. The site has the same files, and beside them README.md as
 the home page, CHANGELOG.md, CONTRIBUTING.md and other Markdown files of the repository that a page links to. Generated
 are a page with the help of each command, and the Python API (`api.py`). Files that are not Markdown, such as examples,
-are copied when a page links to them.
+are copied when a page links to them. Pages with a diagram load its library from the site itself (`diagrams.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
-from tools.docsite import api
+from mkdocs.structure.pages import Page
+from tools.docsite import api, diagrams
 
 from ottla.cli.root import ROOT as COMMANDS
 
@@ -85,8 +87,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, path, content=text))
     for path in copied:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path.removeprefix("repository/"))))
+    try:
+        files.append(File.generated(config, diagrams.IN_SITE, abs_src_path=str(diagrams.library())))
+    except diagrams.LibraryMissing as error:
+        raise PluginError(str(error)) from error
     _complete(config, pages)
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001 - the names are MkDocs's
+    """Load the library before the theme looks for it, on pages with a diagram only: it has 3 MB."""
+    if 'class="mermaid"' not in output:
+        return output
+    source = posixpath.relpath(diagrams.IN_SITE, page.url or ".")
+    return output.replace("</head>", f'<script src="{source}"></script></head>', 1)
 
 
 def _is_page(path: str) -> bool:
