@@ -149,7 +149,7 @@ class Story:
     def check_limits(self) -> None:
         for name, topic in self.known.topics.items():
             for index in range(topic.partitions if topic.limit is not None else 0):
-                rules = self.node.node.broker.partitions.get(name, index).rules
+                rules = self.node.node.broker.partitions.get(name, index).settings.rules
                 assert str(rules.max_message_bytes) == topic.limit
 
     async def new_producers(self, _name: str) -> None:
