@@ -21,6 +21,27 @@ ROWS: Final = (
         (f"{SERIES}::test_large_clients_cannot_hide_others",),
     ),
     (
+        "A user with many clients cannot keep the clients of others out",
+        "broker/telemetry/series.py",
+        "        if len(own) >= MOST_CLIENTS // (len(self._by_user) + (not own)):",
+        "        if own is not None:",
+        (f"{SERIES}::test_user_with_many_clients_cannot_keep_others_out",),
+    ),
+    (
+        "A user does not take more than its share of the clients",
+        "broker/telemetry/series.py",
+        "        if len(own) >= MOST_CLIENTS // (len(self._by_user) + (not own)):",
+        "        if own is None:",
+        (f"{SERIES}::test_user_with_many_clients_cannot_keep_others_out",),
+    ),
+    (
+        "A user with many clients leaves others their share of the series",
+        "broker/telemetry/series.py",
+        "        if user.count < share:",
+        "        if user.count < 0:",
+        (f"{SERIES}::test_user_with_many_clients_leaves_others_their_share_of_the_series",),
+    ),
+    (
         "An unhandled error does not end the pushes of a client",
         "clients/telemetry.py",
         "                code, delay_s = ErrorCode.NONE, AFTER_ERROR_S\n",
@@ -103,8 +124,8 @@ ROWS: Final = (
     (
         "The number of clients with values is bounded",
         "broker/telemetry/series.py",
-        "if instance_id not in self._clients and len(self._clients) >= MOST_CLIENTS:",
-        "if False:",
+        "and len(self._clients) >= MOST_CLIENTS and not",
+        "and False and not",
         (f"{SERIES}::test_client_is_stored_with_its_first_value_and_until_its_last",),
     ),
     (

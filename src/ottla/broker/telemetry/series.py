@@ -1,8 +1,9 @@
 """The values that clients pushed, as a scrape exposes them. Without I/O.
 
 Clients are not trusted: the numbers of clients, names and series, and the length of labels are bounded, of one client
-and of all. What exceeds a limit is dropped and counted. While all places are taken, each client has an equal share: a
-client with fewer series gets places of the client with the most, so that a few clients cannot hide the others.
+and of all. What exceeds a limit is dropped and counted. While all places are taken, each user has an equal share of the
+clients and of the series, and each client an equal share of the series of its user: a user or client with less gets
+places of the one with the most, so that a user with many clients, or a client with many series, cannot hide the others.
 
 A client is stored with its first value. It cannot choose the name of another metric of this node, since its names have
 a prefix, nor the labels `client_id` and `client_instance_id`.
@@ -66,11 +67,20 @@ class ClientSeries:
     """The number of series by metric."""
 
 
+@dataclass(slots=True)
+class _User:
+    """The clients of one principal, and the number of their series."""
+
+    clients: dict[Uuid, ClientSeries] = field(default_factory=dict)
+    count: int = 0
+
+
 class SeriesStore:
     """The values of all clients of this node."""
 
     def __init__(self) -> None:
         self._clients: dict[Uuid, ClientSeries] = {}
+        self._by_user: dict[str, _User] = {}
         self._counters: dict[str, bool] = {}
         """Whether each known metric is a counter: its first value decides."""
         self._users: Counter[str] = Counter()
@@ -96,6 +106,9 @@ class SeriesStore:
             self._next_expiry_ms = now_ms + EXPIRY_MS
             self.expire(now_ms)
         client = self._clients.get(instance_id)
+        if client is not None and client.labels.principal != labels.principal:
+            self.remove(instance_id)
+            client = None
         if client is None:
             client = ClientSeries(labels, 0)
         client.labels = labels
@@ -122,7 +135,9 @@ class SeriesStore:
             if not self._has_room(client, instance_id, key):
                 self.dropped += 1
                 return
-            self._clients[instance_id] = client
+            user = self._by_user.setdefault(client.labels.principal, _User())
+            self._clients[instance_id] = user.clients[instance_id] = client
+            user.count += 1
             self._count += 1
             if name not in client.names:
                 self._users[name] += 1
@@ -134,29 +149,52 @@ class SeriesStore:
     def _has_room(self, client: ClientSeries, instance_id: Uuid, key: tuple[str, str]) -> bool:
         """Whether another series of a client exceeds no limit."""
         name, labels = key
-        if instance_id not in self._clients and len(self._clients) >= MOST_CLIENTS:
-            return False
         if name not in self._counters and len(self._counters) >= MOST_NAMES:
             return False
         if name not in client.names and len(client.names) >= MOST_NAMES_OF_CLIENT:
             return False
         if len(client.values) >= MOST_SERIES_OF_CLIENT or len(labels) > LONGEST_LABELS:
             return False
+        if instance_id not in self._clients and len(self._clients) >= MOST_CLIENTS and not self._takes_client(client):
+            return False
         return self._count < MOST_SERIES or self._takes_place(client, instance_id)
 
-    def _takes_place(self, client: ClientSeries, instance_id: Uuid) -> bool:
-        """Remove the last series of the largest client beyond its share, if this client has less than its own.
+    def _takes_client(self, client: ClientSeries) -> bool:
+        """Remove a client of the user with the most, if the user of this client has less than its share.
 
-        As long as all places are taken, a client has more than its share if another one has less.
+        As long as all places are taken, a user has more than its share if another one has less. The client that expires
+        first is removed: it is disconnected, or has not pushed for the longest time.
         """
-        share = MOST_SERIES // (len(self._clients) + (instance_id not in self._clients))
-        if len(client.values) >= share:
+        own = self._by_user.get(client.labels.principal, _User()).clients
+        if len(own) >= MOST_CLIENTS // (len(self._by_user) + (not own)):
             return False
-        largest = max(self._clients.values(), key=lambda each: len(each.values))
-        taken = list(largest.values)[share:]
-        for key in taken:
-            self._remove(largest, key)
+        most = max((user.clients for user in self._by_user.values()), key=len)
+        first = min(most, key=lambda each: most[each].expires_ms)
+        self.dropped += len(most[first].values)
+        self.remove(first)
+        return True
+
+    def _takes_place(self, client: ClientSeries, instance_id: Uuid) -> bool:
+        """Remove the last series of a client beyond its share, if this client or its user has less than its own.
+
+        If the user has less, the client is the largest one of the user with the most series, else of the same user.
+        """
+        user = self._by_user.get(client.labels.principal, _User())
+        share = MOST_SERIES // (len(self._by_user) + (not user.clients))
+        if user.count < share:
+            user = max(self._by_user.values(), key=lambda each: each.count)
+            share //= len(user.clients)
+        else:
+            share = user.count // (len(user.clients) + (instance_id not in user.clients))
+            if len(client.values) >= share:
+                return False
+        largest = max(user.clients, key=lambda each: len(user.clients[each].values))
+        taken = list(user.clients[largest].values)[share:]
         self.dropped += len(taken)
+        for key in taken:
+            self._remove(user.clients[largest], key)
+        if not share:
+            self.remove(largest)
         return bool(taken)
 
     def _remove(self, client: ClientSeries, key: tuple[str, str]) -> None:
@@ -164,6 +202,7 @@ class SeriesStore:
         del client.values[key]
         client.pushed.discard(key)
         client.deltas.discard(key)
+        self._by_user[client.labels.principal].count -= 1
         self._count -= 1
         name = key[0]
         client.names[name] -= 1
@@ -188,6 +227,10 @@ class SeriesStore:
         if client is not None:
             for key in list(client.values):
                 self._remove(client, key)
+            user = self._by_user[client.labels.principal]
+            del user.clients[instance_id]
+            if not user.clients:
+                del self._by_user[client.labels.principal]
 
     def disconnected(self, instance_id: Uuid, now_ms: int) -> None:
         """Let the values of a client expire soon."""

@@ -130,6 +130,73 @@ def test_large_clients_cannot_hide_others(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(first) == 4
 
 
+def pushed(store: SeriesStore, user: str, number: int, series_count: int = 1, now_ms: int = 0) -> None:
+    """Push the values of a client of a user."""
+    instance_id = user.encode() * 14 + number.to_bytes(2, "big")
+    client = store.begin(instance_id, ABOUT._replace(principal=user), now_ms, 100_000)
+    for each in range(series_count):
+        store.add(client, instance_id, Point("m", 1, (("n", str(each)),)))
+    store.end(client, instance_id)
+
+
+def of_users(store: SeriesStore) -> dict[str, dict[int, int]]:
+    """The number of series of each client, by user."""
+    found: dict[str, dict[int, int]] = {}
+    for instance_id, client in store.clients.items():
+        found.setdefault(client.labels.principal, {})[instance_id[-1]] = len(client.values)
+    return found
+
+
+def test_user_with_many_clients_cannot_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_CLIENTS", 6)
+    store = SeriesStore()
+    for number in range(8):
+        pushed(store, "a", number, now_ms=number)
+    assert {user: list(clients) for user, clients in of_users(store).items()} == {"a": [0, 1, 2, 3, 4, 5]}
+    assert store.dropped == 2
+    pushed(store, "a", 0, now_ms=10)
+    for number in range(4):
+        pushed(store, "b", number, now_ms=11)
+    pushed(store, "a", 6, now_ms=12)
+    # The clients that pushed first made room.
+    assert {user: list(clients) for user, clients in of_users(store).items()} == {"a": [0, 4, 5], "b": [0, 1, 2]}
+    assert store.dropped == 7
+    pushed(store, "c", 0, now_ms=13)
+    assert {user: len(clients) for user, clients in of_users(store).items()} == {"a": 2, "b": 3, "c": 1}
+    store.expire(200_000)
+    assert not list(store.rows())
+    for number in range(6):
+        pushed(store, "b", number, now_ms=200_000)
+    assert len(store.clients) == 6
+
+
+def test_user_with_many_clients_leaves_others_their_share_of_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_SERIES", 12)
+    store = SeriesStore()
+    for number in range(12):
+        pushed(store, "a", number)
+    pushed(store, "b", 0, 8)
+    found = of_users(store)
+    assert found["b"] == {0: 6}
+    assert sum(found["a"].values()) == len(found["a"]) == 6
+    assert store.dropped == 8
+    pushed(store, "b", 1, 8)
+    assert of_users(store)["b"] == {0: 3, 1: 3}
+    pushed(store, "a", 20)
+    assert sum(of_users(store)["a"].values()) == 6
+
+
+def test_client_of_another_user_counts_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_SERIES", 4)
+    store = SeriesStore()
+    for user in "ab":
+        client = store.begin(ID, ABOUT._replace(principal=user), 0, 100_000)
+        for number in range(3):
+            store.add(client, ID, Point("m", 1, (("n", str(number)),)))
+    pushed(store, "a", 1, 3)
+    assert {user: list(clients.values()) for user, clients in of_users(store).items()} == {"b": [2], "a": [2]}
+
+
 def test_client_is_stored_with_its_first_value_and_until_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MOST_CLIENTS", 1)
     store = SeriesStore()
