@@ -155,7 +155,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path | None]:
     subprocess.run(["umount", "--lazy", str(path)], check=True, timeout=10)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(240 + 2 * SECONDS)
 def test_faults_lose_and_repeat_nothing_that_was_acknowledged(
     tmp_path: Path, cables: Network | None, small_disk: Path | None, controllers: tuple[int, ...]

@@ -150,7 +150,6 @@ def flat(held: list[dict[str, float]], kind: str, allowed: float) -> str:
 
 
 # kafka-python leaves sockets to the garbage collector.
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(SECONDS + 200)

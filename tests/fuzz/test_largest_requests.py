@@ -224,6 +224,7 @@ def measure(watched: Broker, request: Request, times: int, connections: int) -> 
     return Cost(answer, longest_ms, p99_ms, watched.memory("VmHWM:") - before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("key", ANSWERED, ids=lambda key: registry.API[key].name)
 def test_largest_request_of_each_api_does_not_block_other_clients(watched: Broker, key: int) -> None:

@@ -163,6 +163,7 @@ def joined(clicks: Any, ads: Any) -> Output:
 ADS = stream("ads", "json", schema=AD, time="shown")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bad", ["skip", "topic:clicks.bad"])
 @pytest.mark.parametrize("kind", ["stateless", "windowed", "joined"])
 def test_record_without_event_time_is_invalid(ottla_streams: Start, kind: str, bad: str) -> None:

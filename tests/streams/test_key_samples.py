@@ -189,6 +189,7 @@ def at_the_beginning(declared: Pipeline) -> Status:
     return Status(Run("p", "p"), inputs=[Input.of(topic, [Partition(n, 0, 0) for n in (0, 1)]) for topic in topics])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("declared", "operator", "columns", "value", "options"),
     [

@@ -27,6 +27,7 @@ def functions_of(page: Path, example: str) -> dict[str, Any]:
     return {name: found for name, found in names.items() if name.startswith("test_") and inspect.isfunction(found)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_of_the_page(number: int, ottla_streams: Start) -> None:
     page, example = EXAMPLES[number]

@@ -150,6 +150,7 @@ def test_a_paused_worker_writes_nothing_after_its_work_has_moved(own_broker: Ott
         settled_counts(other, own_broker.bootstrap)
 
 
+@pytest.mark.long
 def test_chaos_loses_and_repeats_nothing(own_broker: OttlaProcess, tmp_path: Path) -> None:
     """Kills, pauses, restarts of the broker and other numbers of tasks, in random order."""
     draw = random.Random(SEED)

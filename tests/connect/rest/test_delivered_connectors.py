@@ -286,6 +286,7 @@ class Fleet:
         self.until(what, lambda name: self.cases[name].count() > before[name])
 
 
+@pytest.mark.long
 def test_each_connector_from_validation_to_deletion(ottla: Ottla, tmp_path: Path) -> None:
     words = ("serve", "-b", ottla.bootstrap, "--group", ottla.topic(), "--listen", "127.0.0.1:0",
              "-X", "offset.flush.interval.ms=200", "-X", "exactly.once.source.support=enabled",

@@ -59,10 +59,15 @@ def test_a_changed_password_of_a_connector_is_named_and_the_new_one_is_used(
             admin.alter_scram_credentials([ScramUpsertion(TEAM, NEW)])
         # An open connection stays; the next one has to log in.
         accepted(worker, "POST", "/connectors/copy/restart?includeTasks=true")
-        until(lambda: states(worker, "copy") == ["RUNNING", "RESTARTING"], worker.log)
-        status = worker.request("GET", "/connectors/copy/status").text
+
+        def refused() -> str:
+            text = worker.request("GET", "/connectors/copy/status").text
+            return text if "refuses to log in by SCRAM-SHA-512" in text else ""
+
+        status = until(refused, worker.log)
+        assert states(worker, "copy") == ["RUNNING", "RESTARTING"]
+        assert "refuses to log in by SCRAM-SHA-512" in worker.log()
         for text in (status, worker.log()):
-            assert "refuses to log in by SCRAM-SHA-512" in text
             assert "invalid credentials" in text
         assert "The credentials are read again for each try" in status
         secrets.write_text(f"team={NEW}\n")

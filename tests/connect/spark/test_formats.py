@@ -54,6 +54,7 @@ def ids(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row.id for row in spark.read.schema("id BIGINT, name STRING").parquet(str(path)).collect())
 
 
+@pytest.mark.long
 def test_parquet_sink_writes_partitions_and_goes_on_after_a_pause(
     ottla: Any, worker: ConnectWorker, base: dict[str, str], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -124,15 +125,18 @@ def test_stream_of_rows_is_written_once_and_its_offset_is_reported(
     records = committed(ottla, topic)
     values = [json.loads(each.value) for each in records]
     found = sorted(each["id"] for each in values)
-    assert found == list(range(len(found)))
-    assert len(found) >= 40
+    assert len(found) == len(set(found))
     assert values[0]["at"] >= 1000
     assert values[0]["days"] == [0]
     assert sorted(int(each.key) for each in records) == found
     offsets = worker.call(worker.runtime.offsets(config["name"], config))
     assert [dict(each.partition) for each in offsets] == [{"source": "spark"}]
     assert offsets[0].offset is not None
-    assert offsets[0].offset["batch"] >= 1
+    # The stop may leave a batch of which only some tasks have committed: the next start writes the rest.
+    complete = 20 * (offsets[0].offset["batch"] + 1)
+    assert complete >= 40
+    assert found[:complete] == list(range(complete))
+    assert max(found) < complete + 40
     with pytest.raises(BadRequestError, match="cannot be set"):
         worker.call(worker.runtime.alter_offsets(config["name"], config, offsets))
 

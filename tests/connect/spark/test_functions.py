@@ -154,6 +154,7 @@ def test_class_is_not_a_function(worker: ConnectWorker, base: dict[str, str]) ->
         worker.start(config)
 
 
+@pytest.mark.long
 def test_parquet_and_a_function_that_does_not_repeat_itself_survive_kills(
     ottla: Any, base: dict[str, str], spark: SparkSession, tmp_path: Path
 ) -> None:

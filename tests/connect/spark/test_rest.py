@@ -23,6 +23,7 @@ def faults(answer: Any) -> dict[str, list[str]]:
     return {each["name"]: each["errors"] for each in values if each["errors"]}
 
 
+@pytest.mark.long
 def test_a_format_is_listed_validated_created_and_controlled(
     ottla: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
