@@ -62,5 +62,14 @@ def test_rules_of_copied_topics_and_groups_are_copied_on_request(
             acl(AclResource.group("billing")),
         }
         wait_until(lambda: set(here.describe_acls()) == wanted, WAIT_S)
+
+        # What is deleted at the source is deleted here, also after a failure, and the target's own rules are not.
+        own = acl(AclResource.topic("us.orders"), AclOperation.DESCRIBE)
+        here.create_acls([own])
+        target.kill()
+        there.delete_acls([acl(AclResource.topic("*")), acl(AclResource.group("billing"))])
+        target.start()
+        remaining = {own, acl(AclResource.topic("us.orders"), AclOperation.WRITE)}
+        wait_until(lambda: set(here.describe_acls()) == remaining, WAIT_S)
         altered = plain("mirror", "alter", "us", "--copy", "none", "-b", target.bootstrap)
         assert altered.code == 0, altered.err

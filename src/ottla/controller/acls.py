@@ -2,17 +2,23 @@
 
 A rule that exists already is created without a record. A request changes at most 10,000 rules: creating more fails with
 POLICY_VIOLATION and deleting more with INVALID_REQUEST, both for the whole request, as in Kafka.
+
+A record names the mirrors that have copied its rule. Such a rule is deleted when the last of their sources has deleted
+it. A rule that a client has created, also as an equal of a copied one, belongs to no mirror. A rule has one record at
+any time: to change the mirrors, one batch removes the record and adds another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Container, Iterable, Sized
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import Uuid
 from ottla.common.slices import Slices
 from ottla.controller.state import MAX_RECORDS_PER_REQUEST, Outcome, State, check_size, random_uuid, refuse
 from ottla.metadata.acls import acl_of, created_acl, filter_of, record_of
+from ottla.metadata.image import TOPIC
+from ottla.metadata.mirrors import is_read_only
 from ottla.protocol.message import Message
 from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ottla.protocol.messages.delete_acls import (
@@ -33,8 +39,8 @@ from ottla.security.acl import (
 )
 
 
-def create(state: State, request: CreateAclsRequest) -> Slices[Outcome[CreateAclsResponse]]:
-    """Create the rules that do not exist yet; each has its own error.
+def create(state: State, request: CreateAclsRequest, mirror: str = "") -> Slices[Outcome[CreateAclsResponse]]:
+    """Create the rules that do not exist yet; each has its own error. `mirror` copies them, or a client creates them.
 
     Raises UNKNOWN_SERVER_ERROR, as Kafka does, for values that only filters may have. Kafka's clients cannot send them.
     """
@@ -54,16 +60,60 @@ def create(state: State, request: CreateAclsRequest) -> Slices[Outcome[CreateAcl
             wanted[acl] = None
         results.append(result)
     names = {acl.pattern.name for acl in wanted}
+    records: list[Message] = []
+    mirrors: dict[Acl, list[str]] = {}
     for record in state.image.acls.values():
         yield
-        if record.resource_name in names:
-            wanted.pop(acl_of(record), None)
-    check_size(wanted)
-    records: list[Message] = []
+        if record.resource_name not in names or (acl := acl_of(record)) not in wanted:
+            continue
+        if record.mirrors and mirror not in record.mirrors:
+            # The client's rule remains when the source's is deleted, and so does the rule of another mirror.
+            records.append(RemoveAccessControlEntryRecord(id=record.id))
+            mirrors[acl] = [*record.mirrors, mirror] if mirror else []
+        else:
+            del wanted[acl]
+    check_size([*records, *wanted])
+    by_default = [mirror] if mirror else []
     for acl in wanted:
-        records.append(record_of(_new_id(state), acl))
+        records.append(record_of(_new_id(state), acl, mirrors.get(acl, by_default)))
         yield
     return Outcome(records, CreateAclsResponse(results=results))
+
+
+def outdated(
+    state: State, mirror: str, wanted: Container[Acl], covers: Callable[[Acl], bool]
+) -> Slices[Outcome[dict[Uuid, Acl]]]:
+    """The rules that a mirror has copied and does not want any more, of those that it `covers` now, by their ids."""
+    found = {}
+    for acl_id, record in state.image.acls.items():
+        yield
+        if mirror in record.mirrors and (acl := acl_of(record)) not in wanted and covers(acl):
+            found[acl_id] = acl
+    return Outcome([], found)
+
+
+def withdraw(state: State, mirror: str, acl_ids: Iterable[Uuid]) -> Slices[Outcome[None]]:
+    """Delete rules that a mirror has copied, unless another mirror or a client needs them now.
+
+    Rules of topics that have been promoted meanwhile belong to this cluster. Each rule takes up to two records.
+    """
+    records: list[Message] = []
+    for acl_id in acl_ids:
+        yield
+        # With other mirrors, or as the rule of a client, the rule has another id.
+        record = state.image.acls.get(acl_id)
+        if record is None:
+            continue
+        acl = acl_of(record)
+        topic = state.image.config(TOPIC, acl.pattern.name)
+        if acl.pattern.resource_type == ResourceType.TOPIC and not is_read_only(topic):
+            continue
+        records.append(RemoveAccessControlEntryRecord(id=acl_id))
+        others = [name for name in record.mirrors if name != mirror]
+        if others:
+            records.append(record_of(_new_id(state), acl, others))
+    check_size(records)
+    return Outcome(records, None)
 
 
 def delete(state: State, request: DeleteAclsRequest) -> Slices[Outcome[DeleteAclsResponse]]:

@@ -16,7 +16,7 @@ Errors of single topics, resources or partitions are in the response; KafkaError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.common.slices import Slices, finish
@@ -29,6 +29,7 @@ from ottla.protocol.message import Message
 from ottla.protocol.metadata_records import NoOpRecord, RegisterBrokerRecord
 
 if TYPE_CHECKING:
+    from ottla.common.ids import Uuid
     from ottla.controller.mirrors import SourceTopic
     from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
     from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     )
     from ottla.protocol.messages.unregister_broker import UnregisterBrokerResponse
     from ottla.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.security.acl import Acl
 
 
 class Controller:
@@ -219,9 +221,19 @@ class Controller:
 
     # -- access control lists ------------------------------------------------------------------------------------
 
-    def create_acls(self, request: CreateAclsRequest) -> Slices[Outcome[CreateAclsResponse]]:
-        """Create access control lists. Raises POLICY_VIOLATION for too many."""
-        return late.acls.create(self._state, request)
+    def create_acls(self, request: CreateAclsRequest, mirror: str = "") -> Slices[Outcome[CreateAclsResponse]]:
+        """Create access control lists, which `mirror` copies if it is given. Raises POLICY_VIOLATION for too many."""
+        return late.acls.create(self._state, request, mirror)
+
+    def outdated_acls(
+        self, mirror: str, wanted: Container[Acl], covers: Callable[[Acl], bool]
+    ) -> Slices[Outcome[dict[Uuid, Acl]]]:
+        """The access control lists that a mirror has copied, and does not want any more although it `covers` them."""
+        return late.acls.outdated(self._state, mirror, wanted, covers)
+
+    def withdraw_acls(self, mirror: str, acl_ids: Iterable[Uuid]) -> Slices[Outcome[None]]:
+        """Delete access control lists that only this mirror has copied. Raises POLICY_VIOLATION for too many."""
+        return late.acls.withdraw(self._state, mirror, acl_ids)
 
     def delete_acls(self, request: DeleteAclsRequest) -> Slices[Outcome[DeleteAclsResponse]]:
         """Delete the access control lists that filters select. Raises INVALID_REQUEST for too many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.common.ids import Uuid
@@ -25,8 +26,8 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
     )
 
 
-def record_of(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    """The record that adds a rule."""
+def record_of(acl_id: Uuid, acl: Acl, mirrors: Iterable[str] = ()) -> AccessControlEntryRecord:
+    """The record that adds a rule, which `mirrors` have copied."""
     return AccessControlEntryRecord(
         id=acl_id,
         resource_type=acl.pattern.resource_type,
@@ -36,6 +37,7 @@ def record_of(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
         host=acl.host,
         operation=acl.operation,
         permission_type=acl.permission,
+        mirrors=list(mirrors),
     )
 
 

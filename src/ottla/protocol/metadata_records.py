@@ -199,6 +199,8 @@ class AccessControlEntryRecord(Message, key=18, versions="0", flexible="0+"):
     host: str = ""
     operation: Int8 = 0
     permission_type: Int8 = 0
+    # Ottla's own; other software skips it. The mirrors that have copied the rule, or none if a client has created it.
+    mirrors: list[str] = tagged(1000, 0)
 
 
 class RemoveAccessControlEntryRecord(Message, key=19, versions="0", flexible="0+"):

@@ -13,10 +13,15 @@ from ottla.broker.mirrors import acls as module
 from ottla.broker.mirrors.acls import INTERVAL_MS, AclCopier, AclPorts, creation_of, rules_here
 from ottla.broker.mirrors.source import Source
 from ottla.common.completion import Completion
-from ottla.common.errors import ErrorCode
+from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.slices import finish
+from ottla.controller.state import Outcome
 from ottla.metadata.acls import acl_of
-from ottla.metadata.mirrors import MIRRORING, STOPPED, TopicNames
+from ottla.metadata.image import TOPIC as TOPIC_KIND
+from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED, TopicNames
+from ottla.metadata.snapshot import snapshot_records
+from ottla.network.errors import ConnectFailed
+from ottla.protocol import metadata_records as m
 from ottla.protocol.messages.create_acls import CreateAclsRequest
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -24,6 +29,7 @@ from ottla.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from ottla.protocol.metadata_records import decode_metadata_record, encode_metadata_record
 from ottla.security.acl import Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
 from tests.storage.helpers import ManualClock
 from tests.unit.controller.support import Cluster
@@ -75,13 +81,27 @@ class Target:
         self.asked = 0
         self.created: list[list[PermissionType]] = []
         self.error = ErrorCode.NONE
-        source = SimpleNamespace(ask=self._ask)
-        node = SimpleNamespace(clock=self.clock, metadata=self)
-        self.copier = AclCopier(cast("AclPorts", node), cast("Source", source), re.compile(".*"), TopicNames("us."))
+        self.lost: int | None = None
+        self.fails_after: int | None = None
+        self.nodes: dict[int, list[Acl] | None] = {1: None}
+        self.source = SimpleNamespace(ask=self._ask, nodes=self.nodes, cluster_id="A")
+        self.copier = self.start()
 
-    async def _ask(self, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    def start(self, mirror: str = "us") -> AclCopier:
+        """A mirror that begins now, e.g. after the failure of the active controller."""
+        node, source = SimpleNamespace(clock=self.clock, metadata=self), cast("Source", self.source)
+        self.copier = AclCopier(cast("AclPorts", node), mirror, source, re.compile("bill.*"), TopicNames("us."))
+        return self.copier
+
+    async def _ask(self, request: DescribeAclsRequest, node_id: int | None) -> DescribeAclsResponse:
+        """Node `node_id` has the rules in `nodes`, by default the rules of the source."""
         self.asked += 1
-        rows = [each for each in self.rules if each.pattern.resource_type == request.resource_type_filter]
+        rules = self.rules if node_id is None else self.nodes[node_id]
+        if rules is None:
+            rules = self.rules
+        if self.lost is not None and node_id == self.lost:
+            raise ConnectFailed("down")
+        rows = [each for each in rules if each.pattern.resource_type == request.resource_type_filter]
         resources = [
             DescribeAclsResource(
                 int(each.pattern.resource_type),
@@ -94,15 +114,46 @@ class Target:
         return DescribeAclsResponse(error_code=self.error, error_message="no", resources=resources)
 
     def submit(self, decide: Any) -> Completion[Any]:
+        if self.fails_after is not None:
+            self.fails_after -= 1
+            if self.fails_after < 0:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER)
         outcome = finish(decide(self.cluster.controller))
-        self.created.append([PermissionType(record.permission_type) for record in outcome.records])
-        return Completion.of(self.cluster.do(outcome))
+        added = (record for record in outcome.records if isinstance(record, m.AccessControlEntryRecord))
+        self.created.append([PermissionType(record.permission_type) for record in added])
+        done = Completion.of(self.cluster.do(outcome))
+        self.watch()
+        return done
+
+    def watch(self) -> None:
+        """Check an invariant of the tests after each change."""
 
     def copy(self, **states: str) -> set[tuple[str, Operation]]:
         """The rules of this cluster after one copy."""
-        asyncio.run(self.copier.copy({name.replace("_", "."): state for name, state in states.items()}))
-        found = map(acl_of, self.cluster.controller.image.acls.values())
-        return {(each.pattern.name, each.operation) for each in found}
+        named = {name.replace("_", "."): state for name, state in states.items()}
+        settings = [
+            m.ConfigRecord(resource_type=TOPIC_KIND, resource_name=name, name=STATE_SETTING, value=state)
+            for name, state in named.items()
+        ]
+        known = self.cluster.controller.image.topics_by_name
+        new = [name for name in named if name not in known]
+        topics = [m.TopicRecord(name, bytes(15) + bytes([len(known) + i + 1])) for i, name in enumerate(new)]
+        self.cluster.do(Outcome([*topics, *settings], None))
+        asyncio.run(self.copier.copy(named))
+        return {(each.pattern.name, each.operation) for each in self.here}
+
+    def copy_later(self, **states: str) -> set[tuple[str, Operation]]:
+        """The rules after a copy that is a minute later."""
+        self.clock.now += INTERVAL_MS
+        return self.copy(**states)
+
+    @property
+    def here(self) -> list[Acl]:
+        return list(map(acl_of, self.cluster.controller.image.acls.values()))
+
+    def create(self, acl: Acl) -> None:
+        """An operator of this cluster creates a rule."""
+        self.cluster.do(self.cluster.controller.create_acls(CreateAclsRequest(creations=[creation_of(acl)])))
 
 
 def test_all_operations_are_copied_for_the_promotion() -> None:
@@ -114,7 +165,7 @@ def test_all_operations_are_copied_for_the_promotion() -> None:
 def test_rules_that_deny_are_created_first() -> None:
     target = Target(rule("*"), rule("*", permission=DENY, operation=Operation.WRITE))
     target.copy(us_orders=MIRRORING, us_payments=MIRRORING)
-    assert target.created == [[DENY, DENY, ALLOW, ALLOW]]
+    assert [created for created in target.created if created] == [[DENY, DENY], [ALLOW, ALLOW]]
 
 
 def test_rules_are_read_every_minute_and_for_new_topics() -> None:
@@ -125,9 +176,106 @@ def test_rules_are_read_every_minute_and_for_new_topics() -> None:
     assert target.asked == asked
     assert len(target.copy(us_orders=MIRRORING, us_payments=MIRRORING)) == 2
     target.clock.now += INTERVAL_MS
-    # A rule that the source has no more stays: it may be one of this cluster.
-    target.rules = [rule("orders", operation=Operation.DESCRIBE)]
+    target.rules.append(rule("orders", operation=Operation.DESCRIBE))
     assert len(target.copy(us_orders=MIRRORING, us_payments=MIRRORING)) == 3
+
+
+def test_rules_that_the_source_has_deleted_are_deleted_and_rules_of_this_cluster_are_not() -> None:
+    target = Target(rule("orders"), rule("*", operation=Operation.WRITE), rule("billing", GROUP))
+    target.create(rule("us.orders"))
+    target.create(rule("us.orders", operation=Operation.DELETE))
+    copied = {("us.orders", Operation.WRITE), ("billing", Operation.READ)}
+    own = {("us.orders", Operation.READ), ("us.orders", Operation.DELETE)}
+    assert target.copy(us_orders=MIRRORING) == copied | own
+    target.rules = [rule("billing", GROUP)]
+    assert target.copy_later(us_orders=MIRRORING) == own | {("billing", Operation.READ)}
+    # What was copied is in the metadata: a mirror that begins later knows it.
+    target.rules = []
+    target.start()
+    assert target.copy(us_orders=MIRRORING) == own
+
+
+def test_copied_rule_that_an_operator_creates_too_is_not_deleted() -> None:
+    target = Target(rule("orders"))
+    target.copy(us_orders=MIRRORING)
+    target.create(rule("us.orders"))
+    assert target.here == [rule("us.orders")]
+    target.rules = []
+    assert target.copy_later(us_orders=MIRRORING) == {("us.orders", Operation.READ)}
+
+
+def test_rules_of_promoted_topics_and_of_another_source_are_not_deleted() -> None:
+    target = Target(rule("orders"), rule("payments"))
+    both = target.copy(us_orders=MIRRORING, us_payments=MIRRORING)
+    target.rules = []
+    target.source.cluster_id = "B"
+    assert target.copy_later(us_orders=MIRRORING, us_payments=MIRRORING) == both
+    target.source.cluster_id = "A"
+    assert target.copy_later(us_orders=STOPPED, us_payments=MIRRORING) == {("us.orders", Operation.READ)}
+    target.source.cluster_id = ""
+    assert target.copy_later(us_orders=MIRRORING) == {("us.orders", Operation.READ)}
+
+
+def test_topic_that_is_promoted_during_the_copy_keeps_its_rules() -> None:
+    target = Target(rule("orders"))
+    target.copy(us_orders=MIRRORING)
+    acl_ids = list(target.cluster.controller.image.acls)
+    opened = m.ConfigRecord(resource_type=TOPIC_KIND, resource_name="us.orders", name=STATE_SETTING, value=STOPPED)
+    target.cluster.do(Outcome([opened], None))
+    target.cluster.do(target.cluster.controller.withdraw_acls("us@A", acl_ids))
+    assert target.here == [rule("us.orders")]
+
+
+def test_group_rule_of_two_mirrors_is_deleted_with_the_last_source() -> None:
+    target = Target(rule("billing", GROUP))
+    target.copy(us_orders=MIRRORING)
+    target.start("other")
+    assert target.copy(us_orders=MIRRORING) == {("billing", Operation.READ)}
+    assert len(target.here) == 1
+    target.rules = []
+    assert target.copy_later(us_orders=MIRRORING) == {("billing", Operation.READ)}
+    target.start("us")
+    assert target.copy(us_orders=MIRRORING) == set()
+
+
+def test_rule_stays_while_a_node_of_the_source_has_it_or_the_source_returns_an_error() -> None:
+    target = Target(rule("orders"))
+    before = target.copy(us_orders=MIRRORING)
+    target.rules, target.nodes[2] = [], [rule("orders")]
+    assert target.copy_later(us_orders=MIRRORING) == before
+    target.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    target.nodes[2] = None
+    assert target.copy_later(us_orders=MIRRORING) == before
+    target.error = ErrorCode.NONE
+    # A node that is down does not keep a rule alive.
+    target.nodes[2], target.lost = [rule("orders")], 2
+    assert target.copy_later(us_orders=MIRRORING) == set()
+
+
+def test_change_of_rules_never_allows_what_both_clusters_forbid_and_goes_on_after_any_failure() -> None:
+    """At first alice may not write, and later she may not read; at no time she may do both."""
+    allowed_first, forbidden_first = rule("orders"), rule("orders", operation=Operation.WRITE, permission=DENY)
+    allowed_later = rule("orders", operation=Operation.WRITE)
+    forbidden_later = rule("orders", permission=DENY)
+
+    class Watched(Target):
+        def watch(self) -> None:
+            rules = {acl._replace(pattern=Pattern(TOPIC, "orders")) for acl in self.here}
+            reads = allowed_first in rules and forbidden_later not in rules
+            writes = allowed_later in rules and forbidden_first not in rules
+            assert not (reads and writes)
+
+    for steps in range(8):
+        target = Watched(allowed_first, forbidden_first)
+        target.copy(us_orders=MIRRORING)
+        target.rules = [allowed_later, forbidden_later]
+        target.fails_after = steps
+        target.copy_later(us_orders=MIRRORING)
+        target.fails_after = None
+        target.start().problem = ""
+        target.copy(us_orders=MIRRORING)
+        names = {(acl.operation, acl.permission) for acl in target.here}
+        assert names == {(Operation.WRITE, ALLOW), (Operation.READ, DENY)}
 
 
 def test_promoted_topics_have_rules_of_their_own() -> None:
@@ -153,8 +301,28 @@ def test_rule_that_the_controller_refuses_is_a_problem_and_others_are_created() 
     assert "Invalid operation" in target.copier.problem
 
 
+def test_rules_that_deny_are_deleted_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHANGED_AT_ONCE", 1)
+    target = Target(rule("orders"), rule("orders", permission=DENY))
+    target.copy(us_orders=MIRRORING)
+    target.rules, seen = [], []
+    monkeypatch.setattr(target, "watch", lambda: seen.append({acl.permission for acl in target.here}))
+    assert target.copy_later(us_orders=MIRRORING) == set()
+    assert {ALLOW, DENY} in seen
+    assert {ALLOW} not in seen
+
+
 def test_created_rules_are_equal_to_the_sources() -> None:
     cluster = Cluster()
     wanted = rule("orders", operation=Operation.DESCRIBE_CONFIGS, permission=DENY)
     cluster.do(cluster.controller.create_acls(CreateAclsRequest(creations=[creation_of(wanted)])))
     assert [acl_of(record) for record in cluster.controller.image.acls.values()] == [wanted]
+
+
+def test_snapshot_and_log_retain_the_mirrors_of_a_rule() -> None:
+    target = Target(rule("orders"))
+    target.copy(us_orders=MIRRORING)
+    [record] = target.cluster.controller.image.acls.values()
+    assert record.mirrors == ["us@A"]
+    assert decode_metadata_record(encode_metadata_record(record, 0)) == record
+    assert record in list(snapshot_records(target.cluster.controller.image))

@@ -3,7 +3,12 @@
 Each rule that applies to a copied topic at the source becomes a literal rule for its name here: a rule for all topics,
 or for a prefix of names, would also apply to topics of this cluster that are not copies. Rules of groups are copied if
 their name matches the pattern of groups. All operations are copied: the state of a copy refuses writes, and its clients
-need their rights when it is promoted. Rules are only added, since a rule does not say where it comes from.
+need their rights when it is promoted.
+
+The record of a copied rule names the mirror and the source's cluster, so that a rule that the source has deleted is
+deleted here, too, and a rule of this cluster is not. That also holds after a failure between any two steps: each copy
+compares all rules again. A rule is deleted only if no node of the source has it, since one node may be behind. The
+order of the steps never allows for a moment what the source forbids before and after its change.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
@@ -20,6 +25,7 @@ from ottla.broker.mirrors.source import Source, awaited
 from ottla.common.errors import KafkaError, error_code
 from ottla.controller.controller import Controller
 from ottla.metadata.mirrors import TopicNames, is_read_only_state
+from ottla.network.errors import NetworkError
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.security.acl import WILDCARD, Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
@@ -27,6 +33,7 @@ from ottla.security.acl import WILDCARD, Acl, Operation, Pattern, PatternType, P
 if TYPE_CHECKING:
     from ottla.cluster.metadata.log import MetadataShell
     from ottla.common.clock import Clock
+    from ottla.common.ids import Uuid
     from ottla.common.slices import Slices
     from ottla.controller.state import Outcome
     from ottla.protocol.messages.create_acls import CreateAclsResponse
@@ -36,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 60_000
 MOST_RULES: Final = 50_000
-# The controller accepts at most 10,000 rules in one request.
-_CREATED_AT_ONCE: Final = 5_000
+# The controller accepts at most 10,000 records in one request. A rule of several mirrors takes two.
+_CHANGED_AT_ONCE: Final = 5_000
 
 
 class AclPorts(Protocol):
@@ -50,8 +57,11 @@ class AclPorts(Protocol):
 class AclCopier:
     """Copies rules every minute, and at once when topics are added. Only the active controller calls `copy`."""
 
-    def __init__(self, node: AclPorts, source: Source, groups: re.Pattern[str] | None, names: TopicNames) -> None:
+    def __init__(
+        self, node: AclPorts, mirror: str, source: Source, groups: re.Pattern[str] | None, names: TopicNames
+    ) -> None:
         self._node = node
+        self._mirror = mirror
         self._source = source
         self._groups = groups
         self._names = names
@@ -69,18 +79,75 @@ class AclCopier:
             return
         before = self.problem
         try:
-            found = await self._read(ResourceType.TOPIC)
-            if self._groups is not None:
-                found += await self._read(ResourceType.GROUP)
-            wanted = list(islice(rules_here(found, topics, self._groups, self._names), MOST_RULES + 1))
-            self.problem = await self._create(wanted)
+            self.problem = await self._follow(topics)
         except KafkaError as error:
             self.problem = f"The access rules are not copied: {error}"
         if self.problem not in ("", before):
             logger.warning("%s", self.problem)
         self._topics, self._due_ms = topics, now_ms + INTERVAL_MS
 
-    async def _read(self, kind: ResourceType) -> list[Acl]:
+    async def _follow(self, topics: Sequence[str]) -> str:
+        """Create and delete rules; returns the first problem. Raises NetworkError, KafkaError."""
+        wanted = await self._wanted(topics)
+        if len(wanted) > MOST_RULES:
+            return f"The access rules are not copied: they are more than {MOST_RULES}, one for each topic of a rule"
+        outdated = await self._outdated(wanted, topics)
+        deny, allow = PermissionType.DENY, PermissionType.ALLOW
+        # A rule that denies is created before, and deleted after, all rules that allow.
+        problem = await self._create([acl for acl in wanted if acl.permission == deny])
+        await self._withdraw([acl_id for acl_id, acl in outdated.items() if acl.permission == allow])
+        problem = await self._create([acl for acl in wanted if acl.permission != deny]) or problem
+        await self._withdraw([acl_id for acl_id, acl in outdated.items() if acl.permission != allow])
+        return problem
+
+    async def _wanted(self, topics: Sequence[str], node_id: int | None = None) -> dict[Acl, None]:
+        """The rules of the source, by default of any of its nodes, as this cluster needs them; one above the limit."""
+        found = await self._read(ResourceType.TOPIC, node_id)
+        if self._groups is not None:
+            found += await self._read(ResourceType.GROUP, node_id)
+        return dict.fromkeys(islice(rules_here(found, topics, self._groups, self._names), MOST_RULES + 1))
+
+    @property
+    def _owner(self) -> str:
+        """The name of this mirror in records of rules. A mirror of this name for another source is another one."""
+        return f"{self._mirror}@{self._source.cluster_id}" if self._source.cluster_id else ""
+
+    async def _outdated(self, wanted: Container[Acl], topics: Sequence[str]) -> dict[Uuid, Acl]:
+        """The rules that this mirror has copied, and that no node of the source has any more."""
+        local = {self._names.local(topic) for topic in topics}
+
+        def covers(acl: Acl) -> bool:
+            kind, name, _ = acl.pattern
+            if kind is ResourceType.TOPIC:
+                return name in local
+            return self._groups is not None and self._groups.fullmatch(name) is not None
+
+        owner = self._owner
+        decide: Callable[[Controller], Slices[Outcome[dict[Uuid, Acl]]]] = partial(
+            Controller.outdated_acls, mirror=owner, wanted=wanted, covers=covers
+        )
+        found: dict[Uuid, Acl] = await awaited(self._node.metadata.submit(decide)) if owner else {}
+        for node_id in list(self._source.nodes) if found else ():
+            try:
+                known = await self._wanted(topics, node_id)
+            except NetworkError:
+                continue  # A node that is down has no newer rules.
+            found = {acl_id: acl for acl_id, acl in found.items() if acl not in known}
+        return found
+
+    async def _withdraw(self, acl_ids: Sequence[Uuid]) -> None:
+        """Delete rules that this mirror has copied. Raises KafkaError."""
+        for start in range(0, len(acl_ids), _CHANGED_AT_ONCE):
+            part = acl_ids[start : start + _CHANGED_AT_ONCE]
+            decide: Callable[[Controller], Slices[Outcome[None]]] = partial(
+                Controller.withdraw_acls, mirror=self._owner, acl_ids=part
+            )
+            await awaited(self._node.metadata.submit(decide))
+            logger.info(
+                "Mirror %s: the source has deleted %d access rules; deleting the copies", self._mirror, len(part)
+            )
+
+    async def _read(self, kind: ResourceType, node_id: int | None) -> list[Acl]:
         """The source's rules of a type of resources. Raises NetworkError, KafkaError."""
         selected = DescribeAclsRequest(
             resource_type_filter=kind,
@@ -91,7 +158,7 @@ class AclCopier:
             operation=Operation.ANY,
             permission_type=PermissionType.ANY,
         )
-        response: DescribeAclsResponse = await self._source.ask(selected)
+        response: DescribeAclsResponse = await self._source.ask(selected, node_id)
         if response.error_code:
             error = error_code(response.error_code)
             raise KafkaError(error, f"the source returned {error.name}: {response.error_message}")
@@ -109,22 +176,18 @@ class AclCopier:
 
     async def _create(self, wanted: Sequence[Acl]) -> str:
         """Create the rules that do not exist here yet; returns the first problem. Raises KafkaError."""
-        if len(wanted) > MOST_RULES:
-            return f"The access rules are not copied: they are more than {MOST_RULES}, one for each topic of a rule"
-        # Rules that deny come first: what they forbid must not be allowed for a moment.
-        ordered = sorted(dict.fromkeys(wanted), key=lambda acl: acl.permission)
         problem = ""
-        for start in range(0, len(ordered), _CREATED_AT_ONCE):
-            rows = [creation_of(acl) for acl in ordered[start : start + _CREATED_AT_ONCE]]
-            decide = partial(_create, rows)
+        for start in range(0, len(wanted), _CHANGED_AT_ONCE):
+            rows = [creation_of(acl) for acl in wanted[start : start + _CHANGED_AT_ONCE]]
+            decide = partial(_create, rows, self._owner)
             response = await awaited(self._node.metadata.submit(decide))
             refused = (result.error_message or "" for result in response.results if result.error_code)
             problem = problem or next((f"An access rule is not copied: {text}" for text in refused), "")
         return problem
 
 
-def _create(rows: list[AclCreation], controller: Controller) -> Slices[Outcome[CreateAclsResponse]]:
-    return controller.create_acls(CreateAclsRequest(creations=rows))
+def _create(rows: list[AclCreation], owner: str, controller: Controller) -> Slices[Outcome[CreateAclsResponse]]:
+    return controller.create_acls(CreateAclsRequest(creations=rows), owner)
 
 
 def creation_of(acl: Acl) -> AclCreation:

@@ -115,7 +115,7 @@ class Mirror:
         groups = _pattern("groups", settings["groups"])
         self._copiers = Copiers(
             GroupOffsets(node, self.source, groups, self._names),
-            AclCopier(node, self.source, groups, self._names) if ACLS in settings[COPY_SETTING] else None,
+            AclCopier(node, name, self.source, groups, self._names) if ACLS in settings[COPY_SETTING] else None,
         )
         self._pace = Pace(settings["refresh.interval.ms"])
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror {name}")

@@ -54,11 +54,12 @@ async def awaited(completion: Completion[T]) -> T:
 
 
 class Source:
-    """The nodes of the source cluster. `nodes` are the addresses by node id, from the latest metadata."""
+    """The nodes of the source cluster. `nodes` (addresses by id) and `cluster_id` are from the latest metadata."""
 
     def __init__(self, client_id: str, settings: Mapping[str, Any]) -> None:
         """`settings` are the typed settings of the mirror. Raises KafkaError INVALID_CONFIG."""
         self.nodes: dict[int, tuple[str, int]] = {}
+        self.cluster_id = ""
         self._client_id = client_id
         self._bootstrap = [_address(text) for text in settings["bootstrap.servers"]]
         self._options = _channel_options(settings)
@@ -98,6 +99,7 @@ class Source:
         if response.error_code:
             raise KafkaError(error_code(response.error_code), "The source returned no metadata")
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self.cluster_id = response.cluster_id or ""
         return response
 
     def close(self) -> None:
