@@ -80,10 +80,14 @@ class Times(defaultdict[str, Latency]):
 
 
 class Role(NamedTuple):
-    """A client that has metrics: `name` is producer or consumer, `collect` returns them by the names of `metrics()`."""
+    """A client that has metrics: `name` is producer or consumer, `collect` returns them by the names of `metrics()`.
+
+    `begin` is called when a subscription asks for metrics, with which the client may begin to measure.
+    """
 
     name: str
     collect: Callable[[], Mapping[str, float]]
+    begin: Callable[[], None] = lambda: None
 
 
 class _Subscription(NamedTuple):
@@ -292,6 +296,7 @@ class _Metrics:
     def begin(self, cluster: Connections) -> None:
         """Measure from now on: times of requests, and rates."""
         self.times = Times()
+        self._role.begin()
         self._since_s = asyncio.get_running_loop().time()
         self._created = cluster.metrics()[_CREATIONS]
         for _, connection in cluster.open_connections():

@@ -18,14 +18,24 @@ def test_idle_share_is_the_average_of_polls_and_the_pauses_before_them() -> None
     assert polls.taken() == {"poll-idle-ratio-avg": 0.5}
 
 
+def test_poll_that_began_before_the_subscription_does_not_count() -> None:
+    polls = PollTimes()
+    polls.end(100)
+    assert polls.taken() == {}
+    polls.begin(200)
+    polls.end(300)
+    assert polls.taken() == {"poll-idle-ratio-avg": 1}
+
+
 def observe(rebalances: RebalanceTimes, *states: tuple[float, str]) -> None:
     for now_ms, state in states:
-        rebalances.observe(now_ms, is_running=state == "running", is_complete=state == "complete")
+        rebalances.observe(now_ms, state, {"running", "joining"}, {"complete"})
 
 
 def test_rebalance_takes_from_its_first_state_to_its_end() -> None:
     rebalances = RebalanceTimes()
-    observe(rebalances, (0, "complete"), (100, "running"), (300, "running"), (400, "complete"), (900, "complete"))
+    observe(rebalances, (0, "complete"), (100, "running"), (300, "running"), (350, "joining"), (400, "complete"))
+    observe(rebalances, (900, "complete"))
     observe(rebalances, (1_000, "running"), (1_100, "complete"))
     assert rebalances.taken() == {"rebalance-latency-avg": 200, "rebalance-latency-max": 300}
     assert rebalances.taken() == {}

@@ -261,11 +261,8 @@ class ConsumerCore:
         )
         if self.membership is not None:
             self.membership.advance(now_ms, self.view)
-            self.rebalances.observe(
-                now_ms,
-                is_running=self.membership.state in self.membership.rebalances_in,
-                is_complete=self.membership.state in self.membership.rebalanced_in,
-            )
+            member = self.membership
+            self.rebalances.observe(now_ms, member.state, member.rebalances_in, member.rebalanced_in)
         if self.commits is not None:
             self.commits.advance(now_ms)
         else:

@@ -6,6 +6,8 @@ whether a client takes them or not.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from ottla.network.requests_in_flight import Latency
 
 
@@ -15,7 +17,7 @@ class PollTimes:
     __slots__ = ("_begun_ms", "_ended_ms", "_paused_ms", "_polls", "_ratios")
 
     def __init__(self) -> None:
-        self._begun_ms = 0.0
+        self._begun_ms: float | None = None
         self._ended_ms: float | None = None
         self._paused_ms = 0.0
         self._polls = 0
@@ -27,7 +29,9 @@ class PollTimes:
         self._paused_ms = 0.0 if self._ended_ms is None else now_ms - self._ended_ms
 
     def end(self, now_ms: float) -> None:
-        """It ends."""
+        """It ends; a poll that began before this object does not count."""
+        if self._begun_ms is None:
+            return
         self._ended_ms = now_ms
         polled_ms = now_ms - self._begun_ms
         if polled_ms + self._paused_ms > 0:
@@ -44,18 +48,25 @@ class PollTimes:
 class RebalanceTimes:
     """How long rebalances take, from the member's first request or new assignment until it has its partitions."""
 
-    __slots__ = ("_latency", "_since_ms")
+    __slots__ = ("_latency", "_since_ms", "_state")
 
     def __init__(self) -> None:
+        self._state: object = None
         self._since_ms: float | None = None
         self._latency = Latency()
 
-    def observe(self, now_ms: float, *, is_running: bool, is_complete: bool) -> None:
+    def observe(
+        self, now_ms: float, state: object, running: AbstractSet[object], complete: AbstractSet[object]
+    ) -> None:
         """Note the state of the member. A rebalance that ends without being complete is not counted."""
-        if is_running:
+        # Most calls end here: the hash of a state costs more than all the rest.
+        if state is self._state:
+            return
+        self._state = state
+        if state in running:
             self._since_ms = now_ms if self._since_ms is None else self._since_ms
         elif self._since_ms is not None:
-            if is_complete:
+            if state in complete:
                 self._latency.add((now_ms - self._since_ms) / 1000)
             self._since_ms = None
 
