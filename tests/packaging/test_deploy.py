@@ -14,6 +14,8 @@ import yaml
 
 from ottla.broker.health import HealthPages
 from ottla.common.health import Health
+from ottla.config import BrokerConfig
+from ottla.launch.container import settings_of as variables
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
@@ -108,6 +110,79 @@ def test_pre_stop_is_a_valid_command() -> None:
     program, command, *words = container["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "ottla"
     assert options_of(command, *words).level == "stop"
+
+
+def settings_of(stateful: Manifest, ordinal: int) -> BrokerConfig:
+    """The settings that the entry point makes of the variables of a pod."""
+    (container,) = stateful["spec"]["template"]["spec"]["containers"]
+    pod = f"{stateful['metadata']['name']}-{ordinal}"
+    values = {row["name"]: row.get("value", str(ordinal)) for row in container["env"]}
+    return BrokerConfig(
+        variables({name: value.replace("$(POD_NAME)", pod) for name, value in values.items()})
+        | {"ottla.insecure": values.get("OTTLA_INSECURE", "true")}
+    )
+
+
+def rendered(kind: str) -> list[Manifest]:
+    """The resources that `kubectl apply -k` sends."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl")
+    command = ["kubectl", "kustomize", str(KUBERNETES / kind)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def comparable(resources: list[Manifest]) -> list[Manifest]:
+    """The resources in one order, with rows in the order of their names."""
+    for each in resources:
+        if each["kind"] == "StatefulSet":
+            pod = each["spec"]["template"]["spec"]
+            (container,) = pod["containers"]
+            container["image"] = container["image"].removesuffix(":latest")
+            for rows in (container["env"], container["volumeMounts"], pod["volumes"]):
+                rows.sort(key=lambda row: row["name"])
+    return sorted(resources, key=lambda each: (each["kind"], each["metadata"]["name"]))
+
+
+@pytest.mark.parametrize("kind", ["base", "tls"])
+def test_kubectl_makes_the_resources_that_these_tests_check(kind: str) -> None:
+    assert comparable(rendered(kind)) == comparable(with_tls() if kind == "tls" else manifests("base"))
+
+
+@pytest.mark.parametrize("kind", ["base", "tls"])
+def test_settings_of_the_nodes_are_valid(kind: str) -> None:
+    found = with_tls() if kind == "tls" else manifests("base")
+    (stateful,) = (each for each in found if each["kind"] == "StatefulSet")
+    config = settings_of(stateful, 2)
+    assert config.node_id == 2
+    assert config.roles.is_broker
+    assert config.roles.is_controller
+
+
+def test_more_brokers_join_the_nodes_without_their_ids_and_roles() -> None:
+    from kubernetes_validate import latest_version, validate
+
+    (brokers,) = rendered("brokers")
+    nodes, *others = sorted(manifests("base"), key=lambda each: each["kind"] != "StatefulSet")
+    validate(brokers, latest_version(), strict=True)
+    first = brokers["spec"]["ordinals"]["start"]
+    assert first == nodes["spec"]["replicas"]
+    assert brokers["metadata"]["name"] != nodes["metadata"]["name"]
+    config = settings_of(brokers, first)
+    assert config.node_id == first
+    assert config.roles.is_broker
+    assert not config.roles.is_controller
+    # Neither takes the pods of the other; services, budget and anti-affinity are for both.
+    selectors = [each["spec"]["selector"]["matchLabels"] for each in (nodes, brokers)]
+    labels = [each["spec"]["template"]["metadata"]["labels"] for each in (nodes, brokers)]
+    assert [[mine.items() <= each.items() for each in labels] for mine in selectors] == [[True, False], [False, True]]
+    rule = brokers["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (away,) = rule["requiredDuringSchedulingIgnoredDuringExecution"]
+    shared = [each["spec"]["selector"] for each in others] + [away["labelSelector"]]
+    for selector in shared:
+        assert all(selector.get("matchLabels", selector).items() <= each.items() for each in labels)
+    assert brokers["spec"]["serviceName"] in {each["metadata"]["name"] for each in others}
 
 
 def test_node_that_recovers_or_waits_for_a_quorum_for_hours_is_not_killed() -> None:
