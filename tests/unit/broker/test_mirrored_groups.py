@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.mirrors import groups as module
 from ottla.broker.mirrors.groups import REPEAT_MS, GroupOffsets, GroupPorts
 from ottla.broker.mirrors.source import Source
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.coordinators.group import FetchOffsets
 from ottla.metadata.mirrors import MIRRORING, STATE_SETTING, STOPPED, TopicNames
+from ottla.network.errors import ConnectFailed
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.offset_commit import (
@@ -52,6 +54,11 @@ class Target:
         self.pending: set[int] = set()
         self.unreadable: set[int] = set()
         self.has_names = True
+        self.down: set[int] = set()
+        self.fetched: list[int] = []
+        self.refuses: dict[str, ErrorCode] = {}
+        self.rejects: set[str] = set()
+        self.commit_error = ErrorCode.NONE
         self.copier = self.new()
 
     def new(self) -> GroupOffsets:
@@ -77,7 +84,7 @@ class Target:
             partitions=SimpleNamespace(get=self._partition),
             coordinators=SimpleNamespace(groups=groups),
         )
-        source = SimpleNamespace(nodes={9: ("source", 9092)}, ask=self._ask)
+        source = SimpleNamespace(nodes={8: ("source", 9091), 9: ("source", 9092)}, ask=self._ask)
         return GroupOffsets(cast("GroupPorts", node), cast("Source", source), re.compile(".*"), self.names)
 
     def copy(self) -> list[dict[int, int]]:
@@ -91,17 +98,23 @@ class Target:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log is offline")
         return SimpleNamespace(high_watermark=END)
 
-    async def _ask(self, request: Any, *_: object, least_version: int = 0) -> Any:
+    async def _ask(self, request: Any, node_id: int = 9, *, least_version: int = 0) -> Any:
+        if node_id in self.down:
+            raise ConnectFailed(f"node {node_id} is down")
         if isinstance(request, ListGroupsRequest):
             return ListGroupsResponse(groups=[ListedGroup(group_id=name) for name in self.groups])
         if isinstance(request, FindCoordinatorRequest):
-            return FindCoordinatorResponse(coordinators=[Coordinator(key=name, node_id=9) for name in self.groups])
+            return FindCoordinatorResponse(coordinators=[self._coordinator(name) for name in self.groups])
         self.clock.now += 50
+        self.fetched.append(len(request.groups))
         rows = [OffsetFetchResponsePartitions(index, offset, 3, "") for index, offset in self.source.items()]
         topics = [OffsetFetchResponseTopics(name="", topic_id=TOPIC_ID, partitions=rows)]
         if self.has_names:
             topics = [OffsetFetchResponseTopics(name=TOPIC, partitions=rows)]
-        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(name, topics) for name in self.groups])
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(each.group_id, topics) for each in request.groups])
+
+    def _coordinator(self, name: str) -> Coordinator:
+        return Coordinator(key=name, node_id=8 if name == "far" else 9, error_code=self.refuses.get(name, 0))
 
     def _submit(self, name: str, request: Any, *, api_version: int) -> Completion[Any]:
         if isinstance(request, FetchOffsets):
@@ -114,12 +127,14 @@ class Target:
             ]
             return Completion.of(OffsetFetchResponseGroup(name, topics))
         assert isinstance(request, OffsetCommitRequest)
+        if name in self.rejects:
+            return Completion.failed(KafkaError(ErrorCode.NOT_COORDINATOR, "moved"))
         [topic] = request.topics
         assert topic.name == self.topic
         changes = {row.partition_index: row.committed_offset for row in topic.partitions}
         self.here |= {(name, index): offset for index, offset in changes.items()}
         self.commits.append(changes)
-        answers = [OffsetCommitResponsePartition(index, 0) for index in changes]
+        answers = [OffsetCommitResponsePartition(index, self.commit_error) for index in changes]
         return Completion.of(
             OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=self.topic, partitions=answers)])
         )
@@ -206,3 +221,54 @@ def test_unreadable_partition_delays_only_its_own_offsets() -> None:
     begun_ms = target.clock.monotonic_ms()
     assert target.copy() == [{0: 40}, {0: 40}]
     assert (target.copier.copied_ms, target.copier.errors) == (begun_ms, {})
+
+
+def test_node_of_the_source_that_is_down_delays_only_its_own_groups() -> None:
+    target = Target("far", GROUP)
+    target.source, target.down = {0: 40}, {8}
+    with pytest.raises(ConnectFailed):
+        target.copy()
+    assert target.here == {(GROUP, 0): 40}
+    assert target.copier.copied_ms == -1, "a planned promotion waits"
+    target.down = set()
+    assert target.copy() == [{0: 40}]
+    assert target.copier.copied_ms > 0
+
+
+def test_planned_promotion_waits_for_a_group_whose_coordinator_loads_but_not_for_a_forbidden_one() -> None:
+    target = Target("far", GROUP)
+    target.source, target.refuses = {0: 40}, {"far": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert target.copy() == [{0: 40}]
+    assert (target.copier.errors, target.copier.copied_ms) == ({"far": "COORDINATOR_NOT_AVAILABLE"}, -1)
+    target.refuses = {"far": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    target.copy()
+    assert target.copier.copied_ms > 0
+
+
+def test_group_whose_coordinator_moves_here_delays_no_other_group() -> None:
+    target = Target(GROUP, "other")
+    target.source, target.rejects = {0: 40}, {GROUP}
+    assert target.copy() == [{0: 40}]
+    assert list(target.copier.errors) == [GROUP]
+    assert (target.here, target.copier.copied_ms) == ({("other", 0): 40}, -1)
+    asyncio.run(target.copier.copy({}))
+    assert target.copier.errors == {}, "nothing is copied any more"
+
+
+def test_groups_are_fetched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FETCHED_AT_ONCE", 2)
+    target = Target(*"abcde")
+    target.source = {0: 40}
+    target.copy()
+    assert sorted(name for name, _ in target.here) == list("abcde")
+    assert target.fetched == [2, 2, 1]
+
+
+def test_planned_promotion_waits_for_a_moving_coordinator_here_but_not_for_a_group_with_members() -> None:
+    target = Target()
+    target.source, target.commit_error = {0: 40}, ErrorCode.NOT_COORDINATOR
+    target.copy()
+    assert target.copier.copied_ms == -1
+    target.source, target.commit_error = {0: 41}, ErrorCode.UNKNOWN_MEMBER_ID
+    target.copy()
+    assert (target.copier.errors, target.copier.copied_ms > 0) == ({GROUP: "UNKNOWN_MEMBER_ID"}, True)

@@ -13,7 +13,7 @@ import pytest
 from ottla.broker.mirrors.mirror import Mirror
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
-from ottla.common.slices import finish
+from ottla.common.slices import Slices, finish
 from ottla.common.work import Worker
 from ottla.config import resolve_mirror
 from ottla.log import Log
@@ -320,6 +320,29 @@ def test_markers_of_a_promotion_are_written_in_slices_until_the_topic_is_open(tm
         node.mirror.publish(node.set_state(STOPPING), node.image)
         await node.until(lambda: not copy.log.producers.entries)
         assert copy.log.log_end_offset == 8, "one marker for each"
+        node.mirror.close()
+
+    asyncio.run(scenario())
+
+
+def test_problems_of_topics_are_reported_until_they_are_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "offline")]
+
+    def forget_or_fail(*_: object) -> Slices[None]:
+        yield
+        if failures:
+            raise failures[0]
+
+    monkeypatch.setattr("ottla.broker.mirrors.mirror.forget_producers", forget_or_fail)
+
+    async def scenario() -> None:
+        node = MirrorNode(Copy(tmp_path, replicas=(1,)), asyncio.get_running_loop())
+        node.mirror._topics.of_source = {"other": "found by this node, when it was the active controller"}
+        node.mirror.publish(node.set_state(STOPPING), node.image)
+        await node.until(lambda: "offline" in str(node.mirror.status()["topics"]))
+        failures.clear()
+        node.mirror.publish(node.set_state(STOPPING), node.image)
+        await node.until(lambda: node.mirror.status()["topics"] == {})
         node.mirror.close()
 
     asyncio.run(scenario())

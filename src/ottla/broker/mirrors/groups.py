@@ -20,6 +20,7 @@ from ottla.coordination.internal_topic import partition_of
 from ottla.coordinators.group import FetchOffsets
 from ottla.metadata.image import TOPIC
 from ottla.metadata.mirrors import TopicNames, is_read_only, is_read_only_state
+from ottla.network.errors import NetworkError
 from ottla.partitions.replication.mirrored import UNKNOWN
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
@@ -48,6 +49,8 @@ GROUP: Final = 0
 REPEAT_MS: Final = 3_600_000
 # Share groups and streams groups have other offsets.
 _KINDS: Final = ("", "classic", "consumer")
+# An answer has all offsets of as many groups.
+_FETCHED_AT_ONCE: Final = 200
 
 
 class GroupPorts(Protocol):
@@ -91,29 +94,41 @@ class GroupOffsets:
         pattern, begun_ms = self._pattern, self._node.clock.monotonic_ms()
         topics = {name for name, state in states.items() if is_read_only_state(state)}
         if pattern is None or not topics:
+            self.errors = {}
             return
         repeats = begun_ms >= self._repeat_ms
         if repeats:
             self._repeat_ms = begun_ms + REPEAT_MS
-        groups = [name for name in await self._list() if pattern.fullmatch(name)]
+        self.errors, self._is_complete = {}, True
+        # A node of the source that is down delays only its own groups.
+        failed: list[NetworkError | KafkaError] = []
+        groups = [name for name in await self._list(failed) if pattern.fullmatch(name)]
         if groups:
             internal = self._node.coordinators.groups.shards.topic
             await awaited(internal.ensure())
             groups = [name for name in groups if internal.leader_of(name) == self._node.node_id]
         self._forget_others(groups, topics)
-        self.errors = {}
-        self._is_complete = True
         for node_id, names in (await self._coordinators(groups)).items():
-            asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
-            # Version 8 has several groups.
-            response: OffsetFetchResponse = await self._source.ask(
-                OffsetFetchRequest(groups=asked), node_id, least_version=8
-            )
-            for group in response.groups:
-                await self._commit(group, topics, repeats=repeats)
+            try:
+                for start in range(0, len(names), _FETCHED_AT_ONCE):
+                    for group in await self._fetch(node_id, names[start : start + _FETCHED_AT_ONCE]):
+                        await self._commit(group, topics, repeats=repeats)
+            except NetworkError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
         if self._is_complete:
             # An offset that the source has accepted since then may be missing.
             self.copied_ms = begun_ms
+
+    async def _fetch(self, node_id: int, groups: Iterable[str]) -> list[OffsetFetchResponseGroup]:
+        """The offsets of groups at their coordinator in the source. Raises NetworkError."""
+        asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in groups]
+        # Version 8 has several groups.
+        response: OffsetFetchResponse = await self._source.ask(
+            OffsetFetchRequest(groups=asked), node_id, least_version=8
+        )
+        return response.groups
 
     def _forget_others(self, groups: Iterable[str], topics: Collection[str]) -> None:
         """Forget the copies of groups that another node may have copied meanwhile, and of topics that were opened."""
@@ -128,12 +143,19 @@ class GroupOffsets:
         }
         self._epochs = epochs
 
-    async def _list(self) -> list[str]:
+    async def _list(self, failed: list[NetworkError | KafkaError]) -> list[str]:
+        """The groups of all nodes of the source; the errors of single nodes are added to `failed`."""
         names: dict[str, None] = {}
         for node_id in list(self._source.nodes):
-            response: ListGroupsResponse = await self._source.ask(ListGroupsRequest(), node_id)
+            try:
+                response: ListGroupsResponse = await self._source.ask(ListGroupsRequest(), node_id)
+            except NetworkError as error:
+                failed.append(error)
+                continue
             if response.error_code:
-                raise KafkaError(error_code(response.error_code), f"Node {node_id} of the source lists no groups")
+                text = f"Node {node_id} of the source lists no groups"
+                failed.append(KafkaError(error_code(response.error_code), text))
+                continue
             names |= {group.group_id: None for group in response.groups if group.group_type.lower() in _KINDS}
         return list(names)
 
@@ -147,7 +169,7 @@ class GroupOffsets:
         )
         for row in response.coordinators:
             if row.error_code:
-                self.errors[row.key] = error_code(row.error_code).name
+                self._note_refused(row.key, row.error_code)
             else:
                 found.setdefault(row.node_id, []).append(row.key)
         return found
@@ -155,7 +177,7 @@ class GroupOffsets:
     async def _commit(self, group: OffsetFetchResponseGroup, topics: Collection[str], *, repeats: bool) -> None:
         """Commit the offsets of a group that have changed, or all that are copies if `repeats`."""
         if group.error_code:
-            self.errors[group.group_id] = error_code(group.error_code).name
+            self._note_refused(group.group_id, group.error_code)
             return
         wanted = {}
         for partition, committed in self._offsets(group, topics):
@@ -186,8 +208,19 @@ class GroupOffsets:
             and partition in local
             and self._is_replaced(group.group_id, partition, each, local[partition])
         }
-        if chosen:
+        if not chosen:
+            return
+        try:
             await self._submit(group.group_id, chosen)
+        except KafkaError as error:
+            # E.g. the coordinator moves: other groups are not concerned.
+            self._note_unread(group.group_id, error)
+
+    def _note_refused(self, group_id: str, code: int) -> None:
+        """Report an error for a group. A planned promotion waits for the offsets if they can still come."""
+        error = error_code(code)
+        self.errors[group_id] = error.name
+        self._is_complete &= not error.retriable
 
     def _note_unread(self, group_id: str, error: KafkaError) -> None:
         """Report an offset that could not be read; the next copy reads it again."""
@@ -246,7 +279,7 @@ class GroupOffsets:
             for answer in topic.partitions:
                 partition = TopicPartition(topic.name, answer.partition_index)
                 if answer.error_code:
-                    self.errors[group_id] = error_code(answer.error_code).name
+                    self._note_refused(group_id, answer.error_code)
                 else:
                     self._known[group_id, partition] = wanted[partition]
 

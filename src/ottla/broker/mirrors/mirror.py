@@ -93,6 +93,20 @@ class Copiers(NamedTuple):
     acls: AclCopier | None
 
 
+class TopicProblems:
+    """The problems of single topics, by name."""
+
+    def __init__(self) -> None:
+        self.of_source: dict[str, str] = {}
+        """Why topics cannot follow the source; only the active controller knows it."""
+        self.of_promotion: dict[str, str] = {}
+        """Why the producers of the source are not removed yet, on the leaders of this node."""
+
+    def all(self) -> dict[str, str]:
+        """All problems that this node knows."""
+        return self.of_source | self.of_promotion
+
+
 class Mirror:
     """See the module's docstring. `close` when the mirror was changed or deleted, or the node stops."""
 
@@ -104,8 +118,7 @@ class Mirror:
         self._pattern = _pattern("topics", settings["topics"])
         self.source = Source(f"mirror-{name}-{node.node_id}", settings)
         self._problem = ""
-        # Problems of single topics, by name: known on the active controller, and on each leader.
-        self._topic_problems: dict[str, str] = {}
+        self._topics = TopicProblems()
         self._waiting: dict[TopicPartition, tuple[str, str]] = {}
         self._copies: dict[TopicPartition, MirroredPartition] = {}
         # Partitions whose producers are being removed.
@@ -214,7 +227,13 @@ class Mirror:
         self._reset_producers()
         begun_ms = self._node.clock.monotonic_ms()
         is_due = self._pace.is_due(begun_ms)
+        if not self._node.metadata.is_active_controller:
+            # The next controller reports them, or that they are solved.
+            self._topics.of_source = {}
+            if self._copiers.acls is not None:
+                self._copiers.acls.problem = ""
         if self.is_paused:
+            self._waiting = {}
             self._keep({})
             self._pace.completed(begun_ms)
             return
@@ -315,10 +334,13 @@ class Mirror:
 
     def _reset(self, partition: Partition, done: Completion[None]) -> None:
         self._resetting.discard(partition)
+        topic = partition.topic_partition.topic
         try:
             done.result()
         except KafkaError as error:
-            self._topic_problems[partition.topic_partition.topic] = str(error)
+            self._topics.of_promotion[topic] = str(error)
+        else:
+            self._topics.of_promotion.pop(topic, None)
 
     # -- topics --------------------------------------------------------------------------------------------------
 
@@ -336,9 +358,9 @@ class Mirror:
             found: dict[str, str] = await awaited(self._node.metadata.submit(decide))
             problems |= found
         for name, problem in problems.items():
-            if self._topic_problems.get(name) != problem:
+            if self._topics.of_source.get(name) != problem:
                 logger.warning("Mirror %s cannot follow topic %s: %s", self.name, name, problem)
-        self._topic_problems = problems
+        self._topics.of_source = problems
 
     # -- reports -------------------------------------------------------------------------------------------------
 
@@ -351,7 +373,7 @@ class Mirror:
             rows += [self._row(partition, state) for partition in self._led(state)]
         return {
             "problem": self._problem,
-            "topics": dict(self._topic_problems),
+            "topics": self._topics.all(),
             "groups_age_ms": self._age_ms(groups.copied_ms),
             "group_errors": dict(groups.errors),
             "acls": "" if acls is None else acls.problem,

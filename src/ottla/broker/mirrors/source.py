@@ -99,6 +99,9 @@ class Source:
         if response.error_code:
             raise KafkaError(error_code(response.error_code), "The source returned no metadata")
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        # Nodes of a container platform have a new address after each start.
+        for address in self._channels.keys() - {*self.nodes.values(), *self._bootstrap}:
+            self._channels.pop(address).close()
         self.cluster_id = response.cluster_id or ""
         return response
 

@@ -114,7 +114,7 @@ def explain(report: MirrorReport, mirror: str) -> list[Finding]:
         for name, text in report.groups.items()
     ]
     found += [
-        Finding("access rules", text, "The user of the mirror needs DESCRIBE on the source's cluster")
+        Finding("access rules", text, "The copy needs DESCRIBE on the source's cluster; it is retried every minute")
         for text in report.acls.values()
     ]
     found += _throttled(report, mirror)
