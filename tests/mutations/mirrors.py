@@ -10,6 +10,7 @@ TOPICS = "tests/unit/controller/test_mirrors.py"
 PROMOTION = "tests/unit/broker/test_promotion.py"
 COPY = "tests/unit/broker/test_mirrored_partition.py"
 SIMULATED = "tests/simulation/test_mirrored_replicas.py"
+PROMOTIONS = "tests/simulation/test_mirror_promotions.py::test_promotions_and_failbacks_lose_only_reported_records"
 PREFIXES = "tests/unit/controller/test_mirror_prefixes.py"
 LIMIT = "tests/unit/broker/test_mirror_limit.py"
 ACLS = "tests/unit/broker/test_mirrored_acls.py"
@@ -24,6 +25,24 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "a planned promotion waits until the last records are committed, since the next leader may lack them",
+        "tools/admin/mirrors.py",
+        ' and row["committed"] == row["end"] and ',
+        " and ",
+        (
+            "tests/unit/tools/test_mirror_losses.py::test_planned_promotion_waits_until_the_last_records_are_committed",
+            f"{PROMOTIONS}[85]",
+        ),
+        (("OTTLA_SEEDS", "86"),),
+    ),
+    (
+        "a failback begins a new generation of leader epochs",
+        "controller/mirrors.py",
+        "        if always or epoch >= generation_start(partition.leader_epoch):\n",
+        "        if False:\n",
+        (f"{PROMOTIONS}[1]",),
+    ),
+    (
         "an unplanned promotion reports how many records are missing",
         "partitions/replication/mirrored.py",
         "max(end - self.log.log_end_offset, 0)\n",
@@ -37,6 +56,7 @@ ROWS: tuple[Row, ...] = (
         "    if is_read_only(values):\n",
         "    if False:\n",
         (
+            f"{PROMOTIONS}[1]",
             f"{COPY}::test_clients_cannot_write_until_the_topic_is_open",
             f"{SCHEMAS}::test_registry_reads_copied_schemas_and_writes_after_the_promotion",
         ),
@@ -165,7 +185,7 @@ ROWS: tuple[Row, ...] = (
         "partitions/promotion.py",
         "    for entry in list(partition.log.producers.entries.values()):\n",
         "    for entry in list(partition.log.producers.entries.values())[:0]:\n",
-        (f"{COPY}::test_promotion_aborts_open_transactions_and_forgets_every_producer",),
+        (f"{COPY}::test_promotion_aborts_open_transactions_and_forgets_every_producer", f"{PROMOTIONS}[1]"),
     ),
     (
         "an earlier leader of the source is not followed",
@@ -180,6 +200,7 @@ ROWS: tuple[Row, ...] = (
         "            del self.entries[producer_id]\n        entry.coordinator_epoch",
         "            pass\n        entry.coordinator_epoch",
         (
+            f"{PROMOTIONS}[1]",
             f"{COPY}::test_producer_with_an_id_of_the_source_is_not_taken_for_its_namesake",
             f"{COPY}::test_recovery_and_replicas_forget_the_same_producers",
         ),

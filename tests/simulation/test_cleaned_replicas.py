@@ -56,7 +56,7 @@ def happen(replicas: CleanedReplicas) -> None:
     elif not node.up or node.logs.get(NAME) is None:
         return
     elif event < 0.78:
-        replicas.step_cleaner(node)
+        replicas.cleaners.step(node)
     elif event < 0.83:
         replicas.retain(node)
     elif event < 0.91:

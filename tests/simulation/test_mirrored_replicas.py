@@ -61,9 +61,9 @@ def break_one(worlds: MirroredReplicas, node_id: int) -> None:
     random = worlds.source.random
     action, power = random.random(), random.random() < 0.4
     if action < 0.35:
-        worlds.source.kill(node_id, power=power)
+        worlds.kill(worlds.source, node_id, power=power)
     elif action < 0.75:
-        worlds.kill_target(node_id, power=power)
+        worlds.kill(worlds.target, node_id, power=power)
     elif action < 0.85:
         random.choice((worlds.source, worlds.target)).isolate(node_id)
     elif worlds.target.nodes[node_id].up and not worlds.target.cut:

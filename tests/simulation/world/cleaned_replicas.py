@@ -56,6 +56,29 @@ class _Work:
         """The broker deletes what it wrote."""
 
 
+class Cleaners:
+    """The cleaner of each node."""
+
+    def __init__(self) -> None:
+        self._cleaners: dict[ReplicaNode, tuple[int, Cleaner]] = {}
+        self.cleanings = 0
+        """How often a log was compacted."""
+
+    def step(self, node: ReplicaNode) -> None:
+        """Let the cleaner of a node start or finish a job, or both."""
+        random = node.world.random
+        generation, cleaner = self._cleaners.get(node, (0, None))
+        if cleaner is None or generation != node.generation:
+            cleaner = Cleaner(node.logs, backoff_ms=0, start_work=lambda job: _Work(node, job))
+            self._cleaners[node] = (node.generation, cleaner)
+        cleaned_to = node.log.segments.cleaned_to
+        if random.random() < 0.5:
+            node.log.flush()  # as a node does every two seconds; the rest is not compacted
+        for _ in range(random.choice((1, 1, 4))):
+            cleaner.step(node.world.loop.wall_ms())
+        self.cleanings += node.log.segments.cleaned_to > cleaned_to
+
+
 class CleanedReplicas:
     """A `ReplicaWorld` of one seed with its model."""
 
@@ -81,8 +104,8 @@ class CleanedReplicas:
         self.log_start = 0
         """The highest log start of a leader: records before it are deleted, whatever a crash brings back of them."""
         self._last: dict[bytes | None, int] = {}
-        self._cleaners: dict[ReplicaNode, tuple[int, Cleaner]] = {}
-        self.cleanings = self.deletions = self.moves = 0
+        self.cleaners = Cleaners()
+        self.deletions = self.moves = 0
 
     def fail(self, problem: str) -> str:
         return f"{problem} (seed {self.seed}, {self.world.loop.now_ms} ms)"
@@ -124,19 +147,6 @@ class CleanedReplicas:
             self.acknowledged |= written
         else:
             done.on_done(lambda done: done.error is None and self.acknowledged.update(written))
-
-    def step_cleaner(self, node: ReplicaNode) -> None:
-        """Let the cleaner of a node start or finish a job, or both."""
-        generation, cleaner = self._cleaners.get(node, (0, None))
-        if cleaner is None or generation != node.generation:
-            cleaner = Cleaner(node.logs, backoff_ms=0, start_work=lambda job: _Work(node, job))
-            self._cleaners[node] = (node.generation, cleaner)
-        cleaned_to = node.log.segments.cleaned_to
-        if self.random.random() < 0.5:
-            node.log.flush()  # as a node does every two seconds; the rest is not compacted
-        for _ in range(self.random.choice((1, 1, 4))):
-            cleaner.step(self.world.loop.wall_ms())
-        self.cleanings += node.log.segments.cleaned_to > cleaned_to
 
     def retain(self, node: ReplicaNode) -> None:
         """Apply retention, which leaves a leader `retention_bytes`."""
@@ -238,6 +248,6 @@ class CleanedReplicas:
         node.log.roll()
         node.log.flush()
         for _ in range(40):
-            self.do(lambda: self.step_cleaner(node))
+            self.do(lambda: self.cleaners.step(node))
         keys = [each.key for each in entries(node.log, 0, node.log.log_end_offset).values()]
         assert len(keys) == len(set(keys)), self.fail(f"the log of {node.node_id} is not compacted: {keys}")

@@ -145,6 +145,8 @@ class ReplicaNode:
         self.config = BrokerConfig(
             {"node.id": str(node_id), "log.dirs": "/unused", "listeners": "PLAINTEXT://127.0.0.1:0"}
         )
+        resolved = TopicResolver({}, {}, self.config).resolve({})
+        self._defaults: dict[str, object] = {name: entry.value for name, entry in resolved.items()}
 
     def start(self) -> None:
         world = self.world
@@ -210,11 +212,11 @@ class ReplicaNode:
     @property
     def values(self) -> dict[str, object]:
         """The topic's settings in the metadata that this node knows."""
-        values = {name: entry.value for name, entry in TopicResolver({}, {}, self.config).resolve({}).items()}
+        values = dict(self._defaults)
         values |= {"segment.bytes": 2_000, "producer.id.expiration.ms": 86_400_000}
         values |= {"min.insync.replicas": self.world.min_isr, **self.world.settings}
-        policy = self.known.config(TOPIC_RESOURCE, TOPIC).get("cleanup.policy")
-        return values | ({"cleanup.policy": policy.split(",")} if policy is not None else {})
+        known = self.known.config(TOPIC_RESOURCE, TOPIC)
+        return values | {name: text.split(",") if name == "cleanup.policy" else text for name, text in known.items()}
 
     def kill(self, *, loses_page_cache: bool) -> None:
         self.up = False
@@ -231,6 +233,7 @@ class ReplicaNode:
             old, self.image = self.image, image
             self.known = image
             self.partitions.publish(old if old.offset >= 0 else None, image)
+            self.world.on_learned(self)
 
     @property
     def leads(self) -> Partition | None:
@@ -277,6 +280,7 @@ class ReplicaWorld:
     """Three nodes, one partition, one seed."""
 
     first_leader_epoch = 0
+    first_configs: Mapping[tuple[int, str], dict[str, str]] = {}
 
     def __init__(
         self,
@@ -290,7 +294,9 @@ class ReplicaWorld:
         """`settings` of the topic, with typed values. Two worlds may share a loop."""
         self.random = Random(seed)
         self.settings, self.directories = settings, directories
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.configs = dict(self.first_configs)
+        self.on_learned: Callable[[ReplicaNode], object] = lambda node: None
+        """Called when a node has followed newer metadata."""
         self.loop = loop or ManualLoop()
         self.min_isr = min_isr
         self.cut: set[int] = set()
@@ -335,7 +341,7 @@ class ReplicaWorld:
 
     def set_policy(self, policy: str) -> None:
         """Alter cleanup.policy."""
-        self.configs = {(TOPIC_RESOURCE, TOPIC): {"cleanup.policy": policy}}
+        self.configs = {**self.configs, (TOPIC_RESOURCE, TOPIC): {"cleanup.policy": policy}}
         self.publish()
 
     def _tell(self, node: ReplicaNode, generation: int, image: MetadataImage) -> None:

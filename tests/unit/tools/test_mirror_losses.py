@@ -1,8 +1,8 @@
-"""The warnings of an unplanned promotion: the records that are missing, and the age of the source's last answers."""
+"""The decisions of a promotion by the reports of brokers: when a planned one goes on, and the warnings of others."""
 
 from __future__ import annotations
 
-from ottla.tools.admin.mirrors import losses
+from ottla.tools.admin.mirrors import behind, losses
 
 
 def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_the_oldest_answer() -> None:
@@ -18,3 +18,10 @@ def test_partitions_with_missing_records_are_named_and_others_have_the_age_of_th
     assert (unknown[0], "unknown" in unknown[1]) == ("orders-3", True)
     assert unanswered == ("orders-4", unknown[1])
     assert complete == ("2 other partitions", "no records were missing 40.0 s ago; later ones are missing")
+
+
+def test_planned_promotion_waits_until_the_last_records_are_committed() -> None:
+    complete = {"lag": 0, "end": 9, "committed": 9, "age_ms": 5, "problem": ""}
+    uncommitted = {**complete, "committed": 7}
+    others = [{**complete, **changed} for changed in ({"lag": 1}, {"age_ms": 50}, {"age_ms": -1}, {"problem": "x"})]
+    assert behind([complete, uncommitted, *others], 10) == [uncommitted, *others]

@@ -19,6 +19,7 @@ from ottla.broker.mirrors.acls import AclCopier
 from ottla.broker.mirrors.groups import GroupOffsets
 from ottla.broker.mirrors.pace import Pace
 from ottla.broker.mirrors.source import Source, awaited
+from ottla.broker.mirrors.status import partition_row
 from ottla.broker.mirrors.topics import read_topics
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.common.ids import TopicPartition
@@ -64,7 +65,6 @@ logger = logging.getLogger(__name__)
 
 PAUSED: Final = "PAUSED"
 EPOCH_FENCING: Final = "EPOCH_FENCING"
-LOG_TRUNCATION: Final = "LOG_TRUNCATION"
 FAILED: Final = "FAILED"
 CONSUMER: Final = -1
 # Topics whose settings are read in one request.
@@ -391,28 +391,12 @@ class Mirror:
 
     def _row(self, partition: Partition, state: str) -> dict[str, object]:
         key = partition.topic_partition
-        row: dict[str, object] = {
-            "topic": key.topic,
-            "partition": key.partition,
-            "state": PAUSED if self.is_paused and state == MIRRORING else state,
-            "end": partition.log.log_end_offset,
-            "committed": partition.high_watermark,
-            "producers": len(partition.log.producers.entries),
-            "lag": UNKNOWN,
-            "problem": "",
-        }
+        copy = self._copies.get(key)
+        age_ms = UNKNOWN if copy is None else self._answered_ms_ago(copy)
+        row = partition_row(partition, PAUSED if self.is_paused and state == MIRRORING else state, copy, age_ms)
         waits = self._waiting.get(key)
         if waits is not None and state == MIRRORING:
             row["state"], row["problem"] = waits
-        copy = self._copies.get(key)
-        if copy is not None:
-            progress = copy.progress
-            if not copy.is_truncation_synced:
-                row["state"] = LOG_TRUNCATION
-            row |= {"lag": copy.lag, "source_end": progress.source_end, "age_ms": self._answered_ms_ago(copy)}
-            row |= {"truncated": progress.truncated, "skipped": progress.skipped}
-            if progress.error is not None:
-                row["problem"] = f"The source answers {progress.error.name}"
         return row
 
 

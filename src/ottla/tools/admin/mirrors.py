@@ -53,8 +53,16 @@ class MirrorReport(NamedTuple):
 
 
 def behind(rows: Iterable[Mapping[str, Any]], since_ms: int) -> list[Mapping[str, Any]]:
-    """The partitions without all records of an answer of the source that is younger than `since_ms`."""
-    return [row for row in rows if row["lag"] != 0 or row["problem"] or not 0 <= row.get("age_ms", UNKNOWN) <= since_ms]
+    """The partitions without all records of an answer of the source that is younger than `since_ms`.
+
+    They must be committed: the next leader does not copy any more, and may lack the last records of this one.
+    """
+
+    def is_behind(row: Mapping[str, Any]) -> bool:
+        is_complete = row["lag"] == 0 and row["committed"] == row["end"] and not row["problem"]
+        return not is_complete or not 0 <= row.get("age_ms", UNKNOWN) <= since_ms
+
+    return [row for row in rows if is_behind(row)]
 
 
 def unready(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,0 +1,37 @@
+"""The row of a mirrored partition in the report of its leader, which the commands read. KIP-1279."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.partitions.replication.mirrored import UNKNOWN
+
+if TYPE_CHECKING:
+    from ottla.partitions.partition import Partition
+    from ottla.partitions.replication.mirrored import MirroredPartition
+
+LOG_TRUNCATION: Final = "LOG_TRUNCATION"
+
+
+def partition_row(partition: Partition, state: str, copy: MirroredPartition | None, age_ms: int) -> dict[str, object]:
+    """How far a led partition is. `copy` is None if it is not fetched now; the source answered it `age_ms` ago."""
+    key = partition.topic_partition
+    row: dict[str, object] = {
+        "topic": key.topic,
+        "partition": key.partition,
+        "state": state,
+        "end": partition.log.log_end_offset,
+        "committed": partition.high_watermark,
+        "producers": len(partition.log.producers.entries),
+        "lag": UNKNOWN,
+        "problem": "",
+    }
+    if copy is not None:
+        progress = copy.progress
+        if not copy.is_truncation_synced:
+            row["state"] = LOG_TRUNCATION
+        row |= {"lag": copy.lag, "source_end": progress.source_end, "age_ms": age_ms}
+        row |= {"truncated": progress.truncated, "skipped": progress.skipped}
+        if progress.error is not None:
+            row["problem"] = f"The source answers {progress.error.name}"
+    return row
