@@ -10,14 +10,29 @@ NODE, SCRAPE = f"{TESTS}/test_node.py", f"{TESTS}/test_scrape.py"
 CLIENTS = f"{TESTS}/test_clients.py"
 PROBES = "tests/unit/broker/test_health.py"
 STREAMS = "tests/unit/streams/test_metrics.py"
+TLS = "tests/unit/network/test_endpoint_tls.py"
 
 ROWS: tuple[Row, ...] = (
     (
         "Other machines reach the metrics of a run only with the token",
         "streams/metrics_address.py",
-        "    if token is None and not _is_loopback(host):",
+        "    if not authenticates and not _is_loopback(host):",
         "    if False:",
         (f"{STREAMS}::test_address_for_other_machines_needs_the_token",),
+    ),
+    (
+        "The metrics of a run are encrypted with a key store",
+        "streams/metrics_server.py",
+        "accepting(self._given.tls, endpoint.connection)",
+        "endpoint.connection",
+        (f"{STREAMS}::test_scrape_is_encrypted_and_needs_a_certificate",),
+    ),
+    (
+        "A run looks for a new certificate of its metrics",
+        "streams/metrics_server.py",
+        "                self._given.tls.reload()",
+        "                pass",
+        (f"{STREAMS}::test_scrape_is_encrypted_and_needs_a_certificate",),
     ),
     (
         "A run retries while the address of its metrics cannot be used",
@@ -73,14 +88,14 @@ ROWS: tuple[Row, ...] = (
         "network/tls_transport.py",
         "        self._connection.connection_made(self)\n",
         "",
-        (f"{TESTS}/test_endpoint_tls.py::test_handshakes_are_limited_in_number_and_time",),
+        (f"{TLS}::test_handshakes_are_limited_in_number_and_time",),
     ),
     (
         "A certificate of the metrics that cannot be used leaves the old one in use",
-        "broker/metrics/endpoint_tls.py",
+        "network/endpoint_tls.py",
         "        except SecuritySettingError as error:\n            logger.warning(",
         "        except OSError as error:\n            logger.warning(",
-        (f"{TESTS}/test_endpoint_tls.py::test_scrape_is_encrypted_and_a_new_file_is_for_new_connections",),
+        (f"{TLS}::test_scrape_is_encrypted_and_a_new_file_is_for_new_connections",),
     ),
     (
         "Scrapes of one second share a collection",

@@ -63,7 +63,9 @@ def _names() -> Argument:
     Option("--once", "end when the records of now are processed"),
     Option("--latency DURATION", "how long a record may wait for its micro-batch; default: as the pipelines say"),
     Option("--registry URL,..", "the schema registry of pipelines without one; default: as for `ottla schema`"),
-    Option("--metrics HOST:PORT", f"serve metrics for Prometheus; other machines need the token of ${TOKEN}"),
+    Option(
+        "--metrics HOST:PORT", f"serve metrics for Prometheus; other machines need ${TOKEN}; HTTPS: docs/metrics.md"
+    ),
     *connection_options(),
     examples="""
     ottla stream run wordcount.py

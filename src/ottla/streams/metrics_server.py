@@ -18,7 +18,9 @@ from ottla.common.completion import Completion
 from ottla.common.slices import finish
 from ottla.metrics.exposition import Samples
 from ottla.metrics.http import Endpoint, Scrapes
-from ottla.streams.metrics_address import MetricsAddress
+from ottla.network.endpoint_tls import accepting
+from ottla.network.sockets import is_loopback
+from ottla.streams.metrics_address import KEYSTORE, TOKEN, MetricsAddress
 from ottla.streams.metrics_rows import FAMILIES, add_status
 from ottla.streams.status import RUNS, Status
 
@@ -27,6 +29,8 @@ logger = logging.getLogger("ottla.streams")
 RETRY_S: Final = 10.0
 CLOSE_S: Final = 5.0
 """How long the end of a run waits for the thread."""
+WATCH_CERTIFICATE_S: Final = 5.0
+"""How often changed files of the certificate are looked for."""
 MOST_QUERIES: Final = 500
 """How many queries have samples: a program may start queries with new names as long as it runs."""
 _BACKLOG: Final = 32
@@ -76,7 +80,11 @@ class MetricsServer:
         server = await self._listen(endpoint)
         if server is None:
             return
-        await self._closing.wait()
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), WATCH_CERTIFICATE_S)
+            if self._given.tls is not None:
+                self._given.tls.reload()
         server.close()
         endpoint.close()
 
@@ -85,9 +93,8 @@ class MetricsServer:
         level = logging.WARNING
         while not self._closing.is_set():
             try:
-                server = await self._loop.create_server(
-                    endpoint.connection, self._given.host, self._given.port, backlog=_BACKLOG
-                )
+                accept = accepting(self._given.tls, endpoint.connection)
+                server = await self._loop.create_server(accept, self._given.host, self._given.port, backlog=_BACKLOG)
             except (OSError, UnicodeError) as error:  # UnicodeError: the host is not a valid international name
                 logger.log(level, "Metrics not served at %s, retry every %g s: %s", self._given, RETRY_S, error)
                 level = logging.DEBUG
@@ -96,9 +103,20 @@ class MetricsServer:
                 continue
             host, port = server.sockets[0].getsockname()[:2]
             self.address = host, port
-            logger.info("Serving metrics at http://%s/metrics", MetricsAddress(host, port))
+            self._announce(MetricsAddress(host, port), is_reachable=not all(map(is_loopback, server.sockets)))
             return server
         return None
+
+    def _announce(self, bound: MetricsAddress, *, is_reachable: bool) -> None:
+        if is_reachable and self._given.token is not None and self._given.tls is None:
+            logger.warning(
+                "Serving metrics at %s, which other machines can reach, without encryption: $%s can be read on the"
+                " network. Set $%s",
+                bound,
+                TOKEN,
+                KEYSTORE,
+            )
+        logger.info("Serving metrics at %s://%s/metrics", "http" if self._given.tls is None else "https", bound)
 
     def _scrape(self, content_type: str) -> Completion[list[bytes]]:
         done: Completion[list[bytes]] = Completion()

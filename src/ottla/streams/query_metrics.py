@@ -98,6 +98,7 @@ def serve_metrics(spark: SparkSession, address: str) -> QueryMetrics:
     name of the query, or its id if it has none. Queries of topics have their lag, with Spark's own connector, too.
     Returns at once: while the address is in use, a thread retries. Call it before the queries start; queries that run
     already have samples after their next micro-batch.
-    An address that other machines can reach needs a token in $OTTLA_METRICS_TOKEN. Raises StreamsError without one.
+    An address that other machines can reach needs a token in $OTTLA_METRICS_TOKEN, or certificates of scrapes:
+    docs/metrics.md has the variables. Raises StreamsError if it would be open, or if a file cannot be used.
     """
     return QueryMetrics(spark, address)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -21,6 +23,8 @@ from ottla.streams.metrics_rows import FAMILIES
 from ottla.streams.metrics_server import MetricsServer, render
 from ottla.streams.status import Batch, Input, Partition, Phase, Run, Status, Store
 from ottla.testing.waiting import wait_until
+from tests.peers.secured import Certificates
+from tests.unit.network.tls_support import client_context
 
 QUERY = 'pipeline="shop",query="shop.balance"'
 STORES = (
@@ -154,12 +158,13 @@ def serving(address: MetricsAddress) -> Iterator[MetricsServer]:
     assert not server._thread.is_alive()
 
 
-def scrape(server: MetricsServer, token: str | None = None) -> str:
+def scrape(server: MetricsServer, token: str | None = None, tls: ssl.SSLContext | None = None) -> str:
     wait_until(lambda: server.address is not None)
     assert server.address is not None
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(f"http://127.0.0.1:{server.address[1]}/metrics", headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    scheme = "http" if tls is None else "https"
+    request = urllib.request.Request(f"{scheme}://127.0.0.1:{server.address[1]}/metrics", headers=headers)
+    with urllib.request.urlopen(request, timeout=30, context=tls) as response:
         return str(response.read().decode())
 
 
@@ -170,6 +175,41 @@ def test_scrape_has_the_latest_statuses_and_needs_the_token() -> None:
         with pytest.raises(HTTPError, match="401"):
             scrape(server)
         assert f"ottla_stream_records_total{{{QUERY}}} 71\n" in scrape(server, "secret")
+
+
+def test_scrape_is_encrypted_and_needs_a_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificates, file = Certificates(tmp_path / "certificates"), tmp_path / "metrics.pem"
+    file.write_bytes(certificates.server.read_bytes())
+    monkeypatch.delenv(TOKEN, raising=False)
+    monkeypatch.setenv("OTTLA_METRICS_SSL_KEYSTORE_LOCATION", str(file))
+    monkeypatch.setenv("OTTLA_METRICS_SSL_CLIENT_AUTH", "required")
+    with pytest.raises(StreamsError, match=r"^metrics: .*\$OTTLA_METRICS_SSL_TRUSTSTORE_LOCATION") as raised:
+        metrics_address("metrics", "0.0.0.0:0")
+    assert "\n" not in str(raised.value)
+    monkeypatch.setenv("OTTLA_METRICS_SSL_TRUSTSTORE_LOCATION", str(certificates.ca))
+    monkeypatch.setattr(metrics_server, "WATCH_CERTIFICATE_S", 0.05)
+    caplog.set_level(logging.INFO, "ottla")
+    with serving(metrics_address("metrics", "127.0.0.1:0")) as server:
+        server.offer(STATUS)
+        wait_until(lambda: server.address is not None)
+        file.write_text("half a file")
+        wait_until(lambda: "metrics endpoint stays as it was" in caplog.text)
+        assert QUERY in scrape(server, tls=client_context(certificates, "client"))
+        for refused in (None, client_context(certificates), client_context(certificates, "other-client")):
+            with pytest.raises((OSError, HTTPException)):
+                scrape(server, tls=refused)
+    assert "Serving metrics at https://127.0.0.1:" in caplog.text
+
+
+def test_token_that_can_be_read_on_the_network_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(TOKEN, "secret")
+    with serving(metrics_address("metrics", "0.0.0.0:0")) as server:
+        wait_until(lambda: server.address is not None)
+    assert "without encryption: $OTTLA_METRICS_TOKEN can be read" in caplog.text
 
 
 def test_scrape_that_fails_is_an_error_for_its_client_only(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.http_listener import HttpListener
 from ottla.broker.metrics.client_usage import ClientUsages
 from ottla.broker.metrics.collect import RUNNING, STARTING, STOPPING, Sources, collect
-from ottla.broker.metrics.endpoint_tls import endpoint_tls
 from ottla.broker.metrics.lag_rows import GroupLag
 from ottla.broker.metrics.loop_delay import LoopDelay
 from ottla.broker.metrics.meter import Meter
@@ -24,6 +23,7 @@ from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config.metrics_rows import CLIENT_AUTH, KEYSTORE, LISTENER, SLOW_REQUEST_MS, TOKEN
 from ottla.metrics.http import Endpoint, Scrapes
+from ottla.network.endpoint_tls import accepting, endpoint_tls
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -98,9 +98,8 @@ class NodeMetrics:
         self._opening = self._loop.create_task(self._listen(endpoint))
 
     async def _listen(self, endpoint: Endpoint) -> None:
-        tls, protocol = self.tls, endpoint.connection
-        await self._listener.open(endpoint, None if tls is None else lambda: tls.protocol(protocol()))
-        logger.info("Serving metrics at %s/metrics", self._listener.url("http" if tls is None else "https"))
+        await self._listener.open(endpoint, accepting(self.tls, endpoint.connection))
+        logger.info("Serving metrics at %s/metrics", self._listener.url("http" if self.tls is None else "https"))
 
     def started(self, network: Server | None) -> None:
         """Report the node as running, with its connections."""

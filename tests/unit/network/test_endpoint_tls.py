@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.broker.metrics.endpoint_tls import endpoint_tls
 from ottla.common.completion import Completion
 from ottla.common.errors import KafkaError
 from ottla.config import BrokerConfig
 from ottla.metrics import http
 from ottla.metrics.http import Endpoint, Scrapes
+from ottla.network.endpoint_tls import accepting, endpoint_tls
 from tests.deadlines import in_threads
 from tests.peers.secured import Certificates
 from tests.unit.network.tls_support import client_context
@@ -80,7 +80,7 @@ class Served:
 async def served(config: BrokerConfig) -> AsyncIterator[Served]:
     it = Served(config)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: it.tls.protocol(it.endpoint.connection()), "127.0.0.1", 0)
+    server = await loop.create_server(accepting(it.tls, it.endpoint.connection), "127.0.0.1", 0)
     it.port = server.sockets[0].getsockname()[1]
     try:
         yield it

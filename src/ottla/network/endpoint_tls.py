@@ -1,4 +1,4 @@
-"""The TLS of the metrics endpoint: its own key and certificate, read again when the files change.
+"""The TLS of the metrics endpoint of a node or a Spark driver: its own key and certificate, read again if they change.
 
 The versions, suites and allowed changes of names are the node's. Open connections keep the certificate with which they
 began; a scrape with a kept-alive connection sees a new one after its next connection.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from typing import Final
 
 from ottla.common.errors import ErrorCode, KafkaError
@@ -103,6 +104,11 @@ def endpoint_tls(config: BrokerConfig) -> EndpointTls | None:
             return None
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{CLIENT_AUTH} needs HTTPS: set {KEYSTORE} and {TRUSTSTORE}")
     return EndpointTls(config)
+
+
+def accepting(tls: EndpointTls | None, protocol: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.BaseProtocol]:
+    """Return what makes the protocol of an accepted socket, given what handles its decrypted bytes."""
+    return protocol if tls is None else lambda: tls.protocol(protocol())
 
 
 def _with_prefix(error: SecuritySettingError) -> str:
