@@ -25,6 +25,23 @@ SITES = "tests/chaos/test_mirror_sites.py"
 
 ROWS: tuple[Row, ...] = (
     (
+        "the lag of a copy is unknown until a new leader of the source knows all committed records",
+        "partitions/replication/mirrored.py",
+        "        if not self.needs_end:\n",
+        "        if True:\n",
+        (f"{COPY}::test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it", f"{PROMOTIONS}[843]"),
+        (("OTTLA_SEEDS", "844"),),
+    ),
+    (
+        "the end of a new leader of the source is looked up",
+        "partitions/replication/fetcher.py",
+        "            self._look_up(key, followed, LATEST)\n            return\n",
+        "            pass\n",
+        (
+            "tests/unit/broker/test_replica_fetchers.py::test_end_of_a_new_leader_is_looked_up_until_the_leader_knows_it",
+        ),
+    ),
+    (
         "a planned promotion waits until the last records are committed, since the next leader may lack them",
         "tools/admin/mirrors.py",
         ' and row["committed"] == row["end"] and ',

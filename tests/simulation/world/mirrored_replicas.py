@@ -341,7 +341,7 @@ class MirroredReplicas:
         source.publish()
         if not source.nodes[elected].up:
             source.nodes[elected].start()
-        return source.nodes[elected]
+        return source.nodes.get(source.partition.leader)
 
     def settle(self) -> None:
         """Repair everything, and let both clusters replicate."""

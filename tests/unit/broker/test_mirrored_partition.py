@@ -24,7 +24,7 @@ from ottla.metadata.mirrors import MIRROR_SETTING, MIRRORING, STATE_SETTING, STO
 from ottla.partitions.partition import Partition, Replication
 from ottla.partitions.promotion import forget_producers
 from ottla.partitions.replication.followed import EARLIEST
-from ottla.partitions.replication.mirrored import MirroredPartition, MirrorPorts
+from ottla.partitions.replication.mirrored import UNKNOWN, MirroredPartition, MirrorPorts
 from ottla.partitions.topic_settings import TopicSettings, refusal_of
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.records import BatchProducer, Codec, ProduceRules
@@ -117,6 +117,21 @@ def test_batch_of_a_later_epoch_than_the_request_is_not_appended(tmp_path: Path)
     assert not copy.mirrored.follow(9, SOURCE_EPOCH)
     copy.fetch()
     assert values(copy.log) == [b"a", b"b"]
+
+
+def test_end_of_the_source_is_unknown_until_its_new_leader_has_named_it(tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    append(copy.source, batch(b"a"), epoch=SOURCE_EPOCH)
+    copy.fetch()
+    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.answered_ms >= 0) == (False, 0, True)
+    copy.mirrored.follow(8, SOURCE_EPOCH + 1)
+    # It has just been elected, and its high watermark is below records that the previous leader has acknowledged.
+    copy.mirrored.take_offsets(0, 0, 0)
+    assert (copy.mirrored.needs_end, copy.mirrored.progress.answered_ms) == (True, UNKNOWN)
+    copy.mirrored.take_end(3)
+    assert (copy.mirrored.needs_end, copy.mirrored.lag, copy.mirrored.progress.answered_ms >= 0) == (False, 2, True)
+    copy.mirrored.take_offsets(4, 0, 0)
+    assert copy.mirrored.lag == 3
 
 
 def test_clients_cannot_write_until_the_topic_is_open(tmp_path: Path) -> None:

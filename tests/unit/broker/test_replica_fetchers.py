@@ -15,7 +15,13 @@ from ottla.network.errors import ConnectionClosed, NoAnswer
 from ottla.partitions.replication import fetcher as module
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.partitions.replication.followed import LATEST
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.replication.session import FetchSettings
 
 from .harness import ManualLoop
@@ -36,6 +42,7 @@ class FakePartition:
     leader_epoch = 0
     closed = False
     is_truncation_synced = True
+    needs_end = False
 
     def __init__(self, topic: str) -> None:
         self.log = FakeLog(topic)
@@ -56,7 +63,7 @@ class FakePartition:
 class FakeChannel:
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
-        self.requests: list[tuple[FetchRequest, Completion[Any]]] = []
+        self.requests: list[tuple[Any, Completion[Any]]] = []
         self.closed = False
 
     def send(self, request: Any, *, timeout_s: float, version: int | None = None, least_version: int = 0) -> Any:
@@ -215,3 +222,36 @@ def test_backoff_after_an_error_does_not_wait_for_a_throttled_partition() -> Non
     follower.loop.advance(20)
     assert len(channel.requests) == 2
     assert channel.topics() == {b"b"}
+
+
+class PartitionWithoutEnd(FakePartition):
+    """A copy of another cluster's partition, whose new leader has not named its end."""
+
+    needs_end = True
+
+    def take_end(self, offset: int) -> None:
+        self.end, self.needs_end = offset, False
+
+
+def answer_end(channel: FakeChannel, error: ErrorCode, offset: int) -> None:
+    request, done = channel.requests[-1]
+    [topic] = request.topics
+    assert topic.partitions[0].timestamp == LATEST
+    row = ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset)
+    done.complete(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="a", partitions=[row])]))
+
+
+def test_end_of_a_new_leader_is_looked_up_until_the_leader_knows_it(follower: Follower) -> None:
+    partition = PartitionWithoutEnd("a")
+    follower.fetchers.following(cast("Any", partition))
+    follower.loop.advance(0)
+    [channel] = follower.channels
+    for error, offset in ((ErrorCode.OFFSET_NOT_AVAILABLE, -1), (ErrorCode.NONE, 9)):
+        assert channel.topics() == {b"a"}
+        channel.answer(a=PartitionData(partition_index=0))
+        answer_end(channel, error, offset)
+        follower.loop.advance(1_000)
+    assert partition.end == 9
+    assert channel.topics() == {b"a"}
+    channel.answer(a=PartitionData(partition_index=0))
+    assert channel.topics() == set(), "the leader knows the position"

@@ -306,6 +306,9 @@ class ReplicaFetcher:
         if data.records:
             partition.append(data.records, now_ms)
         partition.take_offsets(data.high_watermark, data.log_start_offset, len(data.records or b""))
+        if partition.needs_end:
+            self._look_up(key, followed, LATEST)
+            return
         followed.failures = 0
         wait_ms = self._throttled_ms(log, data)
         if wait_ms:
@@ -437,6 +440,11 @@ class ReplicaFetcher:
         log = partition.log
         try:
             offset = _offset(done, self._at_leader(partition))
+            if timestamp == LATEST and partition.needs_end:
+                partition.take_end(offset)
+                self._want_flushed(key, followed)
+                self._schedule()
+                return
             step = partition.on_lookup(timestamp, offset)
             if timestamp == LATEST and step.action is Action.LOOK_UP:
                 self._look_up(key, followed, EARLIEST)

@@ -63,6 +63,7 @@ class MirroredPartition:
         "closed",
         "leader_epoch",
         "leader_id",
+        "needs_end",
         "partition",
         "progress",
         "topic_id",
@@ -77,6 +78,12 @@ class MirroredPartition:
         self.closed = False
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self.needs_end = True
+        """Whether the source's leader must say where its log ends.
+
+        A new leader may answer fetches with an old high watermark, below records that its predecessor has committed. It
+        refuses to name its end meanwhile (KIP-207).
+        """
         self.progress = MirrorProgress()
         self._ports = ports
 
@@ -99,6 +106,7 @@ class MirroredPartition:
             return False
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         # The new leader has not answered yet.
+        self.needs_end = True
         self.progress.answered_ms = UNKNOWN
         return True
 
@@ -121,10 +129,19 @@ class MirroredPartition:
         """
         self.partition.check_open()
         progress = self.progress
-        progress.source_end, progress.answered_ms, progress.error = high_watermark, self._ports.now_ms(), None
+        progress.error = None
+        if self.log.latest_epoch == self.leader_epoch:
+            self.needs_end = False  # A committed record of this leader is behind all earlier ones.
+        if not self.needs_end:
+            progress.source_end, progress.answered_ms = high_watermark, self._ports.now_ms()
         start = min(log_start_offset, self.partition.high_watermark)
         if start > self.log.log_start_offset:
             self.log.advance_start(start, "the source's log start")
+
+    def take_end(self, offset: int) -> None:
+        """Note the end of the source, as its leader has named it in answer to ListOffsets."""
+        self.needs_end = False
+        self.progress.source_end, self.progress.answered_ms = offset, self._ports.now_ms()
 
     def truncate(self, offset: int) -> bool:
         """Drop records that the source has lost; whether there were any."""
