@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.wheels import build
 
 from ottla import __version__
 
@@ -81,3 +82,34 @@ def test_issue_templates_have_the_form_that_the_host_reads(path: Path) -> None:
         assert "value" in field["attributes"] if field["type"] == "markdown" else field["attributes"]["label"]
     names = [field["id"] for field in form["body"] if "id" in field]
     assert len(names) == len(set(names))
+
+
+def test_wheel_that_fails_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """All wheels take most of an hour."""
+
+    def make(target: build.Target, material: build.Material, output: Path) -> Path:
+        if target.python == "3.12":
+            raise build.StepFailed("no compiler")
+        wheel = tmp_path / f"{target.tag}.whl"
+        wheel.touch()
+        return wheel
+
+    def environment_of(*_: object) -> Path:
+        compiler = tmp_path / "lib/python3/site-packages/ziglang/zig"
+        compiler.parent.mkdir(parents=True, exist_ok=True)
+        compiler.touch()
+        return tmp_path / "bin"
+
+    doubles = {
+        "WORK": tmp_path, "build": make, "environment_of": environment_of, "fetch_pythons": lambda: None,
+        "commit_time": lambda: "0", "source_archive": lambda *_: tmp_path, "run": lambda *_: "a b",
+        "check": lambda *_: None, "verify": lambda *_: "runs",
+    }  # fmt: skip
+    for name, double in doubles.items():
+        monkeypatch.setattr(build, name, double)
+    assert build.main(["3.11", "3.12", "3.13", "x86_64"]) == 1
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines()] == ["cp311.whl", "cp313.whl"]
+    assert printed.err == "wheels: CPython 3.12, x86_64: no compiler\n"
