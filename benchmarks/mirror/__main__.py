@@ -21,12 +21,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="race: time at this rate")
     parser.add_argument("--catch-up-gigabytes", type=float, default=0.5, help="catch-up: records of the source")
     parser.add_argument("--catch-up-rounds", type=int, default=3, help="catch-up: copies, each beside the line")
+    parser.add_argument("--catch-up-round-trip-ms", type=float, default=0.0, help="catch-up: delay of the line")
+    parser.add_argument("--catch-up-line", type=float, default=float("inf"), help="catch-up: MB per second of the line")
+    parser.add_argument("--catch-up-fetchers", type=int, default=4, help="catch-up: num.replica.fetchers")
     parser.add_argument("--latency-rounds", type=int, default=5, help="latency: pairs with and without a mirror")
     parser.add_argument("--latency-seconds", type=float, default=5.0, help="latency: time of each half of a pair")
     options = parser.parse_args()
     parts = options.only or ["catch-up", "latency", "race"]
     if "catch-up" in parts:
-        catch_up.run(options.catch_up_gigabytes, options.catch_up_rounds)
+        limits = catch_up.Limits(options.catch_up_round_trip_ms, options.catch_up_line)
+        catch_up.run(options.catch_up_gigabytes, options.catch_up_rounds, limits, options.catch_up_fetchers)
     if "latency" in parts:
         latency.run(options.latency_rounds, options.latency_seconds)
     if "race" in parts:

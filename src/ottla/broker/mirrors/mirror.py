@@ -12,6 +12,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -124,7 +125,7 @@ class Mirror:
         # Partitions whose producers are being removed.
         self._resetting: set[Partition] = set()
         self._states = self._read_states()
-        self._fetchers = ReplicaFetchers(self._context(), lambda: node.settings.current.int("num.replica.fetchers"))
+        self._fetchers = ReplicaFetchers(self._context(), lambda: int(settings["num.replica.fetchers"]))
         groups = _pattern("groups", settings["groups"])
         self._copiers = Copiers(
             GroupOffsets(node, self.source, groups, self._names),
@@ -142,7 +143,8 @@ class Mirror:
             clock=node.clock,
             call_later=node.schedulers.call_later,
             worker=node.schedulers.worker,
-            settings=fetch_settings(config),
+            # Over a long line, a partition that is alone needs all of an answer: the next one takes a round trip.
+            settings=replace(fetch_settings(config), max_bytes=config.int("replica.fetch.response.max.bytes")),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
             on_lost=lambda _: self._pace.retry(),
