@@ -41,7 +41,7 @@ test-kafka: dev-environment peers ## Run the tests that compare with stock Kafka
 test-failed: dev-environment peers ## Run the tests that failed last time once more, one at a time
 	@$(BIN)/python -m pytest -n 1 --last-failed --last-failed-no-failures=none $(PYTEST)
 
-check: dev-environment ## Lint, formatting, language, types, import directions
+check: dev-environment ## Lint, formatting, language, types, import directions: a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/python tools/check_language.py

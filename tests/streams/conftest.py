@@ -1,4 +1,7 @@
-"""Pipelines on a Spark session of their own, in one worker of pytest-xdist, beside the worker of `tests/spark`."""
+"""Pipelines on a Spark session of their own, in one worker of pytest-xdist, beside the worker of `tests/spark`.
+
+Programs that start Spark themselves run in a third worker.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.ottla_unclosed("keep"))
             # Not in a second group, of stock Kafka, which another worker might run with a session of its own.
             item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
-            item.add_marker(pytest.mark.xdist_group("streams"))
+            # Programs with a Java of their own take no session of the worker.
+            is_program = item.path.name == "test_command.py"
+            item.add_marker(pytest.mark.xdist_group("stream-programs" if is_program else "streams"))
             item.add_marker(pytest.mark.timeout(300))
 
 
