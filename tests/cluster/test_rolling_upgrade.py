@@ -63,6 +63,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(commit, tmp_path_factory.mktemp("previous"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_three_nodes_are_upgraded_under_load_and_one_goes_back(source: Path, tmp_path: Path) -> None:
     def place(node_id: int) -> Place:

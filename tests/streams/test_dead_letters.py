@@ -112,6 +112,7 @@ def running(numbers: Any = stream("numbers", "json", schema="x INT", bad="topic:
     return to("counts", numbers.groupBy("x").count(), key="x", mode="updates")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [windows, running], ids=["final", "updates"])
 def test_invalid_records_beside_a_shuffle(ottla_streams: Start, ottla: Ottla, program: Any) -> None:
     ottla.topic("numbers", PARTITIONS)
