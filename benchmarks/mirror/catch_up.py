@@ -3,7 +3,8 @@
 The source is an Ottla broker with a backlog; a new target copies it. Three rates, alternating, all from the same
 source over loopback to files in the same file system, without fsync:
 
-- mirror: from the first copied bytes to the last record of the last partition; and from the creation of the mirror;
+- mirror: from the last moment without a copied record to the last record of the last partition; and from the creation
+  of the mirror;
 - fetch: one blocking socket, Fetch requests as a follower sends them (1 MiB of each partition, 10 MiB together, one in
   flight), and a `write` of the records of each partition. It checks no CRC, writes no index, and has no followers;
 - TCP: `sendfile` of the source's segments into a socket, and a `write` of each received part.
@@ -121,14 +122,22 @@ def _round(source: OttlaProcess, copy: tuple[OttlaProcess, Begin], line: Line | 
     with target:
         cpu_s, created_s = sum(cpu_times(target.pid)), time.monotonic()
         begin(target.bootstrap)
-        until(lambda: records(target.bootstrap, TOPIC) > 0, 0.005)
-        begun_s, before = time.monotonic(), records(target.bootstrap, TOPIC)
+        begun_s = created_s
+
+        def has_begun() -> bool:
+            nonlocal begun_s
+            asked_s = time.monotonic()
+            if records(target.bootstrap, TOPIC):
+                return True
+            begun_s = asked_s
+            return False
+
+        until(has_begun, 0.005)
         until(lambda: records(target.bootstrap, TOPIC) >= count, 0.02)
         ended_s = time.monotonic()
         cpu_s = sum(cpu_times(target.pid)) - cpu_s
     shutil.rmtree(target.directory)
-    rate = (count - before) * SIZE / 1e6 / (ended_s - begun_s)
-    return Rates(rate, megabytes / (ended_s - created_s), *rates, cpu_s)
+    return Rates(megabytes / (ended_s - begun_s), megabytes / (ended_s - created_s), *rates, cpu_s)
 
 
 def _timed(work: Callable[[], None]) -> float:
