@@ -23,11 +23,12 @@ TOPIC, PARTITIONS = "chaos", 4
 ABORTED = "aborted"
 BATCH = 5
 TIMEOUT_S = 60.0
-_PAUSE_S = 0.002
 
 
 class Writer(threading.Thread):
     """Writes until `stop`; `acknowledged` has the numbers that are stored for certain."""
+
+    pause_s = 0.002
 
     def __init__(self, name: str, bootstrap: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -71,7 +72,7 @@ class IdempotentWriter(Writer):
                 for number, record in sent:
                     record.result(TIMEOUT_S)
                     self.acknowledged.append(number)
-                time.sleep(_PAUSE_S)
+                time.sleep(self.pause_s)
 
 
 class LibrdkafkaWriter(Writer):
@@ -95,7 +96,7 @@ class LibrdkafkaWriter(Writer):
             for _ in range(BATCH):
                 number, value = self.value()
                 producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=report(number))
-            producer.poll(_PAUSE_S)
+            producer.poll(self.pause_s)
             while len(producer) > 200 and not stopped():
                 producer.poll(0.1)
         producer.flush(TIMEOUT_S)
@@ -129,7 +130,7 @@ class TransactionalWriter(Writer):
                 else:
                     producer.commit_transaction(TIMEOUT_S)
                     self.acknowledged += numbers
-                time.sleep(_PAUSE_S)
+                time.sleep(self.pause_s)
 
 
 def three_writers(bootstrap: str, seed: int, before: Sequence[Writer] = ()) -> list[Writer]:

@@ -1,4 +1,4 @@
-"""A link to one broker that a test delays, stalls or cuts. Responses have its address instead of the broker's."""
+"""Links to one broker or to a cluster that a test delays, stalls or cuts. Responses have their addresses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from tests.clients.proxy import Proxy
 
@@ -25,6 +27,10 @@ class Link(Proxy):
         self._is_cut = False
         self._moves = threading.Event()
         self._moves.set()
+
+    def close(self) -> None:
+        """Close all connections, and listen no longer."""
+        self.__exit__(None, None, None)
 
     def cut(self) -> None:
         """Close all connections, and refuse new ones until `heal`."""
@@ -67,3 +73,74 @@ class Link(Proxy):
         if self._is_cut:
             raise LinkCut
         super()._forward(to, frame)
+
+
+class _OneOfSeveral(Link):
+    """The link to one of several brokers; `ports` has the port of the link of each broker, by the broker's port."""
+
+    def __init__(self, bootstrap: str, ports: dict[int, int]) -> None:
+        super().__init__(bootstrap)
+        self._ports = ports
+        ports[int(bootstrap.rsplit(":", 1)[1])] = self._port
+
+    def _move(self, response: Any) -> None:
+        for row in (*getattr(response, "brokers", ()), *getattr(response, "coordinators", ()), response):
+            if hasattr(row, "port"):
+                row.port = self._ports.get(row.port, row.port)
+
+
+class SiteLink:
+    """A link to each broker of a cluster, all with the same faults."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        ports: dict[int, int] = {}
+        self._links = [_OneOfSeveral(address, ports) for address in addresses]
+        self.bootstrap = ",".join(link.bootstrap for link in self._links)
+        for link in self._links:
+            link.__enter__()
+
+    def close(self) -> None:
+        """Close all connections, and listen no longer."""
+        for link in self._links:
+            link.close()
+
+    @property
+    def delay_s(self) -> float:
+        """As `Link.delay_s`."""
+        return self._links[0].delay_s
+
+    @delay_s.setter
+    def delay_s(self, delay_s: float) -> None:
+        for link in self._links:
+            link.delay_s = delay_s
+
+    def cut(self) -> None:
+        """As `Link.cut`."""
+        for link in self._links:
+            link.cut()
+
+    def heal(self) -> None:
+        """As `Link.heal`."""
+        for link in self._links:
+            link.heal()
+
+    def drop(self) -> None:
+        """As `Link.drop`."""
+        for link in self._links:
+            link.drop()
+
+    def hold(self) -> None:
+        """As `Link.hold`."""
+        for link in self._links:
+            link.hold()
+
+    def release(self) -> None:
+        """As `Link.release`."""
+        for link in self._links:
+            link.release()
+
+    def stall(self, duration_s: float) -> None:
+        """As `Link.stall`."""
+        self.hold()
+        time.sleep(duration_s)
+        self.release()

@@ -228,6 +228,7 @@ ROWS: tuple[Row, ...] = (
         "        _wait_for_last_records(admin, mirror, copying, deadline_s)\n",
         "        pass\n",
         ("tests/chaos/test_mirror.py::test_copies_are_equal_and_promotion_loses_nothing_under_kills",),
+        (("OTTLA_CHAOS_ROUNDS", "1"),),
     ),
     (
         "a copied offset equals the offset of the source",

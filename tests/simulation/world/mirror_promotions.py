@@ -186,6 +186,7 @@ class Promotions:
             planned = self._wait_for_last_records() and elections == self._elections
         self.done["planned" if planned else "unplanned"] += 1
         reported = worlds.leader_row(worlds.target)
+        is_known = reported is not None and int(str(reported.get("age_ms", -1))) >= 0
         is_lost = not planned and self.random.random() < 0.5
         if is_lost:
             # The source is lost behind a link that is cut.
@@ -203,10 +204,10 @@ class Promotions:
         start = own_start(partition)
         for writer in self.writers:
             writer.is_heard = False
-        if is_lost and is_same and reported is not None and reported["lag"] != -1 and self._elections == elections:
+        if is_lost and is_same and reported is not None and is_known and self._elections == elections:
             lost = int(str(reported["source_end"])) - start
             assert lost == reported["lag"], self.fail(f"{lost} offsets are lost, and {reported} was reported")
-        if not planned and (self._elections or reported is None or reported["lag"] == -1):
+        if not planned and (self._elections or not is_known):
             # The log may still have records that the source does not have, in place of the source's.
             view = LogView(partition.log, start)
             self.promises.forget(0, view.offsets(), tears=True)
