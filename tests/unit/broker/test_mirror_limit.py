@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker import late
+from ottla.broker.mirrors.mirror import mirror_fetch_settings
 from ottla.broker.mirrors.mirrors import Mirrors
 from ottla.common.completion import Completion
 from ottla.common.rate import UNLIMITED
 from ottla.common.work import Worker
+from ottla.config import BrokerConfig
 from ottla.metadata.image import MIRROR, MetadataImage
 from ottla.partitions.replication.fetcher import FetcherContext
 from ottla.partitions.replication.fetchers import ReplicaFetchers
@@ -186,3 +188,11 @@ def test_mirror_is_not_restarted_when_only_its_rate_changes(monkeypatch: pytest.
     assert (len(started), started[0].closed) == (2, True)
     set_to()
     assert started[1].closed
+
+
+def test_partition_may_fill_an_answer_unless_its_limit_is_set() -> None:
+    node = {"node.id": "1", "log.dirs": "logs"}
+    by_default = mirror_fetch_settings(BrokerConfig(node))
+    assert by_default.max_bytes == by_default.response_max_bytes == 10 << 20
+    limited = mirror_fetch_settings(BrokerConfig({**node, "replica.fetch.max.bytes": "1000"}))
+    assert (limited.max_bytes, limited.response_max_bytes) == (1000, 10 << 20)

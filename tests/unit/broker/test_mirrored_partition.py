@@ -253,7 +253,7 @@ class MirrorNode:
         self.image = MetadataImage()
         self.is_active_controller = False
         self.metadata = self.partitions = self.coordinators = self
-        numbers = SimpleNamespace(int=lambda _: 1)
+        numbers = SimpleNamespace(int=lambda _: 1, static={})
         self.settings = SimpleNamespace(static=numbers, current=numbers)
         self.schedulers = SimpleNamespace(
             flush_threads=copy.threads, call_later=loop.call_later, worker=Worker(copy.clock, loop.call_soon)

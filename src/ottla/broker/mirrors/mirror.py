@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ottla.common.clock import Clock
     from ottla.common.completion import Completion
     from ottla.common.slices import Slices
+    from ottla.config import BrokerConfig
     from ottla.controller.state import Outcome
     from ottla.coordination.coordinators import Coordinators
     from ottla.log import LogManager
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from ottla.partitions.partition import Partition
     from ottla.partitions.partitions import Partitions
     from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition
+    from ottla.replication.session import FetchSettings
 
 logger = logging.getLogger(__name__)
 
@@ -143,8 +145,7 @@ class Mirror:
             clock=node.clock,
             call_later=node.schedulers.call_later,
             worker=node.schedulers.worker,
-            # Over a long line, a partition that is alone needs all of an answer: the next one takes a round trip.
-            settings=replace(fetch_settings(config), max_bytes=config.int("replica.fetch.response.max.bytes")),
+            settings=mirror_fetch_settings(config),
             request_timeout_s=config.int("replica.socket.timeout.ms") / 1000,
             connect=lambda leader, _: self.source.connect(leader, f"mirror-{self.name}-{node.node_id}"),
             on_lost=lambda _: self._pace.retry(),
@@ -400,6 +401,18 @@ class Mirror:
         if waits is not None and state == MIRRORING:
             row["state"], row["problem"] = waits
         return row
+
+
+def mirror_fetch_settings(config: BrokerConfig) -> FetchSettings:
+    """The settings of the fetchers of mirrors.
+
+    Over a long line, a partition that is alone needs all of an answer, since the next one takes a round trip. A limit
+    that is set for each partition counts here, too.
+    """
+    settings = fetch_settings(config)
+    if "replica.fetch.max.bytes" in config.static:
+        return settings
+    return replace(settings, max_bytes=settings.response_max_bytes)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str] | None:
