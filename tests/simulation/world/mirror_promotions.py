@@ -111,6 +111,8 @@ class Promotions:
         self.random = self.worlds.source.random
         self.promises = Promises()
         self.done: Counter[str] = Counter()
+        self._producer_ids: Counter[MirrorWorld] = Counter()
+        """The next producer id of each cluster."""
         self.writers = self._new_writers(self.worlds.source)
         self.former: list[Writer] = []
         """Producers of the previous source, which do not know of the promotion."""
@@ -120,7 +122,9 @@ class Promotions:
     def _new_writers(self, world: MirrorWorld) -> list[Writer]:
         """Producers of a cluster that becomes active, with ids that the other cluster has given, too."""
         name = f"{sum(self.done.values())}"
-        return [Writer(world, name, producer_id, self.promises) for producer_id in range(WRITERS)]
+        first = self._producer_ids[world]
+        self._producer_ids[world] += WRITERS
+        return [Writer(world, name, first + index, self.promises) for index in range(WRITERS)]
 
     def fail(self, problem: str) -> str:
         return f"{problem} (seed {self.seed}, {self.worlds.source.loop.now_ms} ms)"
@@ -180,6 +184,7 @@ class Promotions:
     def fail_over(self, *, planned: bool) -> None:
         """Promote the target. Its producers begin when the command has ended."""
         worlds, elections = self.worlds, self._elections
+        self.former = []
         if planned:
             self._stop_writers()
             # An unclean election meanwhile loses records that the copy may need.
