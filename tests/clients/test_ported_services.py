@@ -142,6 +142,7 @@ def run_orders(group: Orders, script: str) -> dict[int, list[Stored]]:
     return group.check()
 
 
+@pytest.mark.long
 def test_port_of_the_confluent_kafka_service_behaves_like_the_original(
     broker: RunningBroker, make_topic: MakeTopic, start: Start, tmp_path: Path
 ) -> None:
@@ -265,6 +266,7 @@ def latest(posted: list[dict[str, Any]]) -> dict[str, Any]:
     return {reading["sensor"]: {**reading, "note": ""} for reading in posted}
 
 
+@pytest.mark.long
 def test_port_of_the_aiokafka_service_behaves_like_the_original(
     broker: RunningBroker, make_topic: MakeTopic, start: Start, tmp_path: Path
 ) -> None:
