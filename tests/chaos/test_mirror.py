@@ -48,6 +48,7 @@ SETTINGS = {
     "log.segment.bytes": 1 << 20,
     "log.retention.check.interval.ms": 1_000,
     "log.cleaner.backoff.ms": 500,
+    "log.initial.task.delay.ms": 1_000,
 }
 KEY_COUNT = 7
 OPEN = "open"
