@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--catch-up-rounds", type=int, default=3, help="catch-up: copies, each beside the line")
     parser.add_argument("--catch-up-round-trip-ms", type=float, default=0.0, help="catch-up: delay of the line")
     parser.add_argument("--catch-up-line", type=float, default=float("inf"), help="catch-up: MB per second of the line")
-    parser.add_argument("--catch-up-fetchers", type=int, default=4, help="catch-up: num.replica.fetchers")
+    parser.add_argument("--catch-up-fetchers", type=int, default=-1, help="catch-up: num.replica.fetchers")
     parser.add_argument("--latency-rounds", type=int, default=5, help="latency: pairs with and without a mirror")
     parser.add_argument("--latency-seconds", type=float, default=5.0, help="latency: time of each half of a pair")
     options = parser.parse_args()

@@ -36,10 +36,10 @@ ROWS = (
     ServerSetting("replication.throttled.rate", LONG, 2**63 - 1,
         "The most bytes per second that each broker fetches from the source for all partitions of the mirror.",
         MEDIUM, WORKS, low=1),
-    ServerSetting("num.replica.fetchers", INT, 4,
+    ServerSetting("num.replica.fetchers", INT, -1,
         "Connections on which each broker fetches from one broker of the source, each one answer at a time. "
-        "A long line needs several.",
-        LOW, WORKS, low=1),
+        "-1: one, or four if the source needs more than 10 ms for an answer.",
+        LOW, WORKS, low=-1),
     ServerSetting("security.protocol", STRING, "PLAINTEXT",
         "The protocol of connections to the source.",
         MEDIUM, WORKS, choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),

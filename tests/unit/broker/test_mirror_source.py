@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from ottla.broker.mirrors.mirror import fetchers_of
 from ottla.broker.mirrors.source import Source
 from ottla.config import resolve_mirror
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -28,3 +32,13 @@ def test_connections_to_addresses_that_the_source_has_left_are_closed() -> None:
     asyncio.run(source.metadata([]))
     assert (closed, sorted(source._channels)) == ([2], [("first", 1), ("node", 3)])
     assert (source.nodes, source.cluster_id) == ({1: ("node", 3)}, "A")
+    assert source.fastest_s < math.inf
+
+
+@pytest.mark.parametrize(
+    ("given", "answer_s", "expected"), [(-1, math.inf, 4), (-1, 0.1, 4), (-1, 0.002, 1), (8, 0.002, 8), (1, 0.1, 1)]
+)
+def test_only_a_long_line_has_several_fetchers_unless_their_number_is_set(
+    given: int, answer_s: float, expected: int
+) -> None:
+    assert fetchers_of(given, answer_s) == expected

@@ -70,6 +70,8 @@ PAUSED: Final = "PAUSED"
 EPOCH_FENCING: Final = "EPOCH_FENCING"
 FAILED: Final = "FAILED"
 CONSUMER: Final = -1
+LONGEST_SHORT_LINE_S: Final = 0.01
+FETCHERS_OF_LONG_LINE: Final = 4
 # Topics whose settings are read in one request.
 _PARTS: Final = 200
 
@@ -127,7 +129,8 @@ class Mirror:
         # Partitions whose producers are being removed.
         self._resetting: set[Partition] = set()
         self._states = self._read_states()
-        self._fetchers = ReplicaFetchers(self._context(), lambda: int(settings["num.replica.fetchers"]))
+        fetchers = int(settings["num.replica.fetchers"])
+        self._fetchers = ReplicaFetchers(self._context(), lambda: fetchers_of(fetchers, self.source.fastest_s))
         groups = _pattern("groups", settings["groups"])
         self._copiers = Copiers(
             GroupOffsets(node, self.source, groups, self._names),
@@ -420,6 +423,17 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
         return re.compile(text) if text else None
     except re.error as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={text} is not a regular expression: {error}") from error
+
+
+def fetchers_of(given: int, answer_s: float) -> int:
+    """The fetchers for each leader of a source that needs `answer_s` for an answer; `given` by the settings, or -1.
+
+    One takes an answer after the other, so that a long line is empty for the time of a round trip. Over a short line,
+    several only cost CPU time: each takes fewer records at a time.
+    """
+    if given > 0:
+        return given
+    return FETCHERS_OF_LONG_LINE if answer_s > LONGEST_SHORT_LINE_S else 1
 
 
 def has_changed(topics: Iterable[str], old: MetadataImage, new: MetadataImage) -> bool:

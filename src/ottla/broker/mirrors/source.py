@@ -6,6 +6,7 @@ Each wait has the deadline of its request. Errors are NetworkError and KafkaErro
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -60,6 +61,8 @@ class Source:
         """`settings` are the typed settings of the mirror. Raises KafkaError INVALID_CONFIG."""
         self.nodes: dict[int, tuple[str, int]] = {}
         self.cluster_id = ""
+        self.fastest_s = math.inf
+        """The shortest time until the source returned metadata: at least a round trip."""
         self._client_id = client_id
         self._bootstrap = [_address(text) for text in settings["bootstrap.servers"]]
         self._options = _channel_options(settings)
@@ -95,7 +98,10 @@ class Source:
         rows = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=rows, allow_auto_topic_creation=False)
         # Version 10 has the ids of topics.
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
         response = cast("MetadataResponse", await self.ask(request, least_version=10))
+        self.fastest_s = min(self.fastest_s, loop.time() - asked_s)
         if response.error_code:
             raise KafkaError(error_code(response.error_code), "The source returned no metadata")
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
