@@ -26,13 +26,13 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from tests.forking_parent import ANSWER_BYTES
+from tests.forking_parent import ANSWER_BYTES, PASSED_ON
 
 START_TIMEOUT_S = 60.0
 PROGRAM = Path(__file__).with_name("forking_parent.py")
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 OF_EACH_TEST = "PYTEST_CURRENT_TEST"
-"""A variable that pytest sets for each test. No module reads it when it is imported."""
+"""A variable that pytest sets for each test."""
 INHERITED = ("Umask", "Uid", "Gid", "Groups", "NoNewPrivs", "SigBlk", "SigIgn", "CapBnd", "Cpus_allowed_list")
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
@@ -98,7 +98,7 @@ def inherited() -> tuple[object, ...]:
     """Return the state that a new process inherits from this one, except descriptors and the working directory."""
     lines = Path("/proc/thread-self/status").read_text().splitlines()
     return (
-        {name: value for name, value in os.environ.items() if name != OF_EACH_TEST},
+        {name: value for name, value in os.environ.items() if not name.startswith(PASSED_ON)},
         [resource.getrlimit(each) for each in LIMITS],
         os.getpriority(os.PRIO_PROCESS, 0),
         os.getpgrp(),
@@ -106,11 +106,14 @@ def inherited() -> tuple[object, ...]:
     )
 
 
+BEGIN = inherited()
+"""The state when the tests began, which the forking parent inherits. A test may have changed it, and restores it."""
+
+
 class _Parent:
-    """The running forking parent, and what it inherited."""
+    """The running forking parent."""
 
     def __init__(self) -> None:
-        self.inherited = inherited()
         self.owner = os.getpid()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
@@ -124,7 +127,7 @@ class _Parent:
 
     def fork(self, words: list[str], streams: list[int], cwd: str) -> ForkedProcess:
         theirs, ours = os.pipe()[::-1]
-        current = {OF_EACH_TEST: os.environ[OF_EACH_TEST]} if OF_EACH_TEST in os.environ else {}
+        current = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         try:
             socket.send_fds(self._control, [pickle.dumps((words, cwd, current))], [*streams, theirs])
         except BaseException:
@@ -153,14 +156,14 @@ def start_really(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: 
 def start(command: list[str], stdout: IO[bytes], stderr: IO[bytes], cwd: Path) -> Process:
     """Do the same by a fork if the process would inherit the same, otherwise start it really."""
     is_ottla = command[:3] == [sys.executable, "-m", "ottla.cli.main"]
-    if sys.platform != "linux" or not is_ottla or OF_EACH_TEST not in os.environ:
+    if not is_ottla or OF_EACH_TEST not in os.environ or inherited() != BEGIN:
         return start_really(command, stdout, stderr, cwd)
     with _lock:
         if not _parents:
             _parents.append(_Parent())
             atexit.register(_parents[0].close)
     (parent,) = _parents
-    if parent.owner != os.getpid() or parent.inherited != inherited():
+    if parent.owner != os.getpid():
         return start_really(command, stdout, stderr, cwd)
     with Path(os.devnull).open("rb") as nothing:
         return parent.fork(command[2:], [nothing.fileno(), stdout.fileno(), stderr.fileno()], str(cwd))

@@ -22,6 +22,9 @@ from pathlib import Path
 
 PRELOADED = ("ottla.launch.serve", "ottla.broker.server", "ottla.testing.ports", "uvloop")
 """Nothing of these starts a thread. Not the module of a command itself, which runs as `__main__`."""
+PASSED_ON = ("PYTEST_CURRENT_TEST", "SPARK_", "PYSPARK_", "JAVA_HOME")
+"""The beginnings of variables that pytest and Spark change meanwhile. No module of Ottla reads them at its import, so
+that a forked process just gets their present values."""
 ANSWER_BYTES = 4
 LONGEST_REQUEST = 1 << 20
 Request = tuple[list[str], str, dict[str, str]]
@@ -88,6 +91,8 @@ def main() -> None:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
     (module, *words), directory, environment = serve(control)
+    for name in [each for each in os.environ if each.startswith(PASSED_ON)]:
+        del os.environ[name]
     os.environ.update(environment)
     os.chdir(directory)
     sys.path[0] = str(Path.cwd())

@@ -238,11 +238,20 @@ def test_clients_that_fetch_much_and_read_nothing(process: WatchedProcess) -> No
         assert more < len(deaf) * 4 * MIB + 100 * MIB
 
 
-def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """How many descriptors this process may open during the test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(soft, 5500)
+    assert hard >= most, "raise the hard limit of open files (ulimit -Hn)"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    yield most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_five_thousand_connections_and_a_storm(process: WatchedProcess) -> None:
     count = 5000
-    assert hard >= count + 500, "raise the hard limit of open files (ulimit -Hn)"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 500), hard))
     before, files = resident(process), descriptors(process)
     ask = request(API_VERSIONS, 0, 1, b"")
     with witnessed(process, f"{count} connections"):

@@ -69,11 +69,12 @@ def tasks(ottla: Ottla, name: str) -> set[int]:
 def send(ottla: Ottla, topic: str, partitions: int = PARTITIONS) -> None:
     """Produce a valid and an invalid record to each partition; both have its number.
 
-    Beside them are as many records without a value, which are skipped, that each partition has a task.
+    Beside them are as many records without a value, which are skipped, that each partition has a task. All are appended
+    in one call, which alternates between the partitions: a micro-batch has all of them or none.
     """
-    for number in range(partitions):
-        skipped = [None] * (FEW_OFFSETS // partitions)
-        ottla.produce(topic, f'{{"x": {number}}}', f"no {number}", *skipped, partition=number)
+    valid = [f'{{"x": {number}}}' for number in range(partitions)]
+    invalid = [f"no {number}" for number in range(partitions)]
+    ottla.produce(topic, *valid, *invalid, *[None] * (FEW_OFFSETS // partitions * partitions))
 
 
 @pipeline(exactly_once=True)

@@ -37,6 +37,7 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let both find the program from any directory."""
     root = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    monkeypatch.setattr(forked, "BEGIN", forked.inherited())
 
 
 @pytest.fixture
@@ -130,6 +131,7 @@ def test_process_outlives_a_closed_forking_parent(parent: forked._Parent, start:
 def test_changed_inheritance_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = forked.inherited()
     monkeypatch.setenv(forked.OF_EACH_TEST, "another test")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     assert forked.inherited() == before
     monkeypatch.setenv("OTTLA_KERNELS", "fallback")
     assert forked.inherited() != before

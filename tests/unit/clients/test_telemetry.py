@@ -233,7 +233,7 @@ def test_unhandled_error_is_logged_once_and_pushes_go_on(
 
     assert asyncio.run(run())[:2] == ["GetTelemetrySubscriptionsRequest", "PushTelemetryRequest"]
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert [record.message for record in errors] == ["Unhandled error in a push of metrics, retry in 0.001 s"]
+    assert [record.getMessage() for record in errors] == ["Unhandled error in a push of metrics, retry in 0.001 s"]
     assert errors[0].exc_info is not None
 
 
