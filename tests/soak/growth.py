@@ -29,7 +29,7 @@ class Allowance(NamedTuple):
 ALLOWED: Mapping[str, Allowance] = {
     "memory": Allowance(4 * MIB, 0.05),
     "descriptors": Allowance(4),
-    "threads": Allowance(2),
+    "threads": Allowance(2, 0.05),  # the pools of a JVM have 200 to 260
     "disk": Allowance(4 * MIB, 0.1),
     "p50_ms": Allowance(5, 0.25),
     "p99_ms": Allowance(25, 0.5),
