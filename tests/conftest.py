@@ -24,6 +24,7 @@ import pytest
 
 from ottla.common.log_lines import LimitedHandler
 from tests.cluster.previous_release import previous
+from tests.group_names import pytest_runtest_logreport  # noqa: F401 - a hook
 from tests.ottla_process import ForkedOttla
 
 from .peers.cache import in_ci, missing_for_jvm

@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,3 +100,20 @@ def test_a_landing_that_fails_the_checks_runs_no_tests(tmp_path: Path) -> None:
     code, ran = landing(tmp_path, {"check"})
     assert code != 0
     assert ran == ["check"]
+
+
+def test_a_failed_test_of_a_group_is_repeated(tmp_path: Path) -> None:
+    """Otherwise a landing would pass with such a failure."""
+    failing = "def test_fails():\n    assert False\n"
+    (tmp_path / "test_alone.py").write_text(failing)
+    (tmp_path / "test_group.py").write_text(f"import pytest\n@pytest.mark.xdist_group('g')\n{failing}")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for target in ("test", "test-failed"):
+        options = recipe(target).partition("-m pytest ")[2].replace("$(WORKERS)", "1").replace("$(PYTEST)", "")
+        command = [sys.executable, "-m", "pytest", "-p", "tests.group_names", *shlex.split(options)]
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert "2 failed" in done.stdout, f"{target}: {done.stdout}"
