@@ -56,6 +56,7 @@ def test_round_trips_lose_exactly_the_reported_records(tmp_path: Path) -> None:
             site.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_copy_over_a_link_with_delay_stalls_and_cuts_equals_the_source(tmp_path: Path) -> None:
     chance = random.Random(SEED)

@@ -61,6 +61,7 @@ def restart(cluster: Cluster, node: int, how: str, lost: str | None) -> None:
     cluster.wait_until(lambda: cluster.leader(TOPIC) == node)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "lost"),
     [

@@ -147,6 +147,7 @@ def test_followers_that_are_throttled_slow_or_silent_differ(
     cluster.resume(3)
 
 
+@pytest.mark.long
 def test_follower_that_catches_up_has_a_rate(clusters: Clusters, explained: Explained) -> None:
     # One batch for each fetch: a slow follower.
     cluster = clusters(brokers=3, controllers=1, properties={**QUICK, "replica.fetch.max.bytes": 1})

@@ -141,6 +141,7 @@ def several(
     return [to("json", numbers), to("both", numbers.union(others)), to("few", few, value="text")]
 
 
+@pytest.mark.long
 def test_several_outputs_and_streams(ottla_streams: Start, ottla: Ottla) -> None:
     ottla.topic("numbers", PARTITIONS)
     ottla.topic("others", 3)

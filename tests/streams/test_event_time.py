@@ -189,6 +189,7 @@ def test_record_without_event_time_is_invalid(ottla_streams: Start, kind: str, b
         assert message == b"the value's field at is null, but it is the event time"
 
 
+@pytest.mark.long
 def test_record_without_event_time_stops_a_pipeline_that_skips_nothing(ottla_streams: Start) -> None:
     given = events("fail")
     test = ottla_streams(pipeline(name="failing")(lambda clicks=given: counted(clicks)))

@@ -180,6 +180,7 @@ def visits(
     return [to("hours", hours, key="user", mode="final"), to("hours.now", hours, key="user", mode="updates")]
 
 
+@pytest.mark.long
 def test_windows_close_when_the_event_time_advances(ottla_streams: Start) -> None:
     test = ottla_streams(visits)
     test.send("clicks", {"user": "a", "at": "2026-01-01T10:50:00Z"}, {"user": "a", "at": "2026-01-01T10:10:00Z"})

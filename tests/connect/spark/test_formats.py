@@ -84,6 +84,7 @@ def test_parquet_sink_writes_partitions_and_goes_on_after_a_pause(
         worker.call(worker.runtime.alter_offsets(config["name"], config, None))
 
 
+@pytest.mark.long
 def test_new_query_does_not_write_where_another_one_has(
     ottla: Any, worker: ConnectWorker, base: dict[str, str], spark: SparkSession, tmp_path: Path
 ) -> None:
