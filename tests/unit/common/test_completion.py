@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 
 import pytest
@@ -151,4 +150,4 @@ def test_unexpected_error_keeps_its_traceback_for_the_log() -> None:
     completion: Completion[float] = Completion.of(0).then(lambda number: 1 / number)
     completion.on_done(lambda done: None)
     assert completion.error is not None
-    assert [frame.line for frame in traceback.extract_tb(completion.error.__traceback__)][-1:] != []
+    assert completion.error.__traceback__ is not None
