@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import struct
-import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import confluent_kafka
 
@@ -59,35 +60,45 @@ class Load:
         self.finish()
 
 
-class LagReader(threading.Thread):
-    """Notes when each record of partition 0 was sent, and when it arrives at a consumer, in seconds."""
+class LagReader:
+    """Notes when each record of partition 0 was sent, and when it arrives at a consumer, in seconds.
+
+    The consumer has a process of its own: in the process of the load it would wait for Python's lock.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__(daemon=True)
-        self._times: list[tuple[float, float]] = []
-        self._finished = threading.Event()
-        self._consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "lag", "fetch.wait.max.ms": 100, "enable.auto.commit": False}
-        )
-        self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        self.start()
-
-    def run(self) -> None:
-        """Read until it is finished."""
-        while not self._finished.is_set():
-            # One by one: `consume` returns a record only when its batch is complete, or its time is over.
-            message = self._consumer.poll(0.1)
-            value = None if message is None or message.error() else message.value()
-            if isinstance(value, bytes):
-                self._times.append((_SENT_AT.unpack_from(value)[0], time.monotonic()))
-        self._consumer.close()
+        spawned = multiprocessing.get_context("spawn")
+        self._pipe, other = spawned.Pipe()
+        self._process = spawned.Process(target=_read, args=(bootstrap, topic, other), daemon=True)
+        self._process.start()
 
     def finish(self, count: int) -> list[tuple[float, float]]:
         """Return the times of `count` records."""
-        until(lambda: len(self._times) >= count)
-        self._finished.set()
-        self.join(30)
-        return self._times
+        self._pipe.send(count)
+        if not self._pipe.poll(DEADLINE_S):
+            raise TimeoutError(f"the consumer has not read {count} records")
+        times: list[tuple[float, float]] = self._pipe.recv()
+        self._process.join(30)
+        return times
+
+
+def _read(bootstrap: str, topic: str, pipe: Connection) -> None:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "lag", "fetch.wait.max.ms": 100, "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    times: list[tuple[float, float]] = []
+    count = 0
+    while not count or len(times) < count:
+        # One by one: `consume` returns a record only when its batch is complete, or its time is over.
+        message = consumer.poll(0.1)
+        value = None if message is None or message.error() else message.value()
+        if isinstance(value, bytes):
+            times.append((_SENT_AT.unpack_from(value)[0], time.monotonic()))
+        elif not count and pipe.poll():
+            count = pipe.recv()
+    consumer.close()
+    pipe.send(times)
 
 
 def records(bootstrap: str, topic: str) -> int:
