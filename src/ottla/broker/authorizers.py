@@ -67,10 +67,6 @@ class ForeignAuthorizer:
         self._allowed = Decision(is_allowed=True, reason=settings.name)
         self._denied = Decision(is_allowed=False, reason=settings.name)
 
-    def is_super_user(self, principal: str) -> bool:
-        """Whether the principal may do everything."""
-        return principal in self._super_users
-
     def authorize(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         """Whether the principal may perform the operation on the resource."""
         return self.decide(principal, host, operation, resource_type, name).is_allowed

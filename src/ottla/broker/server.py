@@ -346,12 +346,6 @@ class Node:
         metrics = self._background.metrics
         return None if metrics is None else metrics.address
 
-    @property
-    def probes_address(self) -> tuple[str, int] | None:
-        """The bound address of the probes; None without `ottla.health.listener`."""
-        probes = self._background.probes
-        return None if probes is None else probes.address
-
     def clock_moved(self) -> None:
         """Run due tasks after the clock jumped: the event loop's timers do not notice that."""
         self.broker.coordinators.clock_moved()

@@ -16,7 +16,6 @@ channel than heartbeats. Pending requests are bounded by the callers, each of wh
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -28,8 +27,6 @@ from ottla.common.timers import CallLater, TimerHandle
 from ottla.network.errors import NetworkError, UnsupportedRequest
 from ottla.protocol.message import Message
 from ottla.raft.values import Endpoints
-
-logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_S = 0.05
 

@@ -8,7 +8,6 @@ standalone worker has them in a file.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -20,8 +19,6 @@ from ottla.connect.herder.sole_member import SoleMember
 from ottla.connect.process import Worker
 from ottla.connect.rest.server import RestServer
 from ottla.connect.rest.settings import RestSettings
-
-logger = logging.getLogger(__name__)
 
 DEFAULTS: Final = {
     "group.id": "connect-standalone",

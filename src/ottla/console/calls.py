@@ -5,7 +5,6 @@ A page is a function from a `Call` to a `Page` or a `Done`. It runs in a thread,
 
 from __future__ import annotations
 
-import logging
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     import jinja2
     from starlette.requests import Request
 
-logger = logging.getLogger(__name__)
 
 COOKIE: Final = "ottla_console"
 CSRF: Final = "csrf"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -31,7 +30,6 @@ from ottla.web.server import ServerLimits, serve, stop_signals
 
 __all__ = ["Call", "run", "running", "serve_until"]
 
-logger = logging.getLogger(__name__)
 
 _STATIC: Final = Path(__file__).parent / "static"
 _BODY_BYTES: Final = 4 * 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
@@ -23,8 +22,6 @@ from ottla.console.pages import (
 )
 from ottla.console.sessions import Session
 from ottla.console.view import Page
-
-logger = logging.getLogger(__name__)
 
 _LONGEST_ARGUMENT: Final = 1_000
 MOST_RECORDS: Final = 100

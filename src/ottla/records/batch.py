@@ -22,7 +22,6 @@ Buffer = bytes | bytearray | memoryview
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12  # base offset and length, which `batch_length` does not count
 MAGIC: Final = 2
-MAX_BATCH_LENGTH: Final = 0x7FFFFFFF
 NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -141,11 +140,6 @@ class BatchHeader(NamedTuple):
     def delete_horizon_ms(self) -> int | None:
         """The time from which the cleaner may delete this batch's tombstones and markers, if it has been set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
-
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer wrote the batch."""
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:

@@ -6,7 +6,7 @@ the primary, with a state that has all records. A caller that writes nothing may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -21,8 +21,6 @@ from ottla.schemas.model import Schema
 
 T = TypeVar("T")
 Change: TypeAlias = tuple[list[Record], T]
-Build: TypeAlias = Callable[[State], tuple[list[Record], T]]
-"""A function that a log runs on the caught-up state of the primary."""
 
 
 @dataclass(frozen=True, slots=True)

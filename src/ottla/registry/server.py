@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
     from ottla.registry.writer import Build
 
-logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 

@@ -15,8 +15,6 @@ from typing import NamedTuple, Protocol
 from ottla.common.errors import ErrorCode
 from ottla.common.values import value
 
-UNKNOWN_EPOCH = -1
-
 
 class FollowerLog(Protocol):
     """The part of a follower's log that the decisions use."""

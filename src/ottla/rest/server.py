@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
@@ -31,8 +30,6 @@ from ottla.web.errors import EXCEPTION_HANDLERS
 from ottla.web.guard import BodyLimits
 from ottla.web.listeners import BoundListener, bind_all, parse_listener, tls_config
 from ottla.web.server import ServerLimits, serve, stop_signals
-
-logger = logging.getLogger(__name__)
 
 SWEEP_S: Final = 1.0
 

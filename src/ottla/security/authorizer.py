@@ -89,10 +89,6 @@ class Authorizer(Protocol):
         """Whether the principal may perform the operation on at least one resource of the type."""
         ...
 
-    def is_super_user(self, principal: str) -> bool:
-        """Whether the principal may do everything."""
-        ...
-
     def remember(self, granted: Granted, topic: str | Uuid) -> None:
         """Add a topic, which `decide` has just allowed, to the grants of a connection if they can be taken back."""
         ...
@@ -220,10 +216,6 @@ class StandardAuthorizer:
         self._grants.clear()
 
     # -- decisions ---------------------------------------------------------------------------------------------
-
-    def is_super_user(self, principal: str) -> bool:
-        """Whether the principal may do everything."""
-        return principal in self.rules.super_users
 
     def authorize(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         """Whether the principal may perform the operation on the resource."""

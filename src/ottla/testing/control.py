@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.records import Buffer
 
 READ_BYTES = 4 * 1024 * 1024
-READ_UNCOMMITTED = 0
 Sent = tuple[int | None, int | None, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Partition or None, timestamp in ms or None, key, value, headers."""
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ottla.common.completion import Completion
 from ottla.common.errors import ErrorCode, KafkaError
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import Dispatcher
     from ottla.network.connection import Connection, Frames
 
-T = TypeVar("T")
 NO_ACKS = 0
 METADATA_ERROR_SINCE = 13
-NO_SESSION = 0
 # These errors belong to the whole fetch session, not to a partition.
 SESSION_ERRORS = frozenset(
     {

@@ -283,7 +283,7 @@ def test_subclass_of_the_standard_authorizer_follows_the_rules() -> None:
     view.publish({}, records(RULE))
     view.finish_loading()
     assert authorizer.authorize("User:bob", "10.0.0.7", READ, TOPIC, "orders")
-    assert authorizer.is_super_user("User:me")
+    assert authorizer.authorize("User:me", "10.0.0.7", READ, TOPIC, "payments")
 
 
 @pytest.mark.parametrize("name", ["no_such_module:x", f"{__name__}:missing", "no-such-entry-point", "builtins:dict"])

@@ -27,7 +27,6 @@ def test_header_properties_follow_from_its_fields() -> None:
     assert (header.base_offset, header.last_offset, header.next_offset) == (40, 43, 44)
     assert (header.base_timestamp, header.max_timestamp) == (1_000, 1_005)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (9, 2, 7, 10)
-    assert header.has_producer_id
     assert header.is_transactional
     assert not header.is_control
     assert header.codec is Codec.NONE
@@ -38,7 +37,6 @@ def test_header_properties_follow_from_its_fields() -> None:
 def test_batch_without_producer_id_has_no_sequence() -> None:
     header = read_header(encode_batch(ROWS))
     assert header.last_sequence == -1
-    assert not header.has_producer_id
 
 
 def test_sequences_wrap_to_zero() -> None:

@@ -33,7 +33,6 @@ from ottla.protocol.messages import (
 from ottla.protocol.messages.describe_topic_partitions import RequestCursor as Cursor
 
 SERVER_TIMEOUT_MS = 30_000
-ALL_RECORDS = -1
 _NO_ERROR_OF_TOPIC = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ottla.clients.consumer.collectors import Collector
 from ottla.clients.consumer.commits import Assignments
@@ -34,7 +34,6 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 
 logger = logging.getLogger("ottla.clients.consumer")
-R = TypeVar("R")
 CommitPlan = tuple[Mapping[TopicPartition, OffsetAndMetadata], Assignments]
 """The offsets to commit, and the assignments at the time when they were chosen."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
     from ottla.raft import Controls
     from ottla.raft.values import SnapshotId
-
-logger = logging.getLogger(__name__)
 
 
 @value

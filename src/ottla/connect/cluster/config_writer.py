@@ -10,15 +10,12 @@ Target states and levels of loggers are written by any worker, outside of transa
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ottla.clients import AsyncProducer
 from ottla.clients.errors import ClientError
 from ottla.connect.errors import ConnectError, NotLeaderError, RetriableError
-
-logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S: Final = 30.0
 _CLOSE_S: Final = 1.0

@@ -49,11 +49,6 @@ def config_topic(settings: Mapping[str, str]) -> TopicSettings:
     return _topic(settings, "config.storage", "connector configurations", 1)
 
 
-def offset_topic(settings: Mapping[str, str]) -> TopicSettings:
-    """Return the worker's topic of source offsets. Raises Failure."""
-    return _topic(settings, "offset.storage", "source connector offsets", 25)
-
-
 def status_topic(settings: Mapping[str, str]) -> TopicSettings:
     """Return the topic of statuses. Raises Failure."""
     return _topic(settings, "status.storage", "connector and task statuses", 5)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.connect.config.definition import (
-    ConfigDef,
     Importance,
     Setting,
     SettingError,
@@ -43,9 +42,6 @@ PLUGIN_VERSION: Final = ".plugin.version"
 _S, _L, _I, _B = SettingType.STRING, SettingType.LONG, SettingType.INT, SettingType.BOOLEAN
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-ClassValidator = Callable[[str], Validator]
-"""Returns the validator of a class, by the name of the setting."""
 
 
 def plain_name(name: str, value: Any) -> None:
@@ -202,8 +198,3 @@ def _matches(pattern: str, topic: str) -> bool:
         return re.fullmatch(pattern, topic) is not None
     except re.error:
         return False  # the validator of the setting reports it
-
-
-def base_definition(kind_settings: Sequence[Setting] = ()) -> ConfigDef:
-    """Return the common settings, as the list of a plugin's settings shows them."""
-    return ConfigDef([*connector_settings({}, {}, {}), *kind_settings])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ottla.connect.config.definition import ConfigDef, ConfigValue, Importance, Setting, text_of
@@ -38,7 +38,6 @@ class Validation:
     name: str
     groups: list[str]
     rows: list[Row]
-    unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def messages(self) -> list[str]:

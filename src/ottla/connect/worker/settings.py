@@ -53,7 +53,6 @@ class WorkerSettings:
     shutdown_timeout_ms: int
     exactly_once: bool
     creates_topics: bool
-    tracks_topics: bool
     given: Mapping[str, str] = field(repr=False)
 
     @classmethod
@@ -70,7 +69,6 @@ class WorkerSettings:
             shutdown_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
             exactly_once=values["exactly.once.source.support"].lower() == "enabled",
             creates_topics=values["topic.creation.enable"],
-            tracks_topics=values["topic.tracking.enable"],
             given=given,
         )
 

@@ -8,7 +8,6 @@ repeat.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ottla.coordination.peers.channels import Peers
     from ottla.protocol.message import Message
 
-logger = logging.getLogger(__name__)
 
 MOST_IN_REQUEST = 500
 MOST_WAITING = 50_000

@@ -16,8 +16,6 @@ class TransactionConfig:
     max_timeout_ms: int = 900_000
     abort_timed_out_interval_ms: int = 10_000
     remove_expired_interval_ms: int = 3_600_000
-    partition_verification: bool = True
-    """Whether the broker verifies that a transactional write belongs to an open transaction."""
     two_phase_commit: bool = False
     # How long markers that could not be written are held back before they are written again.
     marker_retry_ms: int = 50
@@ -32,6 +30,5 @@ class TransactionConfig:
             max_timeout_ms=number("transaction.max.timeout.ms"),
             abort_timed_out_interval_ms=number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             remove_expired_interval_ms=number("transaction.remove.expired.transaction.cleanup.interval.ms"),
-            partition_verification=bool(number("transaction.partition.verification.enable")),
             two_phase_commit=bool(number("transaction.two.phase.commit.enable")),
         )

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from ottla.partitions.partition import Partition
     from ottla.replication.leader import ClusterView
 
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NO_REPLICA = -1
 
 

@@ -46,7 +46,6 @@ _LETTERS = {
 _IN_HEADERS = {"k", "v", "s", "K", "V", "S", "R"}
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _BYTES = frozenset({"topic", "key", "value"})
-_NUMBERS = frozenset({"partition", "offset", "timestamp", "key_size", "value_size", "header_count"})
 BYTE_ENCODINGS = ("hex", "base64", "escaped")
 NUMBER_ENCODINGS = tuple(f"{order}{bits}" for order in ("big", "little") for bits in (8, 16, 32, 64))
 _HEX = frozenset(string.hexdigits)

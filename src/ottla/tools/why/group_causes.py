@@ -7,7 +7,7 @@ for long, or not commit. The texts say so instead of guessing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -213,9 +213,6 @@ def _of_partition(seen: Observation, row: PartitionRow, members: Members, *, alo
     if members.are_looping:
         return _in_a_loop(seen, row, members, alone=alone)
     return _not_polling(row, subject, members)
-
-
-Check = Callable[[Observation, PartitionRow, str], Finding | None]
 
 
 def _unreadable(seen: Observation, row: PartitionRow, subject: str) -> Finding | None:

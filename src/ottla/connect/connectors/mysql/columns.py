@@ -27,10 +27,6 @@ _INTEGERS: Final = {
     "int": (Type.INT32, Type.INT64),
     "bigint": (Type.INT64, Type.INT64),
 }
-KINDS: Final = frozenset(
-    {*_INTEGERS, "float", "double", "decimal", "bit", "text", "binary", "enum", "set", "json"}
-    | {"year", "date", "time", "datetime", "timestamp"}
-)
 
 
 @dataclass(frozen=True)

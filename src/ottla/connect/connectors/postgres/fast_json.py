@@ -182,7 +182,6 @@ def _null(schema: Schema, encode: Callable[[Any], Any], dumps: Callable[[Any], b
     return printed
 
 
-_LOGICAL: Final = frozenset({data.TIME, data.DATE, data.TIMESTAMP})
 _INTEGERS: Final = frozenset({Type.INT16, Type.INT32, Type.INT64})
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from struct import pack
-from typing import Any, Final
+from typing import Any
 
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -80,6 +80,3 @@ def variable_decimal(text: str) -> dict[str, Any] | None:
     if scale < 0:
         whole, scale = whole * 10**-scale, 0
     return {"scale": scale, "value": unscaled(-whole if sign else whole)}
-
-
-SPECIAL_NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}

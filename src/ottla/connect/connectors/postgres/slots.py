@@ -31,7 +31,6 @@ class Slot:
     """The bytes of the log that the server retains for it."""
     status: str
     """reserved, extended, unreserved or lost."""
-    active_pid: int | None
     plugin: str
     database: str
 
@@ -43,7 +42,7 @@ class Slot:
 
 _SLOT = """
 select confirmed_flush_lsn::text, pg_wal_lsn_diff(pg_current_wal_lsn(), coalesce(restart_lsn, confirmed_flush_lsn)),
-       coalesce(wal_status, 'lost'), active_pid, plugin, database
+       coalesce(wal_status, 'lost'), plugin, database
 from pg_replication_slots where slot_name = %s"""
 
 

@@ -38,8 +38,6 @@ class Database(ABC):
     mark: ClassVar[str] = "%s"
     driver_errors: ClassVar[tuple[type[Exception], ...]]
     quote_mark: ClassVar[str] = '"'
-    ddl_commits: ClassVar[bool] = False
-    """Whether CREATE and ALTER commit the transaction."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -61,7 +61,6 @@ class Mysql(Database):
 
     quote_mark: ClassVar[str] = "`"
     driver_errors: ClassVar[tuple[type[Exception], ...]] = (pymysql.MySQLError, OSError)
-    ddl_commits: ClassVar[bool] = True
 
     def _open(self) -> pymysql.connections.Connection[Any]:
         given = self.address

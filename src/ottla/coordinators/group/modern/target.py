@@ -7,7 +7,6 @@ from typing import NamedTuple
 from ottla.coordinators.group.assignors import Assignor, GroupSpec, Partitions, TargetPartitions
 
 NO_PARTITIONS: Partitions = {}
-NO_EPOCH = -1
 
 
 class TargetUpdate(NamedTuple):
