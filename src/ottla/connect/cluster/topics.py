@@ -2,10 +2,6 @@
 
 A topic that exists is used as it is, if it is compacted only: with another cleanup.policy the cluster would forget its
 connectors. The topic of configurations has one partition, since its records have one order.
-
-As in Kafka Connect, the creation is the first request: it tells a missing topic from an existing one at once, while a
-description repeats its request for half a second, because a broker may not know a new topic yet. A user who may not
-create topics can use topics that exist.
 """
 
 from __future__ import annotations
@@ -15,14 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.clients import AsyncAdmin
-from ottla.clients.admin import ConfigResource
-from ottla.clients.errors import (
-    InvalidReplicationFactor,
-    NotAuthorized,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-)
+from ottla.clients.admin import ConfigResource, NewTopic
+from ottla.clients.errors import InvalidReplicationFactor
 from ottla.common.failure import Failure
+from ottla.connect.worker.topics import create_if_missing
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +79,7 @@ async def prepare_topic(clients: Mapping[str, Any], topic: TopicSettings, timeou
     admin = AsyncAdmin(clients)
     try:
         await admin.start(timeout_s)
-        try:
-            await _create(admin, topic, timeout_s)
-        except NotAuthorized as denied:
-            try:
-                return await _checked(admin, topic, timeout_s)
-            except UnknownTopicOrPartition:
-                raise denied from None
+        await _create(admin, topic, timeout_s)
         return await _checked(admin, topic, timeout_s)
     finally:
         await admin.close()
@@ -108,16 +94,9 @@ async def _create(admin: AsyncAdmin, topic: TopicSettings, timeout_s: float) -> 
             logger.warning(
                 "Creating the topic %s with %d replicas: there are %d brokers", topic.name, replicas, brokers
             )
+    wanted = NewTopic(topic.name, topic.partitions, replicas, {**topic.config, _POLICY: _COMPACT})
     try:
-        await admin.create_topic(
-            topic.name,
-            partitions=topic.partitions,
-            replication_factor=replicas,
-            config={**topic.config, _POLICY: _COMPACT},
-            timeout_s=timeout_s,
-        )
-    except TopicAlreadyExists:
-        logger.debug("The topic %s exists", topic.name)
+        await create_if_missing(admin, wanted, timeout_s)
     except InvalidReplicationFactor as error:
         setting = topic.setting.removesuffix("topic") + "replication.factor"
         raise Failure(f"cannot create the topic {topic.name}: {error}", f"Set {setting} to fewer replicas.") from error

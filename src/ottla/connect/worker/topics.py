@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.clients.admin.blocking import Admin
+from ottla.clients.admin.asynchronous import AsyncAdmin
+from ottla.clients.admin.blocking import Admin, blocking
 from ottla.clients.admin.model import NewTopic
 from ottla.clients.errors import NotAuthorized, TopicAlreadyExists, UnknownTopicOrPartition
 from ottla.connect.config.definition import SettingError, SettingType
@@ -99,25 +100,29 @@ class TopicCreator:
         self._used(topic)
 
 
-def create_missing(admin: Admin, topic: NewTopic) -> bool:
+async def create_if_missing(admin: AsyncAdmin, topic: NewTopic, timeout_s: float | None = None) -> bool:
     """Create a topic unless it exists; returns whether it was created. Raises ClientError.
 
     The creation is the first request: a description of a missing topic repeats its request for half a second. A user
     who may not create topics can use topics that exist.
     """
     try:
-        admin.create_topic(
+        await admin.create_topic(
             topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             config=topic.config,
+            timeout_s=timeout_s,
         )
     except TopicAlreadyExists:
         return False
     except NotAuthorized as denied:
         try:
-            admin.describe_topic(topic.name)
+            await admin.describe_topic(topic.name, timeout_s=timeout_s)
         except UnknownTopicOrPartition:
             raise denied from None
         return False
     return True
+
+
+create_missing = blocking(create_if_missing)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from ottla.clients.admin.model import NewTopic
 from ottla.clients.errors import TopicAlreadyExists, TopicAuthorizationFailed, UnknownTopicOrPartition
-from ottla.connect.worker.topics import create_missing
+from ottla.connect.worker.topics import create_if_missing
 
 TOPIC = NewTopic("t", 2, 1, {"cleanup.policy": "compact"})
 
@@ -21,14 +22,14 @@ class Admin:
         self._exists = exists
         self._may_create = may_create
 
-    def create_topic(self, name: str, **_: object) -> None:
+    async def create_topic(self, name: str, **_: object) -> None:
         self.requests.append("create")
         if not self._may_create:
             raise TopicAuthorizationFailed(name)
         if self._exists:
             raise TopicAlreadyExists(name)
 
-    def describe_topic(self, name: str) -> None:
+    async def describe_topic(self, name: str, **_: object) -> None:
         self.requests.append("describe")
         if not self._exists:
             raise UnknownTopicOrPartition(name)
@@ -44,11 +45,11 @@ class Admin:
 )
 def test_topic_is_created_or_found(*, exists: bool, may_create: bool, is_created: bool, requests: list[str]) -> None:
     admin: Any = Admin(exists=exists, may_create=may_create)
-    assert create_missing(admin, TOPIC) is is_created
+    assert asyncio.run(create_if_missing(admin, TOPIC)) is is_created
     assert admin.requests == requests
 
 
 def test_missing_topic_that_the_user_may_not_create_is_that_error() -> None:
     admin: Any = Admin(exists=False, may_create=False)
     with pytest.raises(TopicAuthorizationFailed):
-        create_missing(admin, TOPIC)
+        asyncio.run(create_if_missing(admin, TOPIC))
