@@ -92,9 +92,9 @@ spark-versions: dev-environment ## Test the adapter to private API of Spark with
 	@$(BIN)/python tools/spark_versions.py $(ONLY)
 
 docs: dev-environment ## Regenerate the generated tables in docs/ and the types of the clients' settings
-	@$(BIN)/python -m ottla.broker.protocol_table > docs/protocol.md
-	@$(BIN)/python -m ottla.broker.authorization_page > docs/authorization.md
-	@$(BIN)/python -m ottla.config.table > docs/configuration.md
+	@$(BIN)/python -m tools.pages.protocol > docs/protocol.md
+	@$(BIN)/python -m tools.pages.authorization > docs/authorization.md
+	@$(BIN)/python -m tools.pages.configuration > docs/configuration.md
 	@$(BIN)/python -m tests.unit.clients.test_typed_settings
 	@$(BIN)/python tools/dependencies.py licenses > docs/licenses.md
 

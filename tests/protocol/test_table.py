@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tools.pages.protocol import markdown_table
+
 from ottla.protocol.registry import API
-from ottla.protocol.table import markdown_table
 
 
 def test_the_table_has_a_row_per_api_and_says_what_is_served() -> None:

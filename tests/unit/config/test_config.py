@@ -1,6 +1,7 @@
 """Settings: their rows, the configurations that a broker accepts, and effective values."""
 
 import pytest
+from tools.pages.configuration import markdown
 
 from ottla.common.errors import ErrorCode, KafkaError
 from ottla.config import (
@@ -24,7 +25,6 @@ from ottla.config import (
     resolve_group,
     resolve_topic,
 )
-from ottla.config.table import markdown
 
 ALL = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()]
 

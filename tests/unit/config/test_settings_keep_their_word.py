@@ -109,9 +109,9 @@ def test_each_setting_has_a_description_and_a_reason_if_it_has_no_effect() -> No
 @pytest.mark.parametrize(
     ("page", "module"),
     [
-        ("authorization.md", "ottla.broker.authorization_page"),
-        ("configuration.md", "ottla.config.table"),
-        ("protocol.md", "ottla.broker.protocol_table"),
+        ("authorization.md", "tools.pages.authorization"),
+        ("configuration.md", "tools.pages.configuration"),
+        ("protocol.md", "tools.pages.protocol"),
     ],
 )
 def test_page_is_what_its_generator_prints(page: str, module: str) -> None:

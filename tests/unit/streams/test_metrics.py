@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+from tools.pages.metrics import markdown
 
 from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS
-from ottla.metrics.table import markdown
 from ottla.streams import metrics_rows, metrics_server
 from ottla.streams.errors import StreamsError
 from ottla.streams.metrics_address import TOKEN, MetricsAddress, metrics_address

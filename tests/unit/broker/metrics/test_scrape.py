@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.pages.metrics import markdown
 
 from ottla.broker.metrics import cluster_rows, families, lag_rows, partition_rows, process_rows
 from ottla.broker.metrics.client_usage import ClientUsages
@@ -23,7 +24,6 @@ from ottla.broker.metrics.requests import RequestTimes
 from ottla.common.slices import finish
 from ottla.log import Log
 from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS, Samples, labelled
-from ottla.metrics.table import markdown
 from ottla.network.server import Server
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

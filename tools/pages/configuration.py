@@ -1,4 +1,4 @@
-"""Prints docs/configuration.md: `python -m ottla.config.table`."""
+"""Prints docs/configuration.md: `python -m tools.pages.configuration`."""
 
 import sys
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Print the table of rights for docs/authorization.md: `python -m ottla.broker.authorization_page`."""
+"""Print the table of rights for docs/authorization.md: `python -m tools.pages.authorization`."""
 
 import sys
 from collections.abc import Iterator
