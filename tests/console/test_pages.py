@@ -11,7 +11,7 @@ import pytest
 from ottla.cli.root import ROOT
 from ottla.clients import Admin, Consumer, Producer, TopicPartition
 from ottla.clients.admin import ConfigResource
-from ottla.clients.consumer.record import make_record
+from ottla.clients.consumer.record import record_class
 from ottla.console.masking import Mask
 from ottla.console.records import PREVIEW, Decoder, Search, _Scan, text_of
 from ottla.console.sessions import Cached
@@ -177,7 +177,7 @@ def test_large_value_is_shortened_with_a_link_to_the_whole(ottla: Any, console: 
 
 def test_search_holds_large_records_as_shortened_rows() -> None:
     topic, values = "t", (b"small", b"x" * 100_000)
-    records = [make_record(topic, 0, offset, offset, b"k", value, []) for offset, value in enumerate(values)]
+    records = [record_class(topic, 0)(offset, offset, b"k", value, []) for offset, value in enumerate(values)]
     scan = _Scan(
         Search(topic, (0,)),
         Decoder(Mask(), None),

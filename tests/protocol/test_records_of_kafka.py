@@ -70,7 +70,7 @@ def test_control_records_of_kafka_are_understood() -> None:
     change = LeaderChangeMessage.decode(rows[0][1], 0)
     assert (change.leader_id, [voter.voter_id for voter in change.voters]) == (1, [1])
     assert control_records.decode_marker(rows[1][1]).coordinator_epoch == 0
-    assert control_records.encode_marker(control_records.EndTxnMarker(0)) == rows[1][1]
+    assert b"\0\0" + control_records.EndTxnMarker(0).encode(0) == rows[1][1]
     assert control_records.encode_control_key(ControlType.COMMIT) == rows[1][0]
 
 

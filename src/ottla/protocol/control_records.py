@@ -108,11 +108,6 @@ def decode_control_key(buffer: Buffer) -> ControlType | None:
     return ControlType(value) if 0 <= value <= ControlType.KRAFT_VOTERS else None
 
 
-def encode_marker(marker: EndTxnMarker) -> bytes:
-    """The value of a transaction's end: version 0, then the coordinator's epoch."""
-    return b"\0\0" + marker.encode(0)
-
-
 def decode_marker(buffer: Buffer) -> EndTxnMarker:
     """The value of a transaction's end. Raises DecodeError."""
     return EndTxnMarker.decode_from(buffer, 2, 0)[0]

@@ -173,11 +173,6 @@ class History(Generic[Value]):
         while self._entries and self._entries[-1][0] >= end_offset:
             self._entries.pop()
 
-    def forget_before(self, start_offset: int) -> None:
-        """Forget values that are not in effect at or after `start_offset`, where a snapshot has the value."""
-        while len(self._entries) > 1 and self._entries[1][0] <= start_offset:
-            self._entries.pop(0)
-
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()

@@ -22,7 +22,6 @@ from ottla.records.batch import (
     read_header,
     seal,
     set_timestamps,
-    stamp_log_append_time,
     write_header,
 )
 from ottla.records.builder import (
@@ -33,7 +32,6 @@ from ottla.records.builder import (
     encode_empty_batch,
     encode_end_transaction_marker,
 )
-from ottla.records.kernels import scan_batches
 from ottla.records.murmur2 import murmur2, partition_for_key
 from ottla.records.reader import Record, decode_batch, decode_keys
 from ottla.records.validation import NotOneBatchError, ProduceRules, RecordError, validate_produced
@@ -65,10 +63,8 @@ __all__ = [
     "partition_for_key",
     "patch",
     "read_header",
-    "scan_batches",
     "seal",
     "set_timestamps",
-    "stamp_log_append_time",
     "validate_produced",
     "write_header",
 ]

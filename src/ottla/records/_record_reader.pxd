@@ -96,9 +96,6 @@ cdef bint _read_any_record(Bytes data, Py_ssize_t position, Py_ssize_t end, Reco
 @cython.locals(fields=RecordFields, header=FieldsPointer, _=Py_ssize_t)
 cdef bint _headers_fill(Bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) noexcept
 
-@cython.locals(view=BufferView, data=Bytes, length=Py_ssize_t, end=Py_ssize_t)
-cpdef Py_ssize_t scan_batches(object buffer, Py_ssize_t position=*) except -1
-
 @cython.locals(
     fields=RecordFields, record=FieldsPointer, more_fields=RecordFields,
     unusual=FieldsPointer, index=Py_ssize_t, least=int64_t, greatest=int64_t, null_keys=Py_ssize_t,

@@ -263,22 +263,6 @@ def check_span(size: int, start: int, end: int, count: int) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in {end - start} bytes")
 
 
-def scan_batches(buffer: Buffer, position: int = 0) -> int:
-    """Return the position after the last of the complete v2 batches that begin at `position`; CRCs are not checked."""
-    if position < 0:
-        raise IndexError(position)
-    view = view_of(buffer)
-    data = view.data
-    end = view.size
-    while end - position >= _HEADER_SIZE:
-        length = read_uint32(data, position + 8)
-        # A negative length is large here, because it is read as unsigned.
-        if length < _MIN_BATCH_LENGTH or data[position + 16] != 2 or end - position - _LOG_OVERHEAD < length:
-            break
-        position += _LOG_OVERHEAD + length
-    return position
-
-
 def _walk(data: Bytes, position: int, end: int, count: int, result: WalkResult) -> None:
     """Read up to `count` records, and stop at the first malformed one.
 

@@ -218,11 +218,6 @@ def set_timestamps(buffer: bytearray | memoryview, position: int, max_timestamp:
     seal(buffer, position)
 
 
-def stamp_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Make `timestamp_ms` the timestamp of every record of the batch, by attribute bit and max timestamp."""
-    set_timestamps(buffer, position, timestamp_ms, log_append=True)
-
-
 def seal(buffer: bytearray | memoryview, position: int) -> None:
     """Compute the CRC of the batch and write it into the header."""
     size = LOG_OVERHEAD + _LENGTH.unpack_from(buffer, position + _LENGTH_POSITION)[0]

@@ -8,7 +8,6 @@ from ottla.records._record_reader import (
     decode_keys,
     decode_records,
     plain_batch,
-    scan_batches,
     walk_records,
 )
 from ottla.records._record_writer import append_record, encode_records, keep_records, murmur2
@@ -22,6 +21,5 @@ __all__ = [
     "keep_records",
     "murmur2",
     "plain_batch",
-    "scan_batches",
     "walk_records",
 ]

@@ -164,11 +164,6 @@ class Leader:
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
     @property
-    def is_under_min_isr(self) -> bool:
-        """Whether acks=all is rejected now."""
-        return len(self.isr) < self.effective_min_isr
-
-    @property
     def maximal_isr(self) -> frozenset[int]:
         """The committed ISR and, while a proposal is pending, the proposed one."""
         return self._maximal_isr

@@ -34,15 +34,6 @@ class SchemaError(ValueError):
     """A schema cannot be parsed; the message contains the position."""
 
 
-def parse_schema(text: str) -> DataType:
-    """Parse a schema in DDL or JSON to a pyspark type; a list of columns is a StructType. Raises SchemaError."""
-    kind = parse(text)
-    try:
-        return data_type(kind)
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
-        raise SchemaError(f"is not a Spark type in JSON: {error}") from error
-
-
 def parse(text: str) -> JsonType:
     """Parse a schema in DDL or JSON; a list of columns is a struct. Raises SchemaError."""
     if text.lstrip().startswith(("{", '"')):

@@ -93,7 +93,7 @@ class Replica:
         if leader is None:
             acknowledge(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        if leader.is_under_min_isr:
+        if len(leader.isr) < leader.effective_min_isr:
             acknowledge(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
             return
         try:

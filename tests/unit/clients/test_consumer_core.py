@@ -11,7 +11,7 @@ from ottla.clients.consumer.decoding import Fetched
 from ottla.clients.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.clients.consumer.group_member import Duty
 from ottla.clients.consumer.membership import MOVES, Membership, State
-from ottla.clients.consumer.record import Record, make_record, record_class
+from ottla.clients.consumer.record import Record, record_class
 from ottla.clients.consumer.requests import read_offsets
 from ottla.clients.consumer.settings import read_settings
 from ottla.clients.errors import ClientError, CorruptRecords, OffsetOutOfRange, RebalanceInProgress, error_for
@@ -430,12 +430,12 @@ def test_batch_can_be_taken_in_parts(codec: Codec) -> None:
 def test_record_has_its_topic_and_partition() -> None:
     import pickle
 
-    record = make_record("t", 3, 7, 1, b"k", b"v", [])
+    record = record_class("t", 3)(7, 1, b"k", b"v", [])
     assert (record.topic, record.partition, record.topic_partition) == ("t", 3, TopicPartition("t", 3))
     assert type(record) is record_class("t", 3)
     again = pickle.loads(pickle.dumps(record))
     assert again == record
-    assert again != make_record("t", 4, *record)
+    assert again != record_class("t", 4)(*record)
     assert "topic='t', partition=3, offset=7" in repr(record)
 
 

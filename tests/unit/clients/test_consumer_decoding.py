@@ -17,7 +17,7 @@ from ottla.records import (
     encode_end_transaction_marker,
     patch,
     read_header,
-    stamp_log_append_time,
+    set_timestamps,
 )
 from ottla.records.batch import TRANSACTIONAL, seal
 from ottla.records.column_kernels import whole_batches
@@ -47,7 +47,7 @@ def random_log(chance: random.Random) -> tuple[bytearray, list[tuple[int, int]]]
         ]  # fmt: skip
         batch = encode_batch(rows, codec=chance.choice([Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD]))
         if kind == "stamped":
-            stamp_log_append_time(batch, 0, 1_000 + number)
+            set_timestamps(batch, 0, 1_000 + number, log_append=True)
         elif kind == "gap":
             offset += chance.randrange(100)
         elif kind == "crc":

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import serialization
 
 from ottla.clients.consumer.deserializers import Deserializers, deserializer
-from ottla.clients.consumer.record import Record, make_record
+from ottla.clients.consumer.record import Record, record_class
 from ottla.clients.errors import ConfigurationError, SerializationFailed
 from ottla.clients.formats import FORMATS
 from ottla.clients.producer.serializers import serialize, serializer_for
@@ -75,7 +75,7 @@ def test_value_of_another_type_is_rejected(name: str, value: object) -> None:
 
 
 def record(offset: int, value: bytes | None) -> Record:
-    return make_record("t", 3, offset, 0, None, value, [("h", b"1")])
+    return record_class("t", 3)(offset, 0, None, value, [("h", b"1")])
 
 
 def test_functions_with_topic_and_headers_parameters_receive_them() -> None:

@@ -12,10 +12,9 @@ from ottla.records import (
     iter_batches,
     patch,
     read_header,
-    stamp_log_append_time,
+    set_timestamps,
     write_header,
 )
-from ottla.records.batch import set_timestamps
 
 from .samples import ROWS, with_field
 
@@ -54,7 +53,7 @@ def test_patch_keeps_the_crc() -> None:
 
 def test_log_append_time_is_stamped_with_a_new_crc() -> None:
     batch = bytearray(b"----") + encode_batch(ROWS)
-    stamp_log_append_time(batch, 4, 5_000)
+    set_timestamps(batch, 4, 5_000, log_append=True)
     header = read_header(batch, 4)
     assert header.is_log_append_time
     assert header.max_timestamp == 5_000

@@ -22,7 +22,7 @@ from ottla.records import (
     encode_control_batch,
     patch,
     read_header,
-    stamp_log_append_time,
+    set_timestamps,
 )
 from ottla.records.batch import Buffer, seal
 from ottla.records.builder import ControlType
@@ -150,7 +150,7 @@ def log_of(*batches: Buffer) -> bytearray:
 
 def test_plain_batches_are_decoded_in_one_call(module: ModuleType) -> None:
     stamped = bytearray(encode_batch(ROWS))
-    stamp_log_append_time(stamped, 0, 12_345)
+    set_timestamps(stamped, 0, 12_345, log_append=True)
     log = log_of(encode_batch(ROWS), stamped, encode_batch(ROWS))
     columns = module.Columns(1000, WIDE)
     assert columns.add_batches(memoryview(log), 0, 0, True) == (len(log), 12, 7)

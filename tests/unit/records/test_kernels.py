@@ -22,7 +22,6 @@ from ottla.records import (
     decode_keys,
     encode_batch,
     read_header,
-    scan_batches,
 )
 from ottla.records.batch import Buffer, EncodedRecords, patch
 from ottla.records.compaction import retain
@@ -239,27 +238,6 @@ def test_fields_may_be_any_buffer(kernel: SimpleNamespace, wrap: type) -> None:
 def test_invalid_records_cannot_be_encoded(kernel: SimpleNamespace, bad: tuple) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode_batch([(0, None, None, []), bad])
-
-
-def test_scanning_ends_after_the_last_whole_batch(kernel: SimpleNamespace) -> None:
-    batch = bytes(encode_batch(ROWS))
-    size = len(batch)
-    for buffer, end in (
-        (b"", 0),
-        (batch, size),
-        (batch * 3, 3 * size),
-        (batch * 2 + batch[:-1], 2 * size),
-        (batch + batch[:30], size),
-        (batch + bytes(100), size),
-        (batch[:16] + b"\x01" + batch[17:], 0),
-    ):
-        assert kernel.scan_batches(buffer) == end
-    assert kernel.scan_batches(memoryview(batch * 3), size) == 3 * size
-
-
-def test_scan_is_exported() -> None:
-    batch = encode_batch(ROWS)
-    assert scan_batches(batch + batch[:-1]) == len(batch)
 
 
 @pytest.mark.parametrize(

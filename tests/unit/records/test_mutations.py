@@ -18,7 +18,6 @@ from ottla.records import (
     encode_batch,
     iter_batches,
     read_header,
-    scan_batches,
     validate_produced,
 )
 from ottla.records.batch import seal
@@ -67,7 +66,6 @@ def test_mutated_batches_yield_kafka_errors_or_records(kernel: ModuleType, codec
         read_header,
         decode_batch,
         decode_keys,
-        scan_batches,
         lambda batch: list(iter_batches(batch)),
         lambda batch: retain(batch, 0, {3, 4}),
         lambda batch: retain(batch, 0, {3, 4}, 1 << 60),

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.spark.ddl import SchemaError, data_type, nullable, parse_schema
+from ottla.spark.ddl import SchemaError, data_type, nullable, parse
 
 SIMPLE = st.sampled_from(
     [BinaryType(), BooleanType(), DateType(), DecimalType(12, 3), DoubleType(), IntegerType(), LongType(),
@@ -63,9 +63,9 @@ def columns(kind: StructType, colon: str = "") -> str:
 @settings(max_examples=25)
 @given(structs(KINDS))
 def test_columns_are_parsed_as_they_were_written(kind: StructType) -> None:
-    assert parse_schema(columns(kind)) == kind
-    assert parse_schema(ddl(kind)) == kind
-    assert parse_schema(kind.json()) == kind
+    assert data_type(parse(columns(kind))) == kind
+    assert data_type(parse(ddl(kind))) == kind
+    assert data_type(parse(kind.json())) == kind
 
 
 @settings(max_examples=20)
@@ -113,11 +113,11 @@ def test_nullable_type_has_the_same_columns_and_requires_none(kind: DataType) ->
 )
 def test_error_in_a_schema_is_named(text: str, problem: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        parse_schema(text)
+        data_type(parse(text))
     assert problem in str(caught.value)
 
 
 def test_comments_are_ignored() -> None:
     wanted = StructType([StructField("a", IntegerType()), StructField("comment", StringType(), nullable=False)])
-    assert parse_schema("a INT COMMENT 'b INT, it\\'s', comment STRING NOT NULL COMMENT ''") == wanted
-    assert parse_schema('a INT COMMENT "b INT, it\'s \\"it\\"", comment STRING NOT NULL COMMENT ""') == wanted
+    assert data_type(parse("a INT COMMENT 'b INT, it\\'s', comment STRING NOT NULL COMMENT ''")) == wanted
+    assert data_type(parse('a INT COMMENT "b INT, it\'s \\"it\\"", comment STRING NOT NULL COMMENT ""')) == wanted

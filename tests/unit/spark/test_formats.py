@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from ottla.spark.ddl import SchemaError, parse_schema
+from ottla.spark.ddl import SchemaError, data_type, parse
 from ottla.spark.formats import ERROR, FormatError, column_type, decode
 from ottla.spark.json_columns import to_json
 from ottla.spark.options import OptionError, SinkOptions, SourceOptions, read_sink_options, read_source_options
@@ -233,14 +233,14 @@ def test_schema_without_a_format_is_rejected() -> None:
 
 def test_schemas_are_read_as_spark_writes_them() -> None:
     kind = StructType([StructField("a", IntegerType()), StructField("b c", StructType([StructField("d", LongType())]))])
-    assert parse_schema(kind.json()) == kind
-    assert parse_schema("a INT, `b c` STRUCT<d: BIGINT>") == kind
-    assert parse_schema("struct<a:int,`b c`:struct<d:bigint>>") == kind
-    assert parse_schema("a VARCHAR(10) NOT NULL COMMENT 'it\\'s'") == StructType(
+    assert data_type(parse(kind.json())) == kind
+    assert data_type(parse("a INT, `b c` STRUCT<d: BIGINT>")) == kind
+    assert data_type(parse("struct<a:int,`b c`:struct<d:bigint>>")) == kind
+    assert data_type(parse("a VARCHAR(10) NOT NULL COMMENT 'it\\'s'")) == StructType(
         [StructField("a", StringType(), nullable=False)]
     )
     with pytest.raises(SchemaError):
-        parse_schema("a ARRAY<INT")
+        data_type(parse("a ARRAY<INT"))
 
 
 # -- the sink ----------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def sink(**more: str) -> SinkOptions:
 
 
 def test_all_other_columns_become_the_value() -> None:
-    schema = parse_schema("key STRING, carrier STRING, delay INT")
+    schema = data_type(parse("key STRING, carrier STRING, delay INT"))
     assert isinstance(schema, StructType)
     encode = encoder(sink(), schema)
     assert encode is not None
@@ -262,7 +262,7 @@ def test_all_other_columns_become_the_value() -> None:
 
 
 def test_column_value_becomes_the_value() -> None:
-    schema = parse_schema("value STRUCT<a: INT>, other INT")
+    schema = data_type(parse("value STRUCT<a: INT>, other INT"))
     assert isinstance(schema, StructType)
     encode = encoder(sink(), schema)
     assert encode is not None
@@ -272,7 +272,7 @@ def test_column_value_becomes_the_value() -> None:
 
 
 def test_key_format_requires_a_key_column() -> None:
-    schema = parse_schema("a INT")
+    schema = data_type(parse("a INT"))
     assert isinstance(schema, StructType)
     with pytest.raises(OptionError, match="no column 'key'"):
         encoder(sink(**{"key.format": "json"}), schema)
@@ -282,7 +282,7 @@ def test_key_format_requires_a_key_column() -> None:
 def test_invalid_decimals_are_rejected_in_ddl_and_json(kind: str) -> None:
     with pytest.raises(OptionError, match=r"value\.schema: a is decimal\(\d+,\d+\); a decimal has 1 to 38 digits"):
         column_type("value", options(f"a {kind}"))
-    as_json = StructType([StructField("a", parse_schema(kind))]).json()
+    as_json = StructType([StructField("a", data_type(parse(kind)))]).json()
     with pytest.raises(OptionError, match="a decimal has 1 to 38 digits"):
         column_type("value", options(as_json))
 

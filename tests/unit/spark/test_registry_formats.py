@@ -22,7 +22,7 @@ from ottla.clients.serializers import (
     ProtobufSerializer,
 )
 from ottla.registry_client import Reference, RegistryClient, Schema, SchemaType
-from ottla.spark.ddl import parse_schema
+from ottla.spark.ddl import data_type, parse
 from ottla.spark.formats import FormatError, column_type, decode
 from ottla.spark.options import OptionError, SourceOptions, read_sink_options, read_source_options
 from ottla.spark.registry import resolved
@@ -64,7 +64,7 @@ def source(registry: StandIn, **more: str) -> SourceOptions:
 def sink(registry: StandIn, columns: str, **more: str) -> Any:
     given = {"kafka.bootstrap.servers": "h:1", "topic": "t", "schema": "registry", "schema.registry.url": registry.url}
     names = {name.replace("_", "."): value for name, value in more.items()}
-    kind = parse_schema(columns)
+    kind = data_type(parse(columns))
     assert isinstance(kind, StructType)
     made = encoder(read_sink_options({**given, **names}), kind)
     assert made is not None
@@ -72,7 +72,7 @@ def sink(registry: StandIn, columns: str, **more: str) -> Any:
 
 
 def written(made: Any, columns: str, *rows: dict[str, Any]) -> list[bytes]:
-    kind = to_arrow_type(parse_schema(columns), timezone="UTC")
+    kind = to_arrow_type(data_type(parse(columns)), timezone="UTC")
     arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in kind]
     values: list[bytes] = (
         made(pa.record_batch(arrays, names=[field.name for field in kind])).column("value").to_pylist()

@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from ottla.clients.consumer.record import make_record
+from ottla.clients.consumer.record import record_class
 from ottla.tools.dead_letters import COUNT_HEADER, Left, Plan, Redriven, decide, is_name_of_dead_letters, read_letter
 
 CONNECT = [
@@ -110,7 +110,7 @@ OWN = [("trace", b"1"), ("trace", None)]
 
 
 def letter(headers, key=b"k\x00", value=b"v\xff", topic="orders.dlq"):
-    return make_record(topic, 0, 7, 1_600_000_000_000, key, value, list(headers))
+    return record_class(topic, 0)(7, 1_600_000_000_000, key, value, list(headers))
 
 
 def decided(record, plan=Plan(), partitions=None):  # noqa: B008 - a Plan is frozen

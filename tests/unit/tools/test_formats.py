@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.clients.consumer.record import Record, make_record
+from ottla.clients.consumer.record import Record, record_class
 from ottla.tools.formats.escaping import NotEscaped, escaped, escaped_text, for_terminal, unescaped
 from ottla.tools.formats.json_lines import read_lines, write_lines
 from ottla.tools.formats.record_reader import BadRecord, NewRecord, Template, read_records
@@ -23,7 +23,7 @@ header_lists = st.lists(st.tuples(names, maybe_bytes), max_size=3)
 timestamps = st.integers(0, 253_402_300_799_999)
 # Two partitions in any order, because a writer caches a template for each partition.
 records = st.builds(
-    make_record,
+    lambda topic, partition, *fields: record_class(topic, partition)(*fields),
     st.just("orders"),
     st.integers(0, 1),
     st.integers(0, 2**63 - 1),
@@ -101,7 +101,7 @@ values = st.recursive(
 @given(values, st.sampled_from([None, 2]))
 def test_embedded_json_value_is_read_back_equal(value: object, indent: int | None) -> None:
     data = json.dumps(value, indent=indent).encode()
-    text = write_lines([make_record("t", 0, 0, 0, None, data, [])], inline=True)
+    text = write_lines([record_class("t", 0)(0, 0, None, data, [])], inline=True)
     assert text.count("\n") == 1
     ((_, record),) = read_lines(io.BytesIO(text.encode()), inline=True)
     assert isinstance(record, NewRecord)
@@ -111,7 +111,7 @@ def test_embedded_json_value_is_read_back_equal(value: object, indent: int | Non
 
 @pytest.mark.parametrize("value", [None, b"null", b"plain", b"", b"NaN", b"1e999", b"\xff", b'{"a":', b"[" * 5000])
 def test_embedding_distinguishes_json_text_bytes_and_null(value: bytes | None) -> None:
-    text = write_lines([make_record("t", 0, 0, 0, None, value, [])], inline=True)
+    text = write_lines([record_class("t", 0)(0, 0, None, value, [])], inline=True)
     json.loads(text)
     ((_, record),) = read_lines(io.BytesIO(text.encode()), inline=True)
     if value == b"1e999":  # valid JSON that a float cannot represent: rejected, not changed

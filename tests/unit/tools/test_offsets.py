@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.consumer.record import make_record
+from ottla.clients.consumer.record import record_class
 from ottla.common.failure import Failure
 from ottla.common.style import Style
 from ottla.tools.follow import newest
@@ -65,7 +65,7 @@ def test_partitions_are_parsed_from_numbers_and_ranges() -> None:
 
 def test_newest_records_keep_the_order_of_each_partition() -> None:
     times = {0: [1, 9, 3], 1: [2, 4, 8]}  # the last record of partition 0 has an older timestamp
-    records = [make_record("t", p, i, t, None, b"", []) for p, row in times.items() for i, t in enumerate(row)]
+    records = [record_class("t", p)(i, t, None, b"", []) for p, row in times.items() for i, t in enumerate(row)]
     assert [(r.partition, r.offset) for r in newest(records, 4)] == [(1, 1), (1, 2), (0, 1), (0, 2)]
     assert len(newest(records, 99)) == 6
     assert newest([], 3) == []
@@ -73,9 +73,9 @@ def test_newest_records_keep_the_order_of_each_partition() -> None:
 
 def test_record_for_people_shows_its_place_and_escapes_control_characters() -> None:
     writer = PrettyWriter(Style(coloured=False), with_topic=True)
-    odd = make_record("orders", 0, 7, -1, b"\x1b]0;title\x07", b"a\tb\\c", [("h", b"x"), ("n", None)])
+    odd = record_class("orders", 0)(7, -1, b"\x1b]0;title\x07", b"a\tb\\c", [("h", b"x"), ("n", None)])
     assert writer.lines([odd]) == "orders:0:7  -  \\x1b]0;title\\x07  a\\tb\\c  [h=x, n]\n"
-    empty = make_record("orders", 0, 8, -1, b"", None, [])
+    empty = record_class("orders", 0)(8, -1, b"", None, [])
     assert writer.lines([empty]) == 'orders:0:8  -  ""  null\n'
-    long = make_record("orders", 0, 9, -1, None, b"x" * 3000, [])
+    long = record_class("orders", 0)(9, -1, None, b"x" * 3000, [])
     assert f"{'x' * LONGEST}… and 2.0 KiB more" in writer.lines([long])

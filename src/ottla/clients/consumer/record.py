@@ -101,11 +101,6 @@ def record_class(
     return found
 
 
-def make_record(topic: str, partition: int, *fields: Any) -> Record[Any, Any]:
-    """Create a record of `topic` and `partition` from the elements of its tuple."""
-    return record_class(topic, partition)(*fields)
-
-
 def _unpickle(
     topic: str, partition: int, leader_epoch: int, timestamp_type: TimestampType, *fields: Any
 ) -> Record[Any, Any]:

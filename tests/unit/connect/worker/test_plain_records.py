@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.clients.consumer.record import make_record
+from ottla.clients.consumer.record import record_class
 from ottla.connect import data
 from ottla.connect.api import Config, SinkTask, SinkTaskContext, SourceTask, SourceTaskContext, TopicPartition
 from ottla.connect.connectors.file_stream import FileStreamSinkTask, FileStreamSourceTask
@@ -114,7 +114,7 @@ def written(make: type[SinkTask], config: Config, polls: list[Any], out: Path) -
 def polls_of(values: list[bytes | None], size: int, *, has_two: bool) -> list[list[Any]]:
     """Return records in polls, of one or two partitions."""
     records = [
-        make_record("t", number % 5 % (1 + has_two), number, 0, None, each, []) for number, each in enumerate(values)
+        record_class("t", number % 5 % (1 + has_two))(number, 0, None, each, []) for number, each in enumerate(values)
     ]
     return [sorted(records[start : start + size], key=lambda r: r.partition) for start in range(0, len(records), size)]
 
