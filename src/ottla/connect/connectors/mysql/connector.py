@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from ottla import __version__
-from ottla.connect.api import (
-    Config,
-    Connector,
-    ExactlyOnce,
-    Finding,
-    Kind,
-    SinkTask,
-    SourceOffset,
-    SourceTask,
-    TransactionBoundaries,
-)
-from ottla.connect.config.definition import ConfigDef
+from ottla.connect.api import Config
+from ottla.connect.connectors.capture.connector import CaptureConnector, Database
 from ottla.connect.connectors.capture.filters import faults
 from ottla.connect.connectors.capture.settings import Options
-from ottla.connect.connectors.capture.topic_verification import verify_tables
-from ottla.connect.connectors.mysql import catalog
+from ottla.connect.connectors.mysql import catalog, verification
 from ottla.connect.connectors.mysql.columns import codec
 from ottla.connect.connectors.mysql.events import EventMaker
 from ottla.connect.connectors.mysql.positions import LogPosition
 from ottla.connect.connectors.mysql.session import connect, errors
 from ottla.connect.connectors.mysql.settings import CONFIG, options_of, unsupported
 from ottla.connect.connectors.mysql.task import MysqlTask
-from ottla.connect.connectors.mysql.verification import tables_of
-from ottla.connect.errors import BadRequestError, ConnectError, DataError
+from ottla.connect.errors import ConnectError, DataError
 
 _VARIABLES: Final = {
     "log_bin": ("ON", "set log_bin in the server's configuration, and restart it"),
@@ -39,18 +26,12 @@ _VARIABLES: Final = {
 }
 
 
-class MysqlConnector(Connector):
+class MysqlConnector(CaptureConnector):
     """Captures the changes of a MariaDB or MySQL server, as Debezium's connectors do."""
 
-    kind: ClassVar[Kind] = Kind.SOURCE
-    version: ClassVar[str] = __version__
-    config_def: ClassVar[ConfigDef] = CONFIG
-    task_class: ClassVar[type[SourceTask | SinkTask]] = MysqlTask
-
-    def task_configs(self, most_tasks: int) -> Sequence[Config]:
-        """Return one task: a log has one order."""
-        del most_tasks
-        return [self.config]
+    config_def = CONFIG
+    task_class = MysqlTask
+    database = Database(options_of, LogPosition.of, verification.table_names, verification.table_rows)
 
     @classmethod
     def problems(cls, config: Config) -> Mapping[str, Sequence[str]]:
@@ -73,36 +54,6 @@ class MysqlConnector(Connector):
         finally:
             connection.close()
         return found
-
-    @classmethod
-    def exactly_once(cls, config: Config) -> ExactlyOnce:
-        """Each record has an exact offset, and the log is repeatable: exactly once."""
-        del config
-        return ExactlyOnce.SUPPORTED
-
-    @classmethod
-    def can_define_transaction_boundaries(cls, config: Config) -> TransactionBoundaries:
-        """Transactions of the database are whole in transactions of Kafka."""
-        del config
-        return TransactionBoundaries.SUPPORTED
-
-    @classmethod
-    def alter_offsets(cls, config: Config, offsets: Sequence[SourceOffset] | None) -> None:
-        """Accept offsets with `file` and `pos` of the partition {"server": topic.prefix}."""
-        partition = {"server": options_of(config).prefix}
-        for each in offsets or ():
-            if dict(each.partition) != partition:
-                raise BadRequestError(
-                    f"{dict(each.partition)} is not a source partition of this connector: use {partition}."
-                )
-            if each.offset is not None:
-                LogPosition.of(each.offset)
-
-    @classmethod
-    def verify(cls, config: Config, clients: Mapping[str, object]) -> Iterator[Finding]:
-        """Compare each captured table with its topic by ranges of the key."""
-        options = options_of(config)
-        return verify_tables(config, options, tables_of(options), clients)
 
 
 def _check(cursor: Any, options: Options, found: dict[str, list[str]]) -> None:

@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.connect.connectors.capture.settings import Options
-from ottla.connect.connectors.capture.verification import Converted, Rows, TableName, Tables, as_it_is, no_key
+from ottla.connect.connectors.capture.verification import Converted, Rows, TableName, as_it_is, no_key
 from ottla.connect.connectors.mysql import catalog
 from ottla.connect.connectors.mysql.catalog import Table
 from ottla.connect.connectors.mysql.events import EventMaker
 from ottla.connect.connectors.mysql.session import connect, errors
 from ottla.connect.connectors.mysql.snapshot import rows_of
 from ottla.connect.errors import ConnectError
-
-
-def tables_of(options: Options) -> Tables:
-    """Return the captured tables."""
-    return Tables(
-        lambda: table_names(options),
-        lambda name, converted: table_rows(options, name, converted),
-    )
 
 
 def table_names(options: Options) -> Sequence[TableName]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.connect.connectors.capture.filters import Filters
-from ottla.connect.connectors.capture.verification import Converted, Rows, TableName, Tables, as_it_is, no_key
+from ottla.connect.connectors.capture.verification import Converted, Rows, TableName, as_it_is, no_key
 from ottla.connect.connectors.postgres.catalog import Catalog
 from ottla.connect.connectors.postgres.copying import copy_blocks, rows_of
 from ottla.connect.connectors.postgres.events import EventMaker, TableEvents
@@ -18,14 +18,6 @@ from ottla.connect.errors import ConnectError
 
 if TYPE_CHECKING:
     import psycopg
-
-
-def tables_of(options: Options) -> Tables:
-    """Return the captured tables."""
-    return Tables(
-        lambda: table_names(options),
-        lambda name, converted: table_rows(options, name, converted),
-    )
 
 
 def table_names(options: Options) -> Sequence[TableName]:
