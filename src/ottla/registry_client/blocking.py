@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from ottla.registry_client import transport
-from ottla.registry_client.model import CompatibilityResult, RegisteredSchema, SubjectVersion
 from ottla.registry_client.operations import Operations
 from ottla.registry_client.requests import Outcome, Steps, Wait
 from ottla.registry_client.settings import read_settings
 from ottla.schemas.model import Schema
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def blocking(operation: Callable[Concatenate[Operations, P], Steps[T]]) -> Callable[Concatenate[RegistryClient, P], T]:
+    """Return a method of `RegistryClient` that executes this operation."""
+
+    @functools.wraps(operation)
+    def call(self: RegistryClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(operation(self._operations, *args, **kwargs))
+
+    call.__module__, call.__qualname__ = __name__, f"RegistryClient.{operation.__name__}"
+    return call
 
 
 class RegistryClient:
@@ -51,7 +63,7 @@ class RegistryClient:
 
     def cached_schema(self, schema_id: int, *, subject: str | None = None) -> Schema | None:
         """Return the schema if it is in the cache, without a request."""
-        return self._operations.cached_schema(schema_id, subject)
+        return self._operations.cached_schema(schema_id, subject=subject)
 
     def _run(self, steps: Steps[T]) -> T:
         outcome: Outcome = None
@@ -71,112 +83,31 @@ class RegistryClient:
             except transport.ERRORS as error:
                 outcome = transport.failed(error)
 
-    def get_schema(self, schema_id: int, *, subject: str | None = None, fmt: str | None = None) -> Schema:
-        """Return the schema with this id, from the cache after the first call. `subject` names the context."""
-        return self._run(self._operations.get_schema(schema_id, subject, fmt))
-
-    def get_schema_by_guid(self, guid: str, *, fmt: str | None = None) -> Schema:
-        return self._run(self._operations.get_schema_by_guid(guid, fmt))
-
-    def get_schema_subjects(self, schema_id: int, *, subject: str | None = None, deleted: bool = False) -> list[str]:
-        """Return the subjects that have the schema with this id."""
-        return self._run(self._operations.get_schema_subjects(schema_id, subject, deleted))
-
-    def get_schema_versions(
-        self, schema_id: int, *, subject: str | None = None, deleted: bool = False
-    ) -> list[SubjectVersion]:
-        """Return the subjects and versions that have the schema with this id."""
-        return self._run(self._operations.get_schema_versions(schema_id, subject, deleted))
-
-    def get_schemas(self, **parameters: Any) -> list[RegisteredSchema]:
-        """Return schemas; `parameters` are Confluent's: subjectPrefix, deleted, latestOnly, offset, limit."""
-        return self._run(self._operations.get_schemas(parameters))
-
-    def get_types(self) -> list[str]:
-        return self._run(self._operations.get_types())
-
-    def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register the schema and return its id; the id of the registered schema if it is known already."""
-        return (self._run(self._operations.register_schema(subject, schema, normalize))).id
-
-    def register_schema_full_response(
-        self, subject: str, schema: Schema, *, normalize: bool = False
-    ) -> RegisteredSchema:
-        return self._run(self._operations.register_schema(subject, schema, normalize))
-
-    def lookup_schema(
-        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
-    ) -> RegisteredSchema:
-        """Return id and version of a registered schema; SchemaRegistryError 40403 if it is not registered."""
-        return self._run(self._operations.lookup_schema(subject, schema, normalize, deleted))
-
-    def get_subjects(self, **parameters: Any) -> list[str]:
-        """Return subjects; `parameters` are Confluent's: subjectPrefix, deleted, deletedOnly, offset, limit."""
-        return self._run(self._operations.get_subjects(parameters))
-
-    def get_versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
-        return self._run(self._operations.get_versions(subject, deleted, deleted_only))
-
-    def get_version(
-        self, subject: str, version: int | str, *, deleted: bool = False, fmt: str | None = None
-    ) -> RegisteredSchema:
-        return self._run(self._operations.get_version(subject, version, deleted, fmt))
-
-    def get_latest_version(self, subject: str, *, fmt: str | None = None) -> RegisteredSchema:
-        """Return the latest version, from the cache for `latest.cache.ttl.sec`."""
-        return self._run(self._operations.get_latest_version(subject, fmt))
-
-    def get_latest_with_metadata(
-        self, subject: str, metadata: Mapping[str, str], *, deleted: bool = False, fmt: str | None = None
-    ) -> RegisteredSchema:
-        """Return the latest version whose metadata has these properties."""
-        return self._run(self._operations.get_latest_with_metadata(subject, metadata, deleted, fmt))
-
-    def get_referenced_by(self, subject: str, version: int | str) -> list[int]:
-        """Return the ids of the schemas that refer to this version."""
-        return self._run(self._operations.get_referenced_by(subject, version))
-
-    def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete a subject and return its versions; `permanent` needs an earlier soft deletion."""
-        return self._run(self._operations.delete_subject(subject, permanent))
-
-    def delete_version(self, subject: str, version: int | str, *, permanent: bool = False) -> int:
-        return self._run(self._operations.delete_version(subject, version, permanent))
-
-    def test_compatibility(
-        self, subject: str, schema: Schema, version: int | str | None = "latest", *, normalize: bool = False
-    ) -> CompatibilityResult:
-        """Compare with a version, or (None) with those that the subject's compatibility level names."""
-        return self._run(self._operations.test_compatibility(subject, schema, version, normalize, True))
-
-    def get_config(self, subject: str | None = None, *, default_to_global: bool = False) -> dict[str, Any]:
-        """Return the config of the registry, or of a subject or context (`:.context:`)."""
-        return self._run(self._operations.get_config(subject, default_to_global))
-
-    def set_config(self, config: Mapping[str, Any], subject: str | None = None) -> dict[str, Any]:
-        return self._run(self._operations.set_config(subject, config))
-
-    def delete_config(self, subject: str | None = None) -> Any:
-        return self._run(self._operations.delete_config(subject))
-
-    def get_mode(self, subject: str | None = None, *, default_to_global: bool = False) -> str:
-        return self._run(self._operations.get_mode(subject, default_to_global))
-
-    def set_mode(self, mode: str, subject: str | None = None, *, force: bool = False) -> str:
-        return self._run(self._operations.set_mode(subject, mode, force))
-
-    def delete_mode(self, subject: str | None = None, *, recursive: bool = False) -> Any:
-        return self._run(self._operations.delete_mode(subject, recursive))
-
-    def get_contexts(self) -> list[str]:
-        return self._run(self._operations.get_contexts())
-
-    def delete_context(self, context: str) -> None:
-        self._run(self._operations.delete_context(context))
-
-    def get_cluster_id(self) -> dict[str, Any]:
-        return self._run(self._operations.get_cluster_id())
-
-    def get_server_version(self) -> dict[str, Any] | None:
-        """Return the version and commit id of the server; None for a server without this resource."""
-        return self._run(self._operations.get_server_version())
+    get_schema = blocking(Operations.get_schema)
+    get_schema_by_guid = blocking(Operations.get_schema_by_guid)
+    get_schema_subjects = blocking(Operations.get_schema_subjects)
+    get_schema_versions = blocking(Operations.get_schema_versions)
+    get_schemas = blocking(Operations.get_schemas)
+    get_types = blocking(Operations.get_types)
+    register_schema = blocking(Operations.register_schema)
+    register_schema_full_response = blocking(Operations.register_schema_full_response)
+    lookup_schema = blocking(Operations.lookup_schema)
+    get_subjects = blocking(Operations.get_subjects)
+    get_versions = blocking(Operations.get_versions)
+    get_version = blocking(Operations.get_version)
+    get_latest_version = blocking(Operations.get_latest_version)
+    get_latest_with_metadata = blocking(Operations.get_latest_with_metadata)
+    get_referenced_by = blocking(Operations.get_referenced_by)
+    delete_subject = blocking(Operations.delete_subject)
+    delete_version = blocking(Operations.delete_version)
+    test_compatibility = blocking(Operations.test_compatibility)
+    get_config = blocking(Operations.get_config)
+    set_config = blocking(Operations.set_config)
+    delete_config = blocking(Operations.delete_config)
+    get_mode = blocking(Operations.get_mode)
+    set_mode = blocking(Operations.set_mode)
+    delete_mode = blocking(Operations.delete_mode)
+    get_contexts = blocking(Operations.get_contexts)
+    delete_context = blocking(Operations.delete_context)
+    get_cluster_id = blocking(Operations.get_cluster_id)
+    get_server_version = blocking(Operations.get_server_version)

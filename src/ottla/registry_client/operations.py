@@ -36,7 +36,10 @@ def context_of(subject: str | None) -> str:
 
 
 class Operations:
-    """Steps of every operation. `clock` is monotonic, in seconds; `random` returns numbers from 0 to 1."""
+    """Steps of every operation. `clock` is monotonic, in seconds; `random` returns numbers from 0 to 1.
+
+    The methods of both clients are made from these, with their signatures and docstrings.
+    """
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float], random: Callable[[], float]) -> None:
         capacity = settings.values["cache_capacity"]
@@ -59,7 +62,8 @@ class Operations:
 
     # Schemas by id
 
-    def get_schema(self, schema_id: int, subject: str | None, fmt: str | None) -> Steps[Schema]:
+    def get_schema(self, schema_id: int, *, subject: str | None = None, fmt: str | None = None) -> Steps[Schema]:
+        """Return the schema with this id, from the cache after the first call. `subject` names the context."""
         key = ("id", context_of(subject), schema_id, fmt)
         known = self._schemas.get(key)
         if known is not None:
@@ -67,7 +71,7 @@ class Operations:
         body = yield from self._get(path("schemas", "ids", schema_id), subject=subject, format=fmt)
         return self._keep(key, body)
 
-    def get_schema_by_guid(self, guid: str, fmt: str | None) -> Steps[Schema]:
+    def get_schema_by_guid(self, guid: str, *, fmt: str | None = None) -> Steps[Schema]:
         key = ("guid", guid, fmt)
         known = self._schemas.get(key)
         if known is not None:
@@ -75,7 +79,8 @@ class Operations:
         body = yield from self._get(path("schemas", "guids", guid), format=fmt)
         return self._keep(key, body)
 
-    def cached_schema(self, schema_id: int, subject: str | None) -> Schema | None:
+    def cached_schema(self, schema_id: int, *, subject: str | None = None) -> Schema | None:
+        """Return the schema if it is in the cache, without a request."""
         return self._schemas.get(("id", context_of(subject), schema_id, None))
 
     def _keep(self, key: Hashable, body: Mapping[str, Any]) -> Schema:
@@ -83,14 +88,21 @@ class Operations:
         self._schemas.put(key, schema)
         return schema
 
-    def get_schema_subjects(self, schema_id: int, subject: str | None, deleted: bool) -> Steps[list[str]]:
+    def get_schema_subjects(
+        self, schema_id: int, *, subject: str | None = None, deleted: bool = False
+    ) -> Steps[list[str]]:
+        """Return the subjects that have the schema with this id."""
         return self._get(path("schemas", "ids", schema_id, "subjects"), subject=subject, deleted=deleted)
 
-    def get_schema_versions(self, schema_id: int, subject: str | None, deleted: bool) -> Steps[list[SubjectVersion]]:
+    def get_schema_versions(
+        self, schema_id: int, *, subject: str | None = None, deleted: bool = False
+    ) -> Steps[list[SubjectVersion]]:
+        """Return the subjects and versions that have the schema with this id."""
         body = yield from self._get(path("schemas", "ids", schema_id, "versions"), subject=subject, deleted=deleted)
         return [SubjectVersion(each["subject"], each["version"]) for each in body]
 
-    def get_schemas(self, parameters: Mapping[str, Any]) -> Steps[list[RegisteredSchema]]:
+    def get_schemas(self, /, **parameters: Any) -> Steps[list[RegisteredSchema]]:
+        """Return schemas; `parameters` are Confluent's: subjectPrefix, deleted, latestOnly, offset, limit."""
         body = yield from self._get("/schemas", **parameters)
         return [registered_from_json(each, subject=each["subject"]) for each in body]
 
@@ -99,11 +111,21 @@ class Operations:
 
     # Registration and lookup
 
-    def register_schema(self, subject: str, schema: Schema, normalize: bool) -> Steps[RegisteredSchema]:
+    def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> Steps[int]:
+        """Register the schema and return its id; the id of the registered schema if it is known already."""
+        registered = yield from self.register_schema_full_response(subject, schema, normalize=normalize)
+        return registered.id
+
+    def register_schema_full_response(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> Steps[RegisteredSchema]:
         where = path("subjects", subject, "versions")
         return self._registered_under("register", subject, schema, Request("POST", where, {"normalize": normalize}))
 
-    def lookup_schema(self, subject: str, schema: Schema, normalize: bool, deleted: bool) -> Steps[RegisteredSchema]:
+    def lookup_schema(
+        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
+    ) -> Steps[RegisteredSchema]:
+        """Return id and version of a registered schema; SchemaRegistryError 40403 if it is not registered."""
         request = Request("POST", path("subjects", subject), {"normalize": normalize, "deleted": deleted})
         return self._registered_under("lookup", subject, schema, request)
 
@@ -120,13 +142,16 @@ class Operations:
 
     # Subjects and versions
 
-    def get_subjects(self, parameters: Mapping[str, Any]) -> Steps[list[str]]:
+    def get_subjects(self, /, **parameters: Any) -> Steps[list[str]]:
+        """Return subjects; `parameters` are Confluent's: subjectPrefix, deleted, deletedOnly, offset, limit."""
         return self._get("/subjects", **parameters)
 
-    def get_versions(self, subject: str, deleted: bool, deleted_only: bool) -> Steps[list[int]]:
+    def get_versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> Steps[list[int]]:
         return self._get(path("subjects", subject, "versions"), deleted=deleted, deletedOnly=deleted_only)
 
-    def get_version(self, subject: str, version: int | str, deleted: bool, fmt: str | None) -> Steps[RegisteredSchema]:
+    def get_version(
+        self, subject: str, version: int | str, *, deleted: bool = False, fmt: str | None = None
+    ) -> Steps[RegisteredSchema]:
         key = ("version", subject, version, deleted, fmt)
         known = self._registered.get(key)
         if known is not None:
@@ -138,13 +163,15 @@ class Operations:
             self._registered.put(key, registered)
         return registered
 
-    def get_latest_version(self, subject: str, fmt: str | None) -> Steps[RegisteredSchema]:
+    def get_latest_version(self, subject: str, *, fmt: str | None = None) -> Steps[RegisteredSchema]:
+        """Return the latest version, from the cache for `latest.cache.ttl.sec`."""
         key = ("latest", subject, fmt)
         return self._latest_of(key, subject, self._get(path("subjects", subject, "versions", "latest"), format=fmt))
 
     def get_latest_with_metadata(
-        self, subject: str, metadata: Mapping[str, str], deleted: bool, fmt: str | None
+        self, subject: str, metadata: Mapping[str, str], *, deleted: bool = False, fmt: str | None = None
     ) -> Steps[RegisteredSchema]:
+        """Return the latest version whose metadata has these properties."""
         key = ("metadata", subject, tuple(sorted(metadata.items())), deleted, fmt)
         where = path("subjects", subject, "metadata")
         steps = self._get(where, key=list(metadata), value=list(metadata.values()), deleted=deleted, format=fmt)
@@ -160,14 +187,16 @@ class Operations:
         return registered
 
     def get_referenced_by(self, subject: str, version: int | str) -> Steps[list[int]]:
+        """Return the ids of the schemas that refer to this version."""
         return self._get(path("subjects", subject, "versions", version, "referencedby"))
 
-    def delete_subject(self, subject: str, permanent: bool) -> Steps[list[int]]:
+    def delete_subject(self, subject: str, *, permanent: bool = False) -> Steps[list[int]]:
+        """Delete a subject and return its versions; `permanent` needs an earlier soft deletion."""
         versions: list[int] = yield from self._change("DELETE", path("subjects", subject), permanent=permanent)
         self.clear_caches()
         return versions
 
-    def delete_version(self, subject: str, version: int | str, permanent: bool) -> Steps[int]:
+    def delete_version(self, subject: str, version: int | str, *, permanent: bool = False) -> Steps[int]:
         where = path("subjects", subject, "versions", version)
         deleted: int = yield from self._change("DELETE", where, permanent=permanent)
         self.clear_caches()
@@ -176,30 +205,32 @@ class Operations:
     # Compatibility, config and mode
 
     def test_compatibility(
-        self, subject: str, schema: Schema, version: int | str | None, normalize: bool, verbose: bool
+        self, subject: str, schema: Schema, version: int | str | None = "latest", *, normalize: bool = False
     ) -> Steps[CompatibilityResult]:
+        """Compare with a version, or (None) with those that the subject's compatibility level names."""
         where = path("compatibility", "subjects", subject, "versions", *([] if version is None else [version]))
-        body = yield from self._change("POST", where, schema_to_json(schema), normalize=normalize, verbose=verbose)
+        body = yield from self._change("POST", where, schema_to_json(schema), normalize=normalize, verbose=True)
         return CompatibilityResult(bool(body["is_compatible"]), tuple(body.get("messages") or ()))
 
-    def get_config(self, subject: str | None, default_to_global: bool) -> Steps[dict[str, Any]]:
+    def get_config(self, subject: str | None = None, *, default_to_global: bool = False) -> Steps[dict[str, Any]]:
+        """Return the config of the registry, or of a subject or context (`:.context:`)."""
         return self._get(_setting("config", subject), defaultToGlobal=default_to_global)
 
-    def set_config(self, subject: str | None, config: Mapping[str, Any]) -> Steps[dict[str, Any]]:
+    def set_config(self, config: Mapping[str, Any], subject: str | None = None) -> Steps[dict[str, Any]]:
         return self._change("PUT", _setting("config", subject), config)
 
-    def delete_config(self, subject: str | None) -> Steps[Any]:
+    def delete_config(self, subject: str | None = None) -> Steps[Any]:
         return self._change("DELETE", _setting("config", subject))
 
-    def get_mode(self, subject: str | None, default_to_global: bool) -> Steps[str]:
+    def get_mode(self, subject: str | None = None, *, default_to_global: bool = False) -> Steps[str]:
         body = yield from self._get(_setting("mode", subject), defaultToGlobal=default_to_global)
         return str(body["mode"])
 
-    def set_mode(self, subject: str | None, mode: str, force: bool) -> Steps[str]:
+    def set_mode(self, mode: str, subject: str | None = None, *, force: bool = False) -> Steps[str]:
         body = yield from self._change("PUT", _setting("mode", subject), {"mode": mode}, force=force)
         return str(body["mode"])
 
-    def delete_mode(self, subject: str | None, recursive: bool) -> Steps[Any]:
+    def delete_mode(self, subject: str | None = None, *, recursive: bool = False) -> Steps[Any]:
         return self._change("DELETE", _setting("mode", subject), recursive=recursive)
 
     # The registry
@@ -215,7 +246,7 @@ class Operations:
         return self._get("/v1/metadata/id")
 
     def get_server_version(self) -> Steps[dict[str, Any] | None]:
-        """Return the version and commit id; None for registries without this resource."""
+        """Return the version and commit id of the server; None for a server without this resource."""
         try:
             body: dict[str, Any] = yield from self._get("/v1/metadata/version")
         except SchemaRegistryError as error:

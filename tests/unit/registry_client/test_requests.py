@@ -109,7 +109,7 @@ def test_exhausted_retries_report_the_status_of_a_registry_that_answered():
 
 def test_subjects_are_quoted_in_paths():
     core = Operations(read_settings({"url": "http://a:1"}), Clock(), lambda: 1.0)
-    _, steps = run(core.get_versions(":.ctx:a/b c", True, False), [Received(200, b"[1]")])
+    _, steps = run(core.get_versions(":.ctx:a/b c", deleted=True), [Received(200, b"[1]")])
     assert steps[0].url == "http://a:1/subjects/%3A.ctx%3Aa%2Fb%20c/versions?deleted=true"
 
 
@@ -123,32 +123,32 @@ def operations(clock=None):
 def test_ids_are_cached_for_each_context():
     core = operations()
     body = Received(200, json.dumps({"schema": "{}", "schemaType": "JSON"}).encode())
-    run(core.get_schema(1, "a", None), [body])
-    assert run(core.get_schema(1, "b", None), [])[1] == []
-    assert len(run(core.get_schema(1, ":.ctx:b", None), [body])[1]) == 1
+    run(core.get_schema(1, subject="a"), [body])
+    assert run(core.get_schema(1, subject="b"), [])[1] == []
+    assert len(run(core.get_schema(1, subject=":.ctx:b"), [body])[1]) == 1
 
 
 def test_registration_is_cached_by_subject_and_schema():
     core = operations()
-    assert run(core.register_schema("s", SCHEMA, False), [OK])[0].id == 7
-    assert run(core.register_schema("s", SCHEMA, False), [])[0].id == 7
-    assert len(run(core.register_schema("t", SCHEMA, False), [OK])[1]) == 1
-    assert len(run(core.register_schema("s", SCHEMA, True), [OK])[1]) == 1
+    assert run(core.register_schema("s", SCHEMA), [OK])[0] == 7
+    assert run(core.register_schema("s", SCHEMA), [])[0] == 7
+    assert len(run(core.register_schema("t", SCHEMA), [OK])[1]) == 1
+    assert len(run(core.register_schema("s", SCHEMA, normalize=True), [OK])[1]) == 1
 
 
 def test_latest_version_is_read_again_after_its_time():
     clock = Clock()
     core = operations(clock)
     body = Received(200, json.dumps({"id": 1, "version": 1, "subject": "s", "schema": "{}"}).encode())
-    run(core.get_latest_version("s", None), [body])
+    run(core.get_latest_version("s"), [body])
     clock.now += 59
-    assert run(core.get_latest_version("s", None), [])[1] == []
+    assert run(core.get_latest_version("s"), [])[1] == []
     clock.now += 2
-    assert len(run(core.get_latest_version("s", None), [body])[1]) == 1
+    assert len(run(core.get_latest_version("s"), [body])[1]) == 1
 
 
 def test_deletion_clears_the_caches():
     core = operations()
-    run(core.register_schema("s", SCHEMA, False), [OK])
-    run(core.delete_subject("s", False), [Received(200, b"[1]")])
-    assert len(run(core.register_schema("s", SCHEMA, False), [OK])[1]) == 1
+    run(core.register_schema("s", SCHEMA), [OK])
+    run(core.delete_subject("s"), [Received(200, b"[1]")])
+    assert len(run(core.register_schema("s", SCHEMA), [OK])[1]) == 1
