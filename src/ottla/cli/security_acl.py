@@ -66,7 +66,9 @@ def _list(options: Options) -> None:
     """List rules."""
     chosen = api.AclFilter(principal=parsed(acls.principal_of, options.user) if options.user else None)
     rules = connect(options).describe_acls(_of_resource(chosen, options.resource))
-    Output(options).table(_COLUMNS, [row_of(rule) for rule in sorted(rules, key=_order)], empty="There are no rules.")
+    Output(options).table(
+        _COLUMNS, [acls.row_of(rule) for rule in sorted(rules, key=_order)], empty="There are no rules."
+    )
 
 
 @COMMAND.verb(
@@ -92,7 +94,7 @@ def _add(options: Options) -> None:
     output = Output(options)
     for rule in rules:
         if rule not in errors:
-            output.changed(f"{rule_text(rule)}: added", row_of(rule) | {"added": True})
+            output.changed(f"{rule_text(rule)}: added", acls.row_of(rule) | {"added": True})
     _fail_on(errors)
 
 
@@ -132,7 +134,7 @@ def _remove(options: Options) -> None:
     output = Output(options)
     for rule in sorted(rules, key=_order):
         if api.AclFilter.exactly(rule) not in errors:
-            output.changed(f"{rule_text(rule)}: removed", row_of(rule) | {"removed": True})
+            output.changed(f"{rule_text(rule)}: removed", acls.row_of(rule) | {"removed": True})
     _fail_on(errors)
 
 
@@ -142,17 +144,6 @@ def parsed(parse: Callable[..., Any], *arguments: object) -> Any:
         return parse(*arguments)
     except ValueError as error:
         raise usage_error(str(error)) from error
-
-
-def row_of(rule: api.Acl) -> dict[str, Any]:
-    """A rule as a row of output."""
-    return {
-        "principal": rule.principal,
-        "permission": acls.word(rule.permission),
-        "operation": acls.word(rule.operation),
-        "resource": acls.resource_text(rule.resource),
-        "host": rule.host,
-    }
 
 
 def _rules(options: Options) -> Iterable[api.Acl]:
@@ -191,7 +182,7 @@ def _order(rule: api.Acl) -> tuple[str, str, int, str]:
 
 def rule_text(rule: api.Acl) -> str:
     """A rule as a line."""
-    row = row_of(rule)
+    row = acls.row_of(rule)
     host = "" if rule.host == "*" else f" from {rule.host}"
     return f"{row['permission']} {row['principal']} {row['operation']} on {row['resource']}{host}"
 

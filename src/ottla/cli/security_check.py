@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.cli.commands import Argument, Command, Option, Options, usage_error
 from ottla.cli.connect import connect, connection_options
 from ottla.cli.output import Output, output_options
-from ottla.cli.security_acl import parsed, row_of, rule_text
+from ottla.cli.security_acl import parsed, rule_text
 from ottla.clients import admin as api
 from ottla.tools.admin import acls
 
@@ -35,7 +35,7 @@ def run(options: Options) -> int:
     else:
         reason = "the resource has no rules"
     text = f"{verdict} {reason}" if rule is not None else f"{verdict}: {reason}"
-    row = {"user": principal, "allowed": allowed, "rule": None if rule is None else row_of(rule)}
+    row = {"user": principal, "allowed": allowed, "rule": None if rule is None else acls.row_of(rule)}
     output = Output(options)
     output.changed(text, row, made=allowed)
     if rule is None:

@@ -133,6 +133,11 @@ class Call:
         if not self.may_change:
             raise Problem(403, "This console is read-only", "It was started with --read-only.")
 
+    def check_confirmed(self, name: str, verb: str = "delete") -> None:
+        """Raise Problem unless the name of what is deleted was typed (`view.confirmation`)."""
+        if self.form.get("confirm", "") != name:
+            raise Problem(400, f"The name does not match: nothing was {verb}d", f"Type {name} to {verb} it.")
+
     def command(self, *words: str) -> str:
         """Return the `ottla` command that does the same, to be pasted in a shell."""
         given = [*words, "-b", self.settings.bootstrap]

@@ -86,6 +86,12 @@ class Form:
     kind: str = "form"
 
 
+def confirmation(action: str, button: str, what: str, note: str) -> Form:
+    """Return a form that asks for the name of something that a POST deletes (`Call.check_confirmed`)."""
+    fields = [Field("confirm", f"Type the {what}'s name", required=True)]
+    return Form(action, button, fields, note=note, tone="danger")
+
+
 class Link(NamedTuple):
     """A link of a row of links: actions or tabs."""
 

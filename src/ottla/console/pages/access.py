@@ -5,9 +5,8 @@ from __future__ import annotations
 from ottla.clients import admin as api
 from ottla.clients.admin import AclPermission, QuotaName
 from ottla.console.calls import Call
-from ottla.console.pages.access_changes import rule_data
 from ottla.console.view import Cell, Column, Link, Page, Table, text, url
-from ottla.tools.admin.acls import resource_text, word
+from ottla.tools.admin.acls import resource_text, row_of, word
 
 
 def _tabs(current: str) -> list[Link]:
@@ -39,11 +38,11 @@ def acls(call: Call) -> Page:
             Cell(word(rule.operation)),
             Cell(resource_text(rule.resource)),
             Cell(rule.host),
-            *_links(call, ("Remove", url("access", "remove", **rule_data(rule)))),
+            *_links(call, ("Remove", url("access", "remove", **row_of(rule)))),
         ]
         for rule in rules
     ]
-    data = [rule_data(rule) for rule in rules]
+    data = [row_of(rule) for rule in rules]
     columns = [
         Column("Principal"),
         Column("Permission"),

@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.clients.admin import Acl, AclPermission, QuotaEntity, QuotaName, ScramDeletion, ScramUpsertion
 from ottla.console.calls import Call, Done, Problem
-from ottla.console.view import Field, Form, Page, url
+from ottla.console.view import Field, Form, Page, confirmation, url
 from ottla.tools.admin import acls, quotas
 
 _CRUMB: Final = ("Access", "/access")
@@ -30,7 +30,7 @@ def add_rules(call: Call) -> Page | Done:
         return _page("Add rules", Form(url("access", "add"), "Add", fields), command)
     rules = _rules(call.form)
     call.admin.create_acls(rules)
-    return Done("/access", "rules-added", {"added": [rule_data(rule) for rule in rules]})
+    return Done("/access", "rules-added", {"added": [acls.row_of(rule) for rule in rules]})
 
 
 def _rules(form: Mapping[str, str]) -> list[Acl]:
@@ -54,24 +54,13 @@ def _rules(form: Mapping[str, str]) -> list[Acl]:
     return [Acl(resource, principal, operation, permission, host) for operation in operations]
 
 
-def rule_data(rule: Acl) -> dict[str, str]:
-    """Return a rule in words."""
-    return {
-        "principal": rule.principal,
-        "permission": acls.word(rule.permission),
-        "operation": acls.word(rule.operation),
-        "resource": acls.resource_text(rule.resource),
-        "host": rule.host,
-    }
-
-
 def remove_rule(call: Call) -> Page | Done:
     """Remove the rule that the words of the query name, after a question."""
     call.check_may_change()
-    rule = next((each for each in call.admin.describe_acls() if rule_data(each).items() <= call.query.items()), None)
+    rule = next((each for each in call.admin.describe_acls() if acls.row_of(each).items() <= call.query.items()), None)
     if rule is None:
         raise Problem(404, "There is no such rule", "Another user may have removed it.")
-    data = rule_data(rule)
+    data = acls.row_of(rule)
     if call.form.get("confirm"):
         call.admin.delete_acls([rule])
         return Done("/access", "rule-removed", {"removed": data})
@@ -116,18 +105,12 @@ def remove_user(call: Call) -> Page | Done:
     if not user:
         raise Problem(400, "No user is given", "The address is /access/users/remove?user=USER.")
     if call.form:
-        if call.form.get("confirm", "") != user:
-            raise Problem(400, "The name does not match: nothing was removed", f"Type {user} to remove it.")
+        call.check_confirmed(user, "remove")
         credentials = call.admin.describe_scram_credentials([user])[user]
         call.admin.alter_scram_credentials([ScramDeletion(user, each.mechanism) for each in credentials])
         return Done("/access/users", "user-removed", {"user": user})
-    form = Form(
-        url("access", "users", "remove", user=user),
-        f"Remove {user}",
-        [Field("confirm", "Type the user's name", required=True)],
-        note="The user cannot log in again. Its rules stay.",
-        tone="danger",
-    )
+    note = "The user cannot log in again. Its rules stay."
+    form = confirmation(url("access", "users", "remove", user=user), f"Remove {user}", "user", note)
     return _page(f"Remove {user}?", form, call.command("security", "user", "remove", user))
 
 

@@ -12,7 +12,7 @@ from ottla.common.secret_settings import shown_value
 from ottla.console.calls import Call, Done, Problem
 from ottla.console.masking import MASKED
 from ottla.console.pages.connectors import CRUMB, ask, is_secret, missing, name_of
-from ottla.console.view import Cell, Column, Field, Form, Page, Table, text, url
+from ottla.console.view import Cell, Column, Field, Form, Page, Table, confirmation, text, url
 
 _PREFIX: Final = "set:"
 _CLASS: Final = "connector.class"
@@ -266,17 +266,11 @@ def delete(call: Call) -> Page | Done:
         return missing()
     name = name_of(call)
     if call.form:
-        if call.form.get("confirm", "") != name:
-            raise Problem(400, "The name does not match: nothing was deleted", f"Type {name} to delete it.")
+        call.check_confirmed(name)
         ask(call, "DELETE", f"/connectors/{quote(name, safe='')}")
         return Done("/connectors", "deleted", {"connector": name})
-    form = Form(
-        url("connector", "delete", name=name),
-        f"Delete {name}",
-        [Field("confirm", "Type the connector's name", required=True)],
-        note="Its tasks end. Its topics and offsets stay.",
-        tone="danger",
-    )
+    note = "Its tasks end. Its topics and offsets stay."
+    form = confirmation(url("connector", "delete", name=name), f"Delete {name}", "connector", note)
     return Page(
         f"Delete {name}?",
         {"connector": name},

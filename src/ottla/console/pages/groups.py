@@ -7,7 +7,7 @@ from typing import Any, Final
 from ottla.common import units
 from ottla.console.calls import Call, Done, Problem
 from ottla.console.pages.topics import page_of, pager_links
-from ottla.console.view import Cell, Column, Facts, Field, Form, Link, Page, Table, number, text, url
+from ottla.console.view import Cell, Column, Facts, Link, Page, Table, confirmation, number, text, url
 from ottla.tools.admin.group_lag import read_lag
 
 _FRESH_S: Final = 3.0
@@ -150,19 +150,13 @@ def delete(call: Call) -> Page | Done:
     """Delete a group, after its name was typed."""
     name = name_of(call)
     if call.form:
-        if call.form.get("confirm", "") != name:
-            raise Problem(400, "The name does not match: nothing was deleted", f"Type {name} to delete it.")
+        call.check_confirmed(name)
         call.admin.delete_group(name)
         call.session.cached.forget()
         return Done("/groups", "deleted", {"group": name})
     call.check_may_change()
-    form = Form(
-        url("group", "delete", id=name),
-        f"Delete {name}",
-        [Field("confirm", "Type the group's name", required=True)],
-        note="The group and its committed offsets are deleted. A group with members cannot be deleted.",
-        tone="danger",
-    )
+    note = "The group and its committed offsets are deleted. A group with members cannot be deleted."
+    form = confirmation(url("group", "delete", id=name), f"Delete {name}", "group", note)
     return Page(
         f"Delete {name}?",
         {"group": name},

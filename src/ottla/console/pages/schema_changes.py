@@ -8,7 +8,7 @@ from typing import Final
 from ottla.console.calls import Call, Done, Problem, whole
 from ottla.console.pages.messages import registry_of
 from ottla.console.pages.schemas import CRUMB, missing, pretty
-from ottla.console.view import Field, Form, Page, url
+from ottla.console.view import Field, Form, Page, confirmation, url
 from ottla.registry_client import RegistryClient, Schema, SchemaRegistryError
 from ottla.schemas.model import SchemaType
 
@@ -100,8 +100,7 @@ def delete(call: Call) -> Page | Done:
             return missing()
         if not call.form:
             return _question(call, name, number, registry, is_permanent=is_permanent)
-        if call.form.get("confirm", "") != name:
-            raise Problem(400, "The name does not match: nothing was deleted", f"Type {name} to delete it.")
+        call.check_confirmed(name)
         if number is None:
             deleted = registry.delete_subject(name, permanent=is_permanent)
         else:
@@ -121,9 +120,7 @@ def _question(call: Call, name: str, version: int | None, registry: RegistryClie
         if is_permanent
         else "The ids stay known, so that records with them can be read. A permanent deletion may follow."
     )
-    form = Form(
-        target, "Delete", [Field("confirm", "Type the subject's name", required=True)], note=note, tone="danger"
-    )
+    form = confirmation(target, "Delete", "subject", note)
     words = [*(["--version", str(version)] if version is not None else []), *(["--permanent"] if is_permanent else [])]
     return Page(
         f"Delete {what}{' for good' if is_permanent else ''}?",

@@ -6,13 +6,13 @@ from ottla.clients import admin as api
 from ottla.common import units
 from ottla.console.calls import Call, Done, Problem, whole
 from ottla.console.pages.topics import CRUMB, name_of
-from ottla.console.view import Field, Form, Page, url
+from ottla.console.view import Field, Form, Page, confirmation, url
 
 
 def create(call: Call) -> Page | Done:
     """Create a topic."""
     if not call.form:
-        _refuse_read_only(call)
+        call.check_may_change()
         form = Form(
             "/topics/new",
             "Create topic",
@@ -48,7 +48,7 @@ def alter(call: Call) -> Page | Done:
     name = name_of(call)
     if call.form:
         return _alter(call, name)
-    _refuse_read_only(call)
+    call.check_may_change()
     count = len(call.admin.describe_topic(name).partitions)
     target = url("topics", name, "alter")
     settings = Form(
@@ -100,20 +100,14 @@ def delete(call: Call) -> Page | Done:
     """Delete a topic, after its name was typed."""
     name = name_of(call)
     if call.form:
-        if call.form.get("confirm", "") != name:
-            raise Problem(400, "The name does not match: nothing was deleted", f"Type {name} to delete it.")
+        call.check_confirmed(name)
         call.admin.delete_topic(name)
         call.session.cached.forget()
         return Done("/topics", "deleted", {"topic": name})
-    _refuse_read_only(call)
+    call.check_may_change()
     described = call.admin.describe_topic(name)
-    form = Form(
-        url("topics", name, "delete"),
-        f"Delete {name}",
-        [Field("confirm", "Type the topic's name", required=True)],
-        note="The topic and all its records are deleted on all brokers. This cannot be undone.",
-        tone="danger",
-    )
+    note = "The topic and all its records are deleted on all brokers. This cannot be undone."
+    form = confirmation(url("topics", name, "delete"), f"Delete {name}", "topic", note)
     return Page(
         f"Delete {name}?",
         {"topic": name, "partition_count": len(described.partitions)},
@@ -124,10 +118,6 @@ def delete(call: Call) -> Page | Done:
         tone="warning",
         section="topics",
     )
-
-
-def _refuse_read_only(call: Call) -> None:
-    call.check_may_change()
 
 
 def _number_or_default(call: Call, name: str) -> int:

@@ -57,6 +57,17 @@ def word(member: AclResourceType | AclOperation | AclPermission) -> str:
     return member.name.lower().replace("_", "-")
 
 
+def row_of(rule: Acl) -> dict[str, str]:
+    """Return a rule in words."""
+    return {
+        "principal": rule.principal,
+        "permission": word(rule.permission),
+        "operation": word(rule.operation),
+        "resource": resource_text(rule.resource),
+        "host": rule.host,
+    }
+
+
 def principal_of(user: str) -> str:
     """`User:bob` for bob; other types of principals are written out. Raises ValueError."""
     principal = user if ":" in user else f"User:{user}"
