@@ -92,7 +92,6 @@ class Role(NamedTuple):
 
 class _Subscription(NamedTuple):
     id: int
-    interval_s: float
     metrics: tuple[str, ...]
     codec: Codec
     is_delta: bool
@@ -218,7 +217,6 @@ class Telemetry:
         self._interval_s = response.push_interval_ms / 1000 if response.push_interval_ms > 0 else DEFAULT_INTERVAL_S
         self._subscription = subscription = _Subscription(
             response.subscription_id,
-            self._interval_s,
             _prefixes(response.requested_metrics),
             _codec(response.accepted_compression_types),
             response.delta_temporality,

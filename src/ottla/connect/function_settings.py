@@ -39,7 +39,6 @@ class SettingsModel:
         for name in rows:
             if name in _RESERVED:
                 raise TypeError(f"{name} is a setting of all connectors: choose another name")
-        self._names = list(rows)
         self.definition = ConfigDef([_setting(name, *row) for name, row in rows.items()])
 
     def read(self, config: Mapping[str, str | None]) -> Any:

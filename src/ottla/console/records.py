@@ -66,11 +66,6 @@ class Decoder:
         self._json = {} if registry is None else {part: JsonText(registry, part) for part in ("key", "value")}
         self.notice = ""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the text of a record is in its bytes."""
-        return not self._mask and not self._json
-
     def part(self, record: Record[bytes, bytes], part: str) -> tuple[str | None, str]:
         """Return the whole text of a key or value, and its kind: null, json, schema, text, bytes or masked."""
         data = record.key if part == "key" else record.value

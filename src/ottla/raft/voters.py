@@ -124,10 +124,6 @@ class VoterSet:
         """Whether all voters support this level of kraft.version."""
         return all(voter.kraft_versions.supports(level) for voter in self.voters)
 
-    def overlaps(self, other: VoterSet) -> bool:
-        """Whether each majority of this set has a voter in common with each majority of the other set."""
-        return len(self.keys - other.keys) <= 1 and len(other.keys - self.keys) <= 1
-
 
 NO_VOTERS = VoterSet()
 

@@ -13,7 +13,7 @@ from pyspark.taskcontext import TaskContext
 from ottla.clients.errors import ClientError
 from ottla.clients.producer import Producer
 from ottla.spark.client_pool import ClientPool
-from ottla.spark.exactly_once import BATCH_ID, QUERY_ID
+from ottla.spark.exactly_once import BATCH_ID
 from ottla.spark.write_plan import Plan, SinkError, WriteFailed, Written
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def task_result(
     return Written(
         partition_id=-1 if context is None else context.partitionId(),
         batch_id=None if batch_id is None else int(batch_id),
-        query_id=None if context is None else context.getLocalProperty(QUERY_ID),
         records=sum(records for records, _ in written.values()),
         by_partition=written,
         write_name=write_name,

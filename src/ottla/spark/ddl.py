@@ -130,7 +130,6 @@ class _Parser:
     """A recursive descent parser of DDL."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens: list[str] = []
         position = 0
         text = text.rstrip()

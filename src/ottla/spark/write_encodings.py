@@ -64,11 +64,6 @@ class Encoder:
     fields: tuple[str, ...] = ()
     """The columns that make up the value, if there is no column `value`."""
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The columns that this encoder creates."""
-        return tuple(each.part for each in self.encodings)
-
     def __call__(self, batch: Any) -> Any:
         """Return the batch with encoded columns."""
         for each in self.encodings:

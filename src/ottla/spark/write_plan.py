@@ -34,7 +34,6 @@ class Written(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
 
     partition_id: int = -1
     batch_id: int | None = None
-    query_id: str | None = None
     records: int = 0
     by_partition: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(topic, partition): (records, offset after the last; -1 if unknown)."""

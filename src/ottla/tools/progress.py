@@ -71,7 +71,7 @@ class Progress:
         self._reached: Callable[[], int] | None = None
         self.shown = shown and is_terminal()
         self._count = self._size = 0
-        self._start_s = self._since_s = time.monotonic()
+        self._start_s = time.monotonic()
         self._next_s = self._start_s + _FIRST_S
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=_SAMPLES)
         self._is_drawn = False

@@ -187,10 +187,3 @@ def test_history_returns_to_the_previous_voters_when_the_log_is_truncated() -> N
     assert (history.at(7), history.at(8), history.previous) == (voters(1, 2), voters(1, 2, 3), voters(1, 2))
     history.truncate_from(8)
     assert (history.last, history.last_offset) == (voters(1, 2), 5)
-
-
-def test_consecutive_voter_sets_overlap_by_one_change() -> None:
-    assert voters(1, 2, 3).overlaps(voters(1, 2))
-    assert voters(1, 2, 3).overlaps(voters(1, 2, 3, 4))
-    assert voters(1, 2, 3).overlaps(voters(1, 2, 4)), "one voter takes the place of another"
-    assert not voters(1, 2, 3).overlaps(voters(1))

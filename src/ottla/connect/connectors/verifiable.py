@@ -65,7 +65,6 @@ class VerifiableSourceTask(SourceTask):
     def start(self, context: SourceTaskContext, config: Config) -> None:
         """Go on after the last number whose offset is committed."""
         values = VerifiableSourceConnector.config_def.parse(config)
-        self._context = context
         self._name, self._id = context.connector, int(config.get(_ID, "0"))
         self._topic: str = values["topic"]
         self._throughput: int = values["throughput"]

@@ -128,10 +128,6 @@ class IncrementalReader:
         moment = Context(context.lsn, context.last_commit, None, context.commit_us, snapshot="incremental")
         return events.reads(rows, moment)
 
-    def waits(self) -> int | None:
-        """Return the position that the stream must pass before the next step, or None."""
-        return None if self._chunk is None else self._chunk.visible.until
-
     def _next_table(self) -> None:
         self.state.last, self._events, self._chunk = None, None, None
 

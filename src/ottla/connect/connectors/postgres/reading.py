@@ -7,7 +7,7 @@ another snapshot; for them the stream skips just what the first one has seen, as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,7 +61,6 @@ class Reading:
         self._earlier = earlier or Earlier()
         self._done: list[str] = []
         self._held: tuple[TableEvents, Row, str] | None = None
-        self._rows: Iterator[tuple[TableEvents, Row]] = iter(())
         self._first = self._first_of_table = True
         self.rows = 0
 
