@@ -71,6 +71,8 @@ class Resolving(ABC, Generic[R]):
     stays valid for DEFERRED_S at least: otherwise a poll with several unknown ids would never end.
     """
 
+    type: ClassVar[SchemaType]
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._registry = settings.registry
@@ -101,6 +103,10 @@ class Resolving(ABC, Generic[R]):
         if self._other_part is None:
             self._other_part = self.for_client(part, deferring=self.is_deferring)
         return self._other_part
+
+    @abstractmethod
+    def _record_name(self, schema: Schema) -> str | None:
+        """Return the full name of the schema's record, for the subject; None if it has none."""
 
     @abstractmethod
     def _resolve(self, key: Any) -> R:
@@ -162,8 +168,6 @@ class RegistrySerializer(Resolving[_Writing]):
     `registry` is given. Raises ConfigurationError. A call raises SerializationFailed with `topic`, `subject`, `field`.
     """
 
-    type: ClassVar[SchemaType]
-
     def __init__(
         self,
         schema: str | Schema | None = None,
@@ -182,10 +186,6 @@ class RegistrySerializer(Resolving[_Writing]):
             )
         self._to_dict = with_context(to_dict)
         self.writes_headers = self.settings.in_header()
-
-    @abstractmethod
-    def _record_name(self, schema: Schema) -> str | None:
-        """Return the full name of the schema's record, for the subject; None if it has none."""
 
     @abstractmethod
     def _encoder(self, references: References) -> Callable[[Any], bytes]:
@@ -283,8 +283,6 @@ class RegistryDeserializer(Resolving[_Reading]):
     could not be reached.
     """
 
-    type: ClassVar[SchemaType]
-
     def __init__(
         self,
         schema: str | Schema | None = None,
@@ -297,10 +295,6 @@ class RegistryDeserializer(Resolving[_Reading]):
         super().__init__(Settings(DESERIALIZER_OPTIONS, registry, {**(config or {}), **settings}))
         self.reader_schema = Schema(self.type, schema) if isinstance(schema, str) else schema
         self._from_dict = with_context(from_dict)
-
-    @abstractmethod
-    def _record_name(self, schema: Schema) -> str | None:
-        """Return the full name of the schema's record, for the subject; None if it has none."""
 
     @abstractmethod
     def _decoder(self, writer: References, reader: References | None) -> Callable[[bytes, int], Any]:
@@ -322,6 +316,10 @@ class RegistryDeserializer(Resolving[_Reading]):
         except (RegistryClientError, ValueError) as error:
             raise self._failed(error, topic, subject) from error
         return value
+
+    def own_decoder(self, text: str) -> Callable[[bytes, int], Any]:
+        """Return the function that decodes bodies of a schema without references. The registry is not asked."""
+        return self._decoder(References(Schema(self.type, text), {}), None)
 
     def _failed(self, error: Exception, topic: str, subject: str) -> DeserializationFailed:
         where = f" (subject {subject})" if subject else ""

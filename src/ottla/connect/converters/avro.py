@@ -60,10 +60,6 @@ class _Serializer(AvroSerializer):
 class _Deserializer(AvroDeserializer):
     """Reads values with their Connect schema."""
 
-    def decoder_of(self, writer: References) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads values of a schema."""
-        return self._decoder(writer, None)
-
     def _decoder(self, writer: References, reader: References | None) -> Callable[[bytes, int], SchemaAndValue]:
         wanted = writer if reader is None else reader
         schemas = AvroSchemaReader()
@@ -119,7 +115,3 @@ class AvroConverter(RegistryConverter):
         written = AvroSchemaWriter(with_metadata=self._with_metadata, with_enums=self._with_enums).written(schema)
         text = json.dumps(written, separators=(",", ":"), ensure_ascii=False)
         return Writing(encoder(schema), _Serializer(text, self._registry, config=self._options))
-
-    def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads values of a schema, from a position of some bytes."""
-        return self._deserializer({}).decoder_of(References(RegistrySchema(SchemaType.AVRO, text), {}))

@@ -19,8 +19,6 @@ from ottla.connect.converters.json_schema_schemas import JsonSchemaReader, JsonS
 from ottla.connect.converters.json_schema_values import ABSENT, decoder, encoder
 from ottla.connect.converters.registry import REGISTRY_SETTINGS, RegistryConverter, Writing
 from ottla.connect.errors import DataError
-from ottla.schemas.model import Schema as RegistrySchema
-from ottla.schemas.model import SchemaType
 
 if TYPE_CHECKING:
     from ottla.connect.data import Schema
@@ -57,10 +55,6 @@ class _Deserializer(JsonSchemaDeserializer):
     def __init__(self, options: JsonSchemaOptions, registry: Any, config: dict[str, str]) -> None:
         super().__init__(registry=registry, config=config)
         self._options = options
-
-    def decoder_of(self, writer: References) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads values of a schema."""
-        return self._decoder(writer, None)
 
     def _decoder(self, writer: References, reader: References | None) -> Callable[[bytes, int], SchemaAndValue]:
         wanted = writer if reader is None else reader
@@ -134,7 +128,3 @@ class JsonSchemaConverter(RegistryConverter):
 
         config = {_VALIDATE: "false", **self._options}
         return Writing(encode, _Serializer(text, self._format, self._registry, config))
-
-    def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads values of a schema, from a position of some bytes."""
-        return self._deserializer({}).decoder_of(References(RegistrySchema(SchemaType.JSON, text), {}))

@@ -79,10 +79,6 @@ class _Deserializer(ProtobufDeserializer):
         super().__init__(registry=registry, config=config)
         self._options = options
 
-    def decoder_of(self, writer: References) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads messages of a schema."""
-        return self._decoder(writer, None)
-
     def _decoder(self, writer: References, reader: References | None) -> Callable[[bytes, int], SchemaAndValue]:
         written = parsed(writer)
         read = written if reader is None else parsed(reader)
@@ -136,7 +132,3 @@ class ProtobufConverter(RegistryConverter):
         if values["use_latest_version"] or any(values[each] is not None for each in _RESOLVING):
             return Writing(None, _ResolvedSerializer(message_class, encoder_of, **options))
         return Writing(encoder_of(message_class), serializer)
-
-    def reader_of(self, text: str) -> Callable[[bytes, int], SchemaAndValue]:
-        """Return the function that reads messages of a schema, from a position of some bytes."""
-        return self._deserializer({}).decoder_of(References(RegistrySchema(SchemaType.PROTOBUF, text), {}))
