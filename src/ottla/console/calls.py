@@ -134,7 +134,7 @@ class Call:
             raise Problem(403, "This console is read-only", "It was started with --read-only.")
 
     def check_confirmed(self, name: str, verb: str = "delete") -> None:
-        """Raise Problem unless the name of what is deleted was typed (`view.confirmation`)."""
+        """Raise Problem unless the user has typed this name (`view.confirmation`)."""
         if self.form.get("confirm", "") != name:
             raise Problem(400, f"The name does not match: nothing was {verb}d", f"Type {name} to {verb} it.")
 

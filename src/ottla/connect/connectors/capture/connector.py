@@ -1,4 +1,4 @@
-"""What the connectors that capture changes of a database have in common: one task, and exact offsets."""
+"""The common part of the connectors that capture changes of a database: one task, and exact offsets."""
 
 from __future__ import annotations
 
