@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ottla.security.acl import Acl, Operation, Pattern, PatternType, PermissionType, ResourceType
 from ottla.security.authorizer import Rules, StandardAuthorizer
@@ -20,6 +21,8 @@ RULES, USERS, TEAMS = 10_000, 1_000, 100
 HOST = "10.0.0.7"
 # A decision that is remembered, and one that is not, in microseconds.
 CACHED_AIM, NEW_AIM = 2.0, 50.0
+
+T = TypeVar("T")
 
 
 def main() -> int:
@@ -47,9 +50,12 @@ def main() -> int:
     figures["new decision by type"] = _each_us(
         users, lambda each: authorizer.authorize_by_resource_type(each, HOST, *kind)
     )
-    figures["remove a rule and add it"] = _each_us(
-        rules[:1000], lambda each: (authorizer.remove(each), authorizer.add(each))
-    )
+
+    def move(rule: Acl) -> None:
+        authorizer.remove(rule)
+        authorizer.add(rule)
+
+    figures["remove a rule and add it"] = _each_us(rules[:1000], move)
     name = "x" * 249
     for length in range(1, 250):
         prefix = Pattern(ResourceType.TOPIC, name[:length], PatternType.PREFIXED)
@@ -74,7 +80,7 @@ def _rule(number: int, users: list[str], chance: random.Random) -> Acl:
     return Acl(pattern, users[number % USERS], "*", operation, permission)
 
 
-def _each_us(items: list, call: Callable[[object], object]) -> float:  # type: ignore[type-arg]
+def _each_us(items: Sequence[T], call: Callable[[T], object]) -> float:
     begun = time.perf_counter()
     for item in items:
         call(item)

@@ -36,7 +36,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -184,7 +184,9 @@ class Client:
         for api, request, version in (("Produce", ProduceRequest, PRODUCE), ("Fetch", FetchRequest, FETCH)):
             answer = self.ask([self.frames[api]])
             _, position = decode_response_header(answer, request.API_KEY, version)
-            response = response_class(request.API_KEY).decode_from(memoryview(bytearray(answer)), position, version)[0]
+            response: Any = response_class(request.API_KEY).decode_from(
+                memoryview(bytearray(answer)), position, version
+            )[0]
             [topic] = response.responses
             [partition] = topic.partition_responses if api == "Produce" else topic.partitions
             assert not partition.error_code, partition

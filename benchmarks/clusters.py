@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -180,6 +181,10 @@ class Load:
                 producer.poll(left)
         producer.flush(60)
 
+    def has_sent_since(self, time_s: float) -> bool:
+        """Whether a record that was sent after this time is acknowledged."""
+        return bool(self.acknowledged) and self.acknowledged[-1][0] > time_s
+
     def _reporter(self, sent: float) -> Callable[[object, Message], None]:
         def report(error: object, _message: Message) -> None:
             if error is None:
@@ -232,7 +237,7 @@ def failover(nodes: Nodes, scale: float) -> Figures:
             load.wait_for(200)
             killed = time.monotonic()
             nodes.kill(victim)
-            wait_until(lambda at=killed, to=load: bool(to.acknowledged) and to.acknowledged[-1][0] > at, "accepted")
+            wait_until(partial(load.has_sent_since, killed), "accepted")
         gaps.append(min(done for sent, done in load.acknowledged if sent > killed) - killed)
         if load.errors:
             raise RuntimeError(f"{nodes.name} refused records: {load.errors[0]}")

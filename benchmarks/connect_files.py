@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,8 +110,12 @@ def main() -> None:
 
 def race(admin: Admin, bootstrap: str, directory: Path, source: Path, lines: int, size: int) -> None:
     """Run all contenders."""
+
+    def has_lines(topic: str) -> bool:
+        return end_of(admin, topic) >= lines
+
     stream = "org.apache.kafka.connect.file.FileStream{}Connector"
-    for start in (lambda: stock_worker(bootstrap, directory), lambda: ottla_worker(bootstrap)):
+    for start in (partial(stock_worker, bootstrap, directory), partial(ottla_worker, bootstrap)):
         with start() as worker:
             sources: dict[str, dict[str, str]] = {
                 "stream": {"connector.class": stream.format("Source"), "file": str(source)}
@@ -123,9 +128,7 @@ def race(admin: Admin, bootstrap: str, directory: Path, source: Path, lines: int
             for kind, config in sources.items():
                 topic = f"{worker.name}-{kind}"
                 admin.create_topic(topic, partitions=1)
-                spent = cost(
-                    worker, f"{kind}-in", {**config, "topic": topic}, lambda t=topic: end_of(admin, t) >= lines
-                )
+                spent = cost(worker, f"{kind}-in", {**config, "topic": topic}, partial(has_lines, topic))
                 report(worker.name, f"{kind} source", size, spent)
             for kind, config in sinks.items():
                 out = directory / f"{worker.name}-{kind}"
@@ -135,7 +138,7 @@ def race(admin: Admin, bootstrap: str, directory: Path, source: Path, lines: int
                     worker,
                     f"{kind}-out",
                     {**config, **place, "topics": topic},
-                    lambda o=out, k=kind: is_written(o, k, lines, size),
+                    partial(is_written, out, kind, lines, size),
                 )
                 report(worker.name, f"{kind} sink", size, spent)
 

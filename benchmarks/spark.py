@@ -104,13 +104,11 @@ def open_stage(broker: Broker, rows: int) -> Iterator[Stage]:
     from ottla.spark import session
 
     with tempfile.TemporaryDirectory(prefix="ottla-spark-") as local:
-        spark = session(
-            "benchmarks", "local[2]", None,
-            **{
-                **spark_memory.connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
-                "spark.log.level": "FATAL", "spark.driver.memory": "3g", "spark.local.dir": local,
-            },
-        )  # fmt: skip
+        settings: dict[str, Any] = {
+            **spark_memory.connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
+            "spark.log.level": "FATAL", "spark.driver.memory": "3g", "spark.local.dir": local,
+        }  # fmt: skip
+        spark = session("benchmarks", "local[2]", None, **settings)
         is_open = True
         times = ProcessTimes(children_of(os.getpid(), broker.pid))
         times.watch(lambda: is_open)

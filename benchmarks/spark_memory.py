@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 from tests.peers.cache import connector_jars
@@ -42,7 +43,7 @@ def fill_large(broker: Broker, records: int) -> str:
     """A topic of six partitions with records of 1 MB."""
     topic = new_topic(broker, 6)
     value = os.urandom(1_000_000)
-    with Producer(bootstrap_servers=broker.bootstrap, **{"max.request.size": 2_000_000}) as producer:
+    with Producer(bootstrap_servers=broker.bootstrap, max_request_size=2_000_000) as producer:
         for number in range(records):
             producer.send(topic, value, partition=number % 6)
         producer.flush()
@@ -128,13 +129,11 @@ def main() -> int:
     from ottla.spark import session
 
     who, bootstrap, topic, records = sys.argv[1:5]
-    spark = session(
-        "memory", "local[2]", None,
-        **{
-            **connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
-            "spark.log.level": "ERROR", "spark.driver.memory": "1g",
-        },
-    )  # fmt: skip
+    settings: dict[str, Any] = {
+        **connector(), "spark.ui.enabled": False, "spark.ui.showConsoleProgress": False,
+        "spark.log.level": "ERROR", "spark.driver.memory": "1g",
+    }  # fmt: skip
+    spark = session("memory", "local[2]", None, **settings)
     measured = _Peak()
     options = {
         "kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest",

@@ -20,6 +20,7 @@ import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -40,7 +41,7 @@ LONGEST_WARM_UP_S = LONGEST_RACE_S = 240.0
 AFTER_S = 0.2
 IDLE_S = 4.0
 KEYS, FEW = 1_000, 10
-SHORT = {"segment.bytes": str(16 << 20), "retention.bytes": str(64 << 20)}
+SHORT: dict[str, Any] = {"segment.bytes": str(16 << 20), "retention.bytes": str(64 << 20)}
 """In ever new pages, which on a virtual machine the host must provide first, the broker's CPU would be chance."""
 
 

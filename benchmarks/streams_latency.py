@@ -13,7 +13,7 @@ from benchmarks.process_times import spent
 from benchmarks.streams_contenders import EXACTLY_ONCE, Program, start_alone
 from benchmarks.streams_stage import PARTITIONS, Stage
 from benchmarks.wire import Figures
-from ottla.clients import Consumer, Producer, TopicPartition
+from ottla.clients import Consumer, Producer, Record, TopicPartition
 
 RECORDS_S = 100
 KEYS = 1_000
@@ -36,7 +36,7 @@ class Sender(threading.Thread):
     def run(self) -> None:
         """Send until `finish`."""
         begin = time.perf_counter()
-        with Producer(bootstrap_servers=self._servers, **{"linger.ms": 0}) as producer:
+        with Producer(bootstrap_servers=self._servers, linger_ms=0) as producer:
             while not self._ending.is_set():
                 number = len(self.sent)
                 wait = begin + number / RECORDS_S - time.perf_counter()
@@ -60,9 +60,11 @@ class Seen:
         self._kind = program.kind
         self._counts: dict[bytes, int] = defaultdict(int)
 
-    def take(self, key: bytes, value: bytes) -> None:
+    def take(self, record: Record) -> None:
         """Note a record of the output."""
-        now = time.perf_counter()
+        now, key, value = time.perf_counter(), record.key, record.value
+        assert key is not None
+        assert value is not None
         if self._kind == "stateless":
             self.at.setdefault(int(value[1:10]), now)
             return
@@ -93,7 +95,7 @@ def latency(stage: Stage, who: str, kind: str, seconds: float, latency_ms: int |
         before, broker, end = contender.cpu_parts(), stage.broker.cpu_seconds(), time.perf_counter() + WARM_S + seconds
         while time.perf_counter() < end:
             for record in reader.poll(0.05):
-                seen.take(record.key, record.value)
+                seen.take(record)
         parts, broker = spent(before, contender.cpu_parts()), stage.broker.cpu_seconds() - broker
         sender.finish()
         deadline = time.perf_counter() + DEADLINE_S
@@ -101,7 +103,7 @@ def latency(stage: Stage, who: str, kind: str, seconds: float, latency_ms: int |
             if time.perf_counter() > deadline:
                 raise TimeoutError(f"{len(seen.at)} of {len(sender.sent)} results:\n{contender.tail()}")
             for record in reader.poll(0.05):
-                seen.take(record.key, record.value)
+                seen.take(record)
         contender.stop()
     skipped = int(WARM_S * RECORDS_S)
     times = sorted((seen.at[number] - at) * 1e3 for number, at in enumerate(sender.sent) if number >= skipped)
@@ -161,4 +163,4 @@ def _read_until(reader: Consumer, seen: Seen, number: int, deadline: float) -> N
         if time.perf_counter() > deadline:
             raise TimeoutError(f"no result of a record from {number} on")
         for record in reader.poll(0.05):
-            seen.take(record.key, record.value)
+            seen.take(record)

@@ -66,7 +66,8 @@ def main() -> None:
     """Run what the commands say."""
     bootstrap, directory = sys.argv[1:]
     answers = own_output()
-    spark = session("races", f"local[{CORES}]", **{"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False})
+    options: dict[str, Any] = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False}
+    spark = session("races", f"local[{CORES}]", **options)
     runners: list[Runner] = []
     for line in sys.stdin:
         words = line.split()

@@ -37,7 +37,7 @@ def transform(bootstrap: str, source: str, target: str, name: str = "0", idle_po
             try:
                 with producer.transaction(consumer):
                     for record in records:
-                        producer.send(target, record.value.upper(), key=record.key)
+                        producer.send(target, record.value and record.value.upper(), key=record.key)
             except TransactionFailed as error:  # for example after a rebalance: the records are read again
                 print(f"repeating: {error}", file=sys.stderr)
             else:
@@ -46,8 +46,10 @@ def transform(bootstrap: str, source: str, target: str, name: str = "0", idle_po
 
 
 if __name__ == "__main__":
+    bootstrap, source, target = sys.argv[1:4]
+    name = sys.argv[4] if len(sys.argv) > 4 else "0"
     try:
-        transform(*sys.argv[1:])
+        transform(bootstrap, source, target, name)
     except ProducerUnusable as error:  # another program took over the name
         sys.exit(str(error))
     except KeyboardInterrupt:

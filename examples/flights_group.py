@@ -166,6 +166,8 @@ class Arrivals:
             self.read_by[member] += len(records)
 
     def _take(self, record: Record) -> None:
+        assert record.key is not None
+        assert record.value is not None
         flight = json.loads(record.value)
         tail = record.key.decode()
         self.offsets[record.partition].append(record.offset)

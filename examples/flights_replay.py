@@ -149,6 +149,7 @@ class Results(threading.Thread):
                 consumer.subscribe(["delays", "alerts"])
                 while not self._stopped.is_set():
                     for record in consumer.poll(0.3):
+                        assert record.value is not None  # The pipeline deletes nothing.
                         self.take(record.topic, json.loads(record.value))
         except (ClientError, OSError, ValueError) as error:
             self.failure = error

@@ -132,10 +132,9 @@ class View:
 
     def _spark(self) -> Table:
         shown = Table(box=None, padding=(0, 2, 0, 0))
-        for column, justify in (("Pipeline", "left"), ("Rows/s", "right"), ("Batch", "right"), ("Took", "right")):
-            shown.add_column(column, justify=justify, min_width=8)
-        shown.add_column("Lag", justify="right", min_width=8)
-        shown.add_column("Written", justify="right", min_width=8)
+        shown.add_column("Pipeline", min_width=8)
+        for column in ("Rows/s", "Batch", "Took", "Lag", "Written"):
+            shown.add_column(column, justify="right", min_width=8)
         for pipeline in PIPELINES:
             status = self._statuses.latest.get(pipeline)
             batch = None if status is None else status.batch

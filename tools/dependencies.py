@@ -105,7 +105,7 @@ def canonical(name: str) -> str:
 def licence_of(distribution: metadata.Distribution) -> str:
     """Return the licence of a package as an SPDX expression. Raises UnknownLicence."""
     name = canonical(distribution.metadata["Name"])
-    licence = distribution.metadata.get("License-Expression") or LICENCES.get(name)
+    licence = distribution.metadata.json.get("license_expression") or LICENCES.get(name)
     if licence is None:
         raise UnknownLicence(f"{name} {distribution.version}: add its licence to LICENCES in tools/dependencies.py")
     return str(licence)

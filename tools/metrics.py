@@ -196,13 +196,13 @@ def circles(graph: Mapping[str, set[str]]) -> list[frozenset[str]]:
     while left:
         # Modules that import nothing, or that nothing imports, are in no circle.
         targeted = set().union(*left.values())
-        done = {name for name, targets in left.items() if not targets or name not in targeted}
+        done: Collection[str] = {name for name, targets in left.items() if not targets or name not in targeted}
         if not done:
             name = min(left)
             circle = frozenset(each for each in _reachable(left, name) if name in _reachable(left, each))
             found += [circle] if circle else []
             done = circle or {name}
-        left = {name: targets - done for name, targets in left.items() if name not in done}
+        left = {name: targets.difference(done) for name, targets in left.items() if name not in done}
     return found
 
 

@@ -15,7 +15,7 @@ import time
 import venv
 from pathlib import Path
 
-from environment import SPARK_OPTIONS
+from environment import SPARK_OPTIONS  # type: ignore[import-not-found]  # this directory is on the path of a script
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("4.2.0", "4.2.1", "4.3.0")
@@ -39,7 +39,8 @@ def install(version: str) -> Path:
     python, stamp = directory / "bin/python", directory / ".installed"
     if not stamp.is_file():
         venv.create(directory, clear=True, with_pip=True)
-        pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-cache-dir", "--quiet"]
+        quiet = ("--disable-pip-version-check", "--no-input", "--no-cache-dir", "--quiet")
+        pip: list[str | Path] = [python, "-m", "pip", "install", *quiet]
         subprocess.run([*pip, "setuptools", "wheel", "py4j>=0.10.9.9,<0.11"], check=True, timeout=INSTALL_S)
         subprocess.run([*pip, *SPARK_OPTIONS, f"pyspark=={version}"], check=True, timeout=INSTALL_S)
         stamp.touch()
@@ -56,7 +57,7 @@ def test(version: str, tests: tuple[str, ...]) -> str:
     except (subprocess.SubprocessError, OSError) as error:
         return f"ABSENT, not tested: {error}"
     begun_s = time.monotonic()
-    command = [python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+    command: list[str | Path] = [python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
     try:
         code = subprocess.run(command, cwd=ROOT, timeout=TEST_S, check=False).returncode
     except subprocess.TimeoutExpired:

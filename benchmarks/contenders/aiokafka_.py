@@ -9,7 +9,7 @@ STARTED = time.process_time()
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # noqa: E402
 
-from benchmarks.contenders.task import WINDOW, Task, run  # noqa: E402
+from benchmarks.contenders.task import WINDOW, Race, Task, run  # noqa: E402
 
 
 async def _send(task: Task) -> int:
@@ -63,7 +63,7 @@ async def _cold(task: Task) -> int:
     return 1
 
 
-RACES = {
+RACES: dict[str, Race] = {
     "send": lambda task: asyncio.run(_send(task)),
     "poll": lambda task: asyncio.run(_poll(task)),
     "single": lambda task: asyncio.run(_single(task)),

@@ -9,7 +9,7 @@ STARTED = time.process_time()
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer  # noqa: E402
 
-from benchmarks.contenders.task import Task, run  # noqa: E402
+from benchmarks.contenders.task import Race, Task, run  # noqa: E402
 
 
 def _consumer(task: Task) -> Consumer:
@@ -166,7 +166,7 @@ def cold(task: Task) -> int:
     return 1 - producer.flush(30)
 
 
-RACES = {
+RACES: dict[str, Race] = {
     "send": send, "send-batch": send, "send-many": send_many, "poll": poll, "poll-many": poll_many,
     "poll-arrow": poll_arrow, "single": single, "cold": cold, "memory": poll,
 }  # fmt: skip

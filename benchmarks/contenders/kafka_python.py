@@ -8,7 +8,7 @@ STARTED = time.process_time()
 
 from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]  # noqa: E402
 
-from benchmarks.contenders.task import WINDOW, Task, run  # noqa: E402
+from benchmarks.contenders.task import WINDOW, Race, Task, run  # noqa: E402
 
 
 def send(task: Task) -> int:
@@ -69,7 +69,7 @@ def cold(task: Task) -> int:
     return 1
 
 
-RACES = {"send": send, "poll": poll, "single": single, "cold": cold, "memory": poll}
+RACES: dict[str, Race] = {"send": send, "poll": poll, "single": single, "cold": cold, "memory": poll}
 
 if __name__ == "__main__":
     run(RACES, STARTED)

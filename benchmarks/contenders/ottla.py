@@ -7,12 +7,12 @@ from typing import Any
 
 STARTED = time.process_time()
 
-from benchmarks.contenders.task import WINDOW, Task, run  # noqa: E402
+from benchmarks.contenders.task import WINDOW, Race, Task, run  # noqa: E402
 from ottla.clients import Consumer, Delivery, Producer  # noqa: E402
 
 
-def _producer(task: Task, **settings: object) -> Producer:
-    return Producer(bootstrap_servers=task.bootstrap, compression_type=task.compression, **settings)
+def _producer(task: Task, **settings: Any) -> Producer:
+    return Producer({"compression.type": task.compression}, bootstrap_servers=task.bootstrap, **settings)
 
 
 def _consumer(task: Task) -> Consumer:
@@ -116,7 +116,7 @@ def cold(task: Task) -> int:
     return 1
 
 
-RACES = {
+RACES: dict[str, Race] = {
     "send": send, "send-batch": send_batch, "poll": poll, "poll-arrow": poll_arrow, "single": single, "cold": cold,
     "memory": poll,
 }  # fmt: skip

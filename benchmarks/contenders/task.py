@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias
 
 WINDOW = 10_000
 
@@ -37,8 +38,12 @@ class Task:
         return (bytes(range(32, 127)) * (self.size // 95 + 1))[: self.size]
 
 
+Race: TypeAlias = Callable[[Task], int | list[float]]
+"""Returns the number of records, or the seconds of each."""
+
+
 def run(
-    races: Mapping[str, Callable[[Task], int | list[float]]],
+    races: Mapping[str, Race],
     started: float,
     prepare: Mapping[str, Callable[[Task], None]] = MappingProxyType({}),
 ) -> None:

@@ -89,11 +89,12 @@ def run(gigabytes: float, rounds: int, limits: Limits, fetchers: int) -> None:
         line.delay_s, line.bytes_per_s = limits.round_trip_ms / 2000, limits.megabytes_per_s * 1e6
         for number in range(rounds):
             target = OttlaProcess(Path(folder) / "target")
-            begin = partial(start_mirror, source=source.bootstrap, topics=TOPIC, **{"num.replica.fetchers": fetchers})
+            copying: dict[str, Any] = {"num.replica.fetchers": fetchers}
+            begin = partial(start_mirror, source=source.bootstrap, topics=TOPIC, **copying)
             found.append(_round(source, (target, begin), line if limits.are_set else None, count))
             print(f"catch-up {number + 1}: {found[-1]}", flush=True)
     megabytes = count * SIZE / 1e6
-    middle = Rates(*(statistics.median(each) for each in zip(*found, strict=True)))
+    middle = Rates._make(statistics.median(each) for each in zip(*found, strict=True))
     load_average = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     link = f"round trip {limits.round_trip_ms:g} ms, at most {limits.megabytes_per_s:g} MB/s, {fetchers} fetchers"
     print(
@@ -137,7 +138,7 @@ def _round(source: OttlaProcess, copy: tuple[OttlaProcess, Begin], line: Line | 
         ended_s = time.monotonic()
         cpu_s = sum(cpu_times(target.pid)) - cpu_s
     shutil.rmtree(target.directory)
-    return Rates(megabytes / (ended_s - begun_s), megabytes / (ended_s - created_s), *rates, cpu_s)
+    return Rates(megabytes / (ended_s - begun_s), megabytes / (ended_s - created_s), rates[0], rates[1], cpu_s)
 
 
 def _timed(work: Callable[[], None]) -> float:

@@ -192,7 +192,7 @@ class Readings:
         log.info("Revoked %s", sorted(tp.partition for tp in partitions))
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Commits before partitions are given away."""
 
     def __init__(self, readings: Readings) -> None:

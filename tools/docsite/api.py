@@ -115,7 +115,7 @@ def _plain(text: str) -> str:
 
 def _starred(parameters: list[inspect.Parameter]) -> Iterator[str]:
     """Return each parameter, and `*` before the first one that is only a keyword."""
-    previous = inspect.Parameter.POSITIONAL_ONLY
+    previous: object = inspect.Parameter.POSITIONAL_ONLY
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and previous not in (parameter.kind, parameter.VAR_POSITIONAL):
             yield "*"

@@ -202,7 +202,7 @@ def build(target: Target, material: Material, output: Path) -> Path:
         copy = Path(directory, "source")
         shutil.copytree(material.source, copy)
         compiler = f"{material.zig} cc -target {target.machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} -fno-sanitize=undefined"
-        pip = [
+        pip: list[str | Path] = [
             python,
             "-m",
             "pip",
@@ -268,7 +268,7 @@ def verify(target: Target, wheel: Path, kernels: list[str]) -> str:
         return f"not run: install {EMULATOR}, and libc6 and zlib1g for arm64"
     site = WORK / "environments" / f"site-{target.python}-{target.machine}"
     shutil.rmtree(site, ignore_errors=True)
-    pip = [
+    pip: list[str | Path] = [
         WORK / "environments" / f"build-{target.python}" / "bin" / "python",
         "-m",
         "pip",

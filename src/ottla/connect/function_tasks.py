@@ -265,7 +265,7 @@ def _place(record: SinkRecord) -> tuple[str, int]:
 
 
 def _arrow(rows: Iterable[SinkRecord]) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     values = [each.value for each in rows]
     for each in values:

@@ -16,7 +16,7 @@ from ottla.records.column_kernels import repeat_texts
 from ottla.records.columns import BinaryColumn, RecordColumns
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 
 @cache

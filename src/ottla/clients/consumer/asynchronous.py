@@ -24,7 +24,7 @@ from ottla.clients.waits import AsyncContext, AsyncWaits
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 
 class AsyncConsumer(ConsumerInterface[K, V], AsyncContext):

@@ -33,7 +33,7 @@ from ottla.clients.waits import Waits
 from ottla.common.ids import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 logger = logging.getLogger("ottla.clients.consumer")
 
