@@ -5,6 +5,7 @@ The limits are fields of `ServerSetting`. For a list, the choices apply to each 
 
 import re
 
+from ottla.config.listeners import parse_address
 from ottla.config.server_setting import ServerSetting
 from ottla.config.values import Value, format_value
 
@@ -22,6 +23,10 @@ def limit_violation(setting: ServerSetting, value: Value) -> str | None:
         return None if value in _CODECS else invalid(setting.name, str(value), f"Unknown compression type id: {value}")
     if setting.form == "offset-reset":
         return _offset_reset(setting.name, str(value))
+    if setting.form == "regex":
+        return _regex(setting.name, str(value))
+    if setting.form == "addresses" and isinstance(value, tuple):
+        return _list(setting, value) or _addresses(setting.name, value)
     if isinstance(value, tuple):
         return _list(setting, value)
     if setting.non_empty and value == "":
@@ -67,6 +72,23 @@ def _list(setting: ServerSetting, items: tuple[str, ...]) -> str | None:
         problem = _choice(setting, item) if setting.choices else None
         if problem:
             return problem
+    return None
+
+
+def _regex(name: str, value: str) -> str | None:
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        return invalid(name, value, f"It is not a regular expression: {error}")
+    return None
+
+
+def _addresses(name: str, items: tuple[str, ...]) -> str | None:
+    for item in items:
+        try:
+            parse_address(item)
+        except ValueError as error:
+            return invalid(name, item, str(error))
     return None
 
 

@@ -18,7 +18,7 @@ from ottla.config.values import Value, format_value
 Importance: TypeAlias = Literal["high", "medium", "low"]
 Status: TypeAlias = Literal["works", "reported", "refused"]
 Update: TypeAlias = Literal["read-only", "per-broker", "cluster-wide"]
-Form: TypeAlias = Literal["codec", "offset-reset", "throttled-replicas"]
+Form: TypeAlias = Literal["addresses", "codec", "offset-reset", "regex", "throttled-replicas"]
 
 BOOLEAN: Final[Kind] = "bool"
 SHORT: Final[Kind] = "short"
@@ -61,8 +61,8 @@ class ServerSetting(Setting):
     """One setting of a broker, topic or group. Settings of topics and groups can always be changed: CLUSTER_WIDE.
 
     `limits.py` checks the limits: `also` is a number that is allowed outside of `low` and `high`. With `any_case` the
-    case of letters in `choices` does not matter. `non_empty` text or lists need a value. `form` names a syntax of
-    Kafka's own.
+    case of letters in `choices` does not matter. `non_empty` text or lists need a value. `form` names a syntax that
+    `limits.py` knows.
     """
 
     default: Value

@@ -194,6 +194,8 @@ def _records(state: State, kind: int, name: str, changes: Mapping[str, str | Non
         else:
             after[key] = value
     validate(state, kind, name, after, frozenset(changes), is_new=False)
+    if kind == TOPIC and MIRROR_SETTING in current:
+        late.mirrors.check_copied_settings(name, current, changes)
     if kind == TOPIC and not changes.keys().isdisjoint((MIRROR_SETTING, STATE_SETTING)):
         late.mirrors.check_client_change(state, name, current, after)
     records: list[Message] = [
@@ -255,7 +257,10 @@ def _validate_mirror(state: State, name: str, configs: Mapping[str, str]) -> Non
         return
     for (kind, topic), settings in state.image.configs.items():
         if kind == TOPIC and settings.get(MIRROR_SETTING) == name and is_read_only(settings):
-            refuse(ErrorCode.POLICY_VIOLATION, f"Topic {topic} of mirror {name} was not promoted")
+            refuse(
+                ErrorCode.POLICY_VIOLATION,
+                f"Topic {topic} of mirror {name} was not promoted: promote it, or exclude it and delete it",
+            )
 
 
 def _validate_broker_name(state: State, name: str) -> None:

@@ -99,6 +99,21 @@ def check_client_change(state: State, name: str, before: Mapping[str, str], afte
         refuse(ErrorCode.INVALID_CONFIG, f"{MIRROR_SETTING} can only be changed together with the state {FAILBACK}")
 
 
+def check_copied_settings(name: str, before: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    """Raise POLICY_VIOLATION if a client would change a setting that a read-only topic has from its source.
+
+    The next comparison would set it back, after e.g. a shorter retention has deleted records.
+    """
+    if not is_read_only(before):
+        return
+    changed = [key for key, value in changes.items() if key not in _OWN_SETTINGS and before.get(key) != value]
+    if changed:
+        refuse(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic {name} is a read-only mirror: {', '.join(changed)} can only be changed at its source",
+        )
+
+
 def check_growth(state: State, topic: str) -> None:
     """Raise POLICY_VIOLATION if a client must not add partitions to the topic."""
     if is_read_only(state.image.config(TOPIC, topic)):
@@ -201,13 +216,15 @@ def _changes(state: State, mirror: str, replication_factor: int, source: SourceT
         return _created(state, mirror, replication_factor, source)
     own = state.image.config(TOPIC, source.name)
     if own.get(MIRROR_SETTING) != mirror:
-        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, "The topic exists here and does not belong to this mirror")
-    if local.topic_id != source.topic_id:
-        refuse(
-            ErrorCode.INCONSISTENT_TOPIC_ID, "The source has another topic of this name, e.g. one that was recreated"
-        )
+        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, _not_owned(own, mirror, is_same=local.topic_id == source.topic_id))
     if own.get(STATE_SETTING) == STOPPED or own.get(STATE_SETTING) == STOPPING:
         return []
+    if local.topic_id != source.topic_id:
+        refuse(
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+            "The source has another topic of this name, e.g. one that was recreated; to copy it, exclude the topic "
+            "with `ottla mirror alter --topics`, delete it here, and include it again",
+        )
     if len(source.leader_epochs) < len(local.partitions):
         count = len(source.leader_epochs)
         refuse(ErrorCode.INVALID_PARTITIONS, f"The source has {count} partitions, fewer than {len(local.partitions)}")
@@ -219,6 +236,18 @@ def _changes(state: State, mirror: str, replication_factor: int, source: SourceT
     records += _more_partitions(state, local, source)
     records += _settings(state, mirror, source)
     return records
+
+
+def _not_owned(own: Mapping[str, str], mirror: str, *, is_same: bool) -> str:
+    """Why a topic that exists here is not copied, and what can be done."""
+    if is_read_only(own):
+        return f"The topic belongs to mirror {own[MIRROR_SETTING]}; exclude it from the topics of one of them"
+    if is_same:
+        return f"The topic is open to clients here; `ottla mirror failback {mirror}` makes it a copy again"
+    return (
+        "The topic exists here and is another one; exclude it with `ottla mirror alter --topics`, delete it here, or "
+        "copy with `--prefix`"
+    )
 
 
 def _created(state: State, mirror: str, replication_factor: int, source: SourceTopic) -> list[Message]:

@@ -1,5 +1,6 @@
 """One value of a setting: parsing by type, limits, and formatting."""
 
+import re
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.config import (
     BrokerConfig,
     ConfigError,
     check_group,
+    check_mirror,
     check_topic,
     parse_value,
 )
@@ -191,3 +193,27 @@ def test_any_text_is_a_value_that_survives_its_text_or_an_error(start: str) -> N
             written = format_value(value)
             if written is not None:
                 assert BrokerConfig({"log.dirs": "/x", name: written})[name] == value, f"{name}={text!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("topics", "orders["),
+        ("topics", "a{99999999999999999999}"),
+        ("groups", "*"),
+        ("bootstrap.servers", "kafka"),
+        ("bootstrap.servers", "a:1,b:70000"),
+        ("bootstrap.servers", ""),
+    ],
+)
+def test_patterns_and_addresses_of_a_mirror_are_checked_when_they_are_set(name: str, text: str) -> None:
+    with pytest.raises(KafkaError, match=re.escape(name)) as refused:
+        check_mirror(name, text)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("topics", ""), ("topics", r"orders\..*|p{1,2}"), ("bootstrap.servers", "a:1,[::1]:2")]
+)
+def test_patterns_and_addresses_of_a_mirror(name: str, text: str) -> None:
+    assert check_mirror(name, text) is None

@@ -116,14 +116,18 @@ def test_recreated_shrunk_and_foreign_topics_are_problems_and_stay() -> None:
     before = target.offset
     assert "recreated" in str(target.follow(1, 1, topic_id=bytes(15) + b"\x09"))
     assert "1 partitions" in str(target.follow(7))
-    assert "does not belong" in str(target.follow(7, 7, mirror="other"))
+    assert "belongs to mirror dr" in str(target.follow(7, 7, mirror="other"))
     assert target.offset == before
+    target.move(STOPPING)
+    target.move(STOPPED)
+    assert "`ottla mirror failback other`" in str(target.follow(7, 7, mirror="other"))
+    assert target.follow(1, 1, topic_id=bytes(15) + b"\x09") is None, "a promoted topic follows no source"
 
 
 def test_topic_that_exists_here_is_not_overwritten() -> None:
     target = Target()
     assert target.create("orders") == 0
-    assert "exists here" in str(target.follow(7))
+    assert "exists here and is another one; " in str(target.follow(7))
     assert target.state is None
 
 
@@ -140,6 +144,19 @@ def test_clients_can_only_request_the_moves_of_a_promotion() -> None:
     assert target.follow(GENERATION * 5) is None
     assert (target.state, target.offset) == (STOPPED, before)
     assert target.move(None, None) == 0
+
+
+def test_settings_of_a_copy_are_only_changed_at_its_source() -> None:
+    target = Target()
+    target.follow(7, settings={"retention.ms": "5000"})
+    refused = target.alter(TOPIC, "orders", retention_ms="1")
+    assert (refused.error_code, "retention.ms" in str(refused.error_message)) == (ErrorCode.POLICY_VIOLATION, True)
+    assert target.alter(TOPIC, "orders", retention_ms=None).error_code == ErrorCode.POLICY_VIOLATION
+    assert target.alter(TOPIC, "orders", min_insync_replicas="1").error_code == 0
+    assert target.alter(TOPIC, "orders", retention_ms="5000").error_code == 0, "it has this value"
+    target.move(STOPPING)
+    target.move(STOPPED)
+    assert target.alter(TOPIC, "orders", retention_ms="1").error_code == 0
 
 
 def test_clients_create_no_mirrored_topic_and_add_no_partitions() -> None:
